@@ -1,0 +1,32 @@
+# Helpers shared by every folder: warnings, sanitizers, and one call to add a library or a test.
+
+add_library(ingot_flags INTERFACE)
+target_compile_options(ingot_flags INTERFACE -Wall -Wextra -Werror)
+# x86-64-v1 has no FMA: never let the compiler contract a*b+c behind our back, so that the same source gives the same bits.
+target_compile_options(ingot_flags INTERFACE -ffp-contract=off)
+target_include_directories(ingot_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+if(INGOT_SANITIZE)
+  target_compile_options(ingot_flags INTERFACE -fsanitize=${INGOT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  target_link_options(ingot_flags INTERFACE -fsanitize=${INGOT_SANITIZE})
+endif()
+
+# ingot_library(name SOURCES a.cc ... LIBS other ...)
+function(ingot_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC ingot_flags ${ARG_LIBS})
+endfunction()
+
+# ingot_test(name SOURCES a_test.cc ... LIBS lib ... [LABELS l] [TIMEOUT seconds]): one GoogleTest binary, one ctest entry.
+function(ingot_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE INGOT_FIXTURES="${PROJECT_SOURCE_DIR}/tests/fixtures")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ingot/step.h"
+
+namespace ingot {
+
+class Backend;
+class Model;
+struct ModelConfig;
+
+struct EngineOptions {
+  std::string model;              // a GGUF file or a Hugging Face folder
+  std::string device = "auto";    // auto, cpu
+  int threads = 0;                // CPU: 0 = one a core this process may use
+  std::string isa;                // CPU: force a path (portable, avx2, avx512, ...); empty: the best that runs
+  int64_t max_model_len = 0;      // longest sequence; 0: the model's own, as far as memory allows
+  int64_t kv_blocks = 0;          // 0: enough for max_seqs * max_model_len, capped by memory
+  int64_t block_size = 16;
+  std::string kv_dtype = "f16";   // f16, bf16 or f32
+  int32_t max_step_tokens = 0;    // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
+  int32_t max_seqs = 64;          // most sequences in a step, and sampler slots
+  int32_t max_logits_rows = 16;   // most rows of full logits in a step
+};
+
+// What an orchestrator must keep within; a step over any of them is refused by validate().
+struct EngineLimits {
+  int32_t max_step_tokens = 0;
+  int32_t max_seqs = 0;
+  int32_t max_sample_rows = 0;
+  int32_t max_logits_rows = 0;
+  int32_t max_top = 0;
+  int64_t max_model_len = 0;
+  int64_t num_blocks = 0;
+  int64_t block_size = 0;
+  int64_t vocab = 0;
+  int32_t sampler_slots = 0;
+};
+
+// Handle of a submitted step. At most two are in flight; they are waited for in order.
+struct StepTicket {
+  uint64_t id = 0;
+};
+
+// Owns every tensor of one model on one device. Not thread-safe: one orchestrator thread calls it.
+class Engine {
+ public:
+  // Opens the model, declines what it cannot run, plans memory, loads. Throws Error.
+  static std::unique_ptr<Engine> load(const EngineOptions& options);
+  ~Engine();
+
+  const EngineLimits& limits() const;
+  const ModelConfig& config() const;
+  std::string device_description() const;
+
+  // Throws StepError (src/engine/validate.h) naming field, index and limit; the engine's state is untouched.
+  void validate(const Step& step) const;
+
+  // Validates, stages, encodes and submits. Returns while the device runs.
+  StepTicket submit(const Step& step);
+  // The one wait. Throws Error(device) when the step failed; the next step works.
+  StepResult wait(StepTicket ticket);
+  StepResult run(const Step& step) { return wait(submit(step)); }
+
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,304 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "formats/tensor.h"
+#include "model/config.h"
+
+// What a device must do: about twenty fused LLM operations, each *encoded* during a step and run after submit(). It is not
+// a tensor library: there is no general graph, no shape inference, no allocation inside a step.
+//
+// Words used everywhere: a *row* is one token of the step; a *sequence* owns consecutive rows; a *block* is `block_size`
+// cache slots; T rows, S sequences, R sampled rows, D decode rows (they come first, one a decode sequence).
+namespace ingot {
+
+// A piece of the device's scratch memory (activations), planned once at load. The host never has a pointer to it.
+struct Region {
+  size_t offset = 0;  // bytes from the start of scratch, 64-byte aligned
+  size_t bytes = 0;
+};
+
+// A weight on the device. -1: absent (an optional bias, say).
+struct WeightId {
+  int32_t index = -1;
+  explicit operator bool() const { return index >= 0; }
+};
+
+// One source tensor of a matrix, and the order in which its rows are taken.
+struct MatrixPart {
+  const TensorView* tensor = nullptr;  // [rows, cols]
+  // GGUF llama files store Q and K with each head's rotary halves interleaved (row 2i and 2i+1 are a pair); we rotate
+  // halves (i and i + size/2), so such rows are put back at load. 0: rows as they are.
+  int64_t interleaved_head_size = 0;
+
+  int64_t source_row(int64_t row) const {
+    if (interleaved_head_size == 0) return row;
+    const int64_t half = interleaved_head_size / 2;
+    const int64_t in_head = row % interleaved_head_size;
+    return row - in_head + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
+  }
+};
+
+// A [rows, cols] matrix for y = x W^T, stacked from one or more tensors along the rows (q over k over v). Parts may differ
+// in format.
+struct MatrixSpec {
+  std::string name;
+  std::vector<MatrixPart> parts;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// K and V of all layers: per layer [num_blocks, kv_heads, block_size, head_size], once for K and once for V.
+struct KvLayout {
+  int64_t layers = 0;
+  int64_t num_blocks = 0;
+  int64_t kv_heads = 0;
+  int64_t block_size = 16;
+  int64_t head_size = 0;
+  DType dtype = DType::f16;
+
+  size_t block_bytes() const {  // one block of one layer, K or V alone
+    return dtype_bytes(dtype, static_cast<size_t>(kv_heads * block_size * head_size));
+  }
+  size_t total_bytes() const { return 2 * static_cast<size_t>(layers * num_blocks) * block_bytes(); }
+};
+
+struct DeviceInfo {
+  std::string name;            // "cpu", "metal", "cuda"
+  std::string description;     // "AVX-512 (VNNI, BF16), 2 threads"
+  DType activation = DType::f32;  // of every activation except the residual stream and the logits, which are f32
+  uint64_t memory_bytes = 0;   // what the device could give a model, 0 when unknown
+};
+
+// Sampling parameters of one row, flattened for the device. Offsets and counts point into StagedStep::pool (int32 words).
+struct StagedSampling {
+  float temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
+  int32_t top_k;
+  int32_t slot;          // sampler slot or -1
+  uint64_t seed;
+  int32_t position;      // position of the token to be drawn: the random counter
+  int32_t kind;          // RowOutput::Kind
+  int32_t top;
+  int32_t target;
+  int32_t min_tokens;
+  int32_t stop_offset, stop_count;        // token ids
+  int32_t bias_offset, bias_count;        // (token id, float bits) pairs
+  int32_t allowed_offset, allowed_count;  // token ids, ascending, unique
+  int32_t bad_offset, bad_count;          // bad_count sequences, each: length, ids...
+  int32_t mask_offset;                    // ceil(vocab / 32) words, or -1
+  int32_t logits_row;                     // where a full_logits row goes in the output, or -1
+};
+
+// The inputs of one step, copied into one of two shared (host-visible) buffers before encoding. All are byte offsets from
+// the start of that buffer; operations read them on the device.
+struct StagedStep {
+  int32_t ring = 0;  // which of the two
+  int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
+  int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
+  int32_t copies = 0, zeros = 0, resets = 0;
+  size_t token_ids = 0;    // int32 [T]; -1 - r: row r of the previous step's samples
+  size_t positions = 0;    // int32 [T]
+  size_t slots = 0;        // int64 [T]
+  size_t query_start = 0;  // int32 [S + 1]
+  size_t seq_lens = 0;     // int32 [S]
+  size_t block_table = 0;  // int32 [S][max_blocks]
+  size_t block_copies = 0; // int32 [copies][2]
+  size_t block_zeros = 0;  // int32 [zeros]
+  size_t sample_rows = 0;  // int32 [R]
+  size_t sampling = 0;     // StagedSampling [R]
+  size_t reset_words = 0;  // int32 [resets][4]: slot, pool offset, prompt count, output count
+  size_t pool = 0;         // int32 words
+  size_t bytes = 0;        // used in all
+};
+
+// The outputs of one step in shared memory, read after wait(). Laid out by the engine at load for the most rows a step has.
+struct OutputLayout {
+  int32_t max_rows = 0;         // R
+  int32_t max_top = 0;          // alternatives a row
+  int32_t max_logits_rows = 0;  // rows of full logits
+  int64_t vocab = 0;
+  size_t tokens = 0;       // int32 [R]
+  size_t logprobs = 0;     // float [R]
+  size_t ranks = 0;        // int32 [R]
+  size_t top_ids = 0;      // int32 [R][max_top]
+  size_t top_values = 0;   // float [R][max_top]
+  size_t logits = 0;       // float [max_logits_rows][vocab]
+  size_t bytes = 0;
+};
+
+struct AttentionShape {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_size = 0;
+  float scale = 1.0f;   // applied to q . k
+  int64_t window = 0;   // > 0: a row at position p sees positions (p - window, p]
+  int64_t rope_dims = 0;  // leading dims of a head that rotate; the pair of i is i + rope_dims / 2
+};
+
+// ---- operations -----------------------------------------------------------------------------------------------------
+
+// residual[t, :] = table[token_ids[t], :] * scale (+ position_table[positions[t], :])
+struct EmbedOp {
+  WeightId table;           // [vocab, hidden]
+  WeightId position_table;  // optional [max_position, hidden]
+  float scale = 1.0f;
+  Region out;               // f32 [T, hidden]
+};
+
+// cos and sin of every rotating pair, once a step: out[t, i] = (cos, sin)(positions[t] * inv_freq[i]) * factor
+struct RopeTableOp {
+  WeightId inv_freq;  // f32 [rope_dims / 2]
+  float factor = 1.0f;
+  Region out;         // f32 [T, rope_dims / 2, 2]
+};
+
+// out = norm(in) * weight (+ bias)
+struct NormOp {
+  NormKind kind = NormKind::rms;
+  float eps = 1e-5f;
+  int64_t rows = 0, dim = 0;
+  Region in;        // f32 [rows, dim], the residual stream
+  WeightId weight;  // [dim]
+  WeightId bias;    // optional
+  Region out;       // activation [rows, dim]
+};
+
+// out = in W^T (+ bias), or out += ... into the residual stream
+struct LinearOp {
+  int64_t rows = 0;
+  Region in;        // activation [rows, cols of W]
+  WeightId weight;  // [N, cols]
+  WeightId bias;    // optional [N]
+  Region out;       // activation [rows, N]; f32 when `accumulate` or `f32_out`
+  bool accumulate = false;  // out += result: the residual add
+  bool f32_out = false;     // logits
+};
+
+// out = act(in G^T + gate_bias) * (in U^T + up_bias)
+struct GatedLinearOp {
+  int64_t rows = 0;
+  ActivationKind activation = ActivationKind::silu;
+  Region in;             // activation [rows, hidden]
+  WeightId gate, up;     // [ffn, hidden]
+  WeightId gate_bias, up_bias;
+  Region out;            // activation [rows, ffn]
+};
+
+// The rows of qkv are [heads + 2 * kv_heads, head_size]: q heads, then k, then v.
+// Decode, one fused operation: rotate q and k, write k and v to the cache, attend. Rows [0, D).
+struct DecodeAttentionOp {
+  int64_t layer = 0;
+  AttentionShape shape;
+  Region qkv;         // activation [T, (heads + 2 kv_heads) * head_size]
+  Region rope;        // from RopeTableOp
+  WeightId q_norm, k_norm;  // optional [head_size]: RMS norm of each head before rotation
+  float norm_eps = 1e-6f;
+  Region out;         // activation [T, heads * head_size]
+};
+// Prefill writes first (rotates q in place; rows [D, T)) ...
+struct PrefillWriteOp {
+  int64_t layer = 0;
+  AttentionShape shape;
+  Region qkv;
+  Region rope;
+  WeightId q_norm, k_norm;
+  float norm_eps = 1e-6f;
+};
+// ... then attends, causally, to everything its sequence has in the cache.
+struct PrefillAttentionOp {
+  int64_t layer = 0;
+  AttentionShape shape;
+  Region qkv;
+  Region out;  // activation [T, heads * head_size]
+};
+
+// out[r, :] = in[sample_rows[r], :]
+struct GatherRowsOp {
+  int64_t dim = 0;
+  Region in;   // f32 [T, dim]
+  Region out;  // f32 [R, dim]
+};
+
+// Fills the step's outputs from logits f32 [R, vocab], by each row's StagedSampling; appends sampled tokens to the
+// sampler slots, and keeps them for the next step's negative token ids.
+struct SampleOp {
+  Region logits;
+  int64_t vocab = 0;
+};
+
+// ---- the device -----------------------------------------------------------------------------------------------------
+
+// How a memory plan sees a weight: its bytes on the device, which may differ from the file's after repacking.
+struct SamplerLayout {
+  int32_t slots = 0;
+  int64_t max_tokens = 0;  // history a slot can hold
+  int64_t vocab = 0;
+};
+
+// Counters of what happened on the device, cumulative; the engine takes differences around a step's phases.
+struct DeviceCounters {
+  uint64_t submissions = 0;
+  uint64_t waits = 0;        // waits and status polls
+  uint64_t readbacks = 0;    // host reads of device memory
+  uint64_t allocations = 0;
+  uint64_t compiles = 0;
+  uint64_t dispatches = 0;
+};
+
+struct StepTimes {
+  double run_us = 0;  // device time of the step
+  double gap_us = 0;  // idle since the previous step ended; 0 for the first
+  uint64_t weight_bytes = 0, kv_bytes = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual DeviceCounters counters() const = 0;
+
+  // A reason this device cannot run the model, for a person; nothing when it can. Looks at the configuration only.
+  virtual std::optional<std::string> decline(const ModelConfig& config, const KvLayout& kv) const = 0;
+
+  // -- load: everything is allocated here, once --
+  virtual size_t matrix_bytes(const MatrixSpec& spec) const = 0;  // on the device, for the memory plan
+  virtual WeightId load_matrix(const MatrixSpec& spec) = 0;
+  virtual WeightId load_vector(const std::string& name, std::span<const float> values) = 0;
+  virtual void create_scratch(size_t bytes) = 0;
+  virtual void create_kv_cache(const KvLayout& layout) = 0;
+  virtual size_t sampler_bytes(const SamplerLayout& layout) const = 0;
+  virtual void create_sampler(const SamplerLayout& layout) = 0;
+  virtual void create_io(size_t stage_bytes, const OutputLayout& output) = 0;
+
+  // -- outside a step: explicit copies, for tests and tools. K or V of one layer, whole --
+  virtual void write_scratch(Region region, std::span<const std::byte> bytes) = 0;
+  virtual void read_scratch(Region region, std::span<std::byte> bytes) = 0;
+  virtual void write_cache(int64_t layer, bool value, std::span<const std::byte> bytes) = 0;
+  virtual void read_cache(int64_t layer, bool value, std::span<std::byte> bytes) = 0;
+
+  // -- a step: stage, begin, operations in order, submit, wait. Two may be in flight, on alternating rings --
+  virtual std::span<std::byte> stage(int ring) = 0;
+  virtual void begin(const StagedStep& step) = 0;  // also encodes zeroing, block copies and sampler resets
+  virtual void embed(const EmbedOp& op) = 0;
+  virtual void rope_table(const RopeTableOp& op) = 0;
+  virtual void norm(const NormOp& op) = 0;
+  virtual void linear(const LinearOp& op) = 0;
+  virtual void gated_linear(const GatedLinearOp& op) = 0;
+  virtual void decode_attention(const DecodeAttentionOp& op) = 0;
+  virtual void prefill_write(const PrefillWriteOp& op) = 0;
+  virtual void prefill_attention(const PrefillAttentionOp& op) = 0;
+  virtual void gather_rows(const GatherRowsOp& op) = 0;
+  virtual void sample(const SampleOp& op) = 0;
+  virtual void submit() = 0;
+  virtual StepTimes wait(int ring) = 0;  // throws Error(device) when the step failed
+  virtual std::span<const std::byte> output(int ring) = 0;
+};
+
+}  // namespace ingot

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/tensor.h"
+
+namespace ingot {
+
+// The tensors of one model, wherever they came from: a GGUF file (or its splits) or safetensors (or its shards).
+// Everything stays memory-mapped while the object lives.
+class Checkpoint {
+ public:
+  virtual ~Checkpoint() = default;
+
+  virtual const std::vector<TensorView>& tensors() const = 0;  // in file order
+  virtual const TensorView* find(std::string_view name) const = 0;  // nullptr when absent
+  virtual uint64_t file_bytes() const = 0;                          // all files together
+
+  // Tells the system that these bytes, once read, will not be needed again (drops clean pages; data stays readable).
+  virtual void drop_pages(std::span<const std::byte> bytes) const = 0;
+
+  // As find, but throws bad_file "tensor NAME is missing from FILE".
+  const TensorView& get(std::string_view name) const;
+
+ protected:
+  virtual std::string describe() const = 0;  // for errors: the path
+};
+
+}  // namespace ingot

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "formats/checkpoint.h"
+
+namespace ingot {
+
+// A metadata value. Integers of every width arrive as int64 (uint64 above its range is refused), floats as double.
+// Arrays of integers and bools become vector<int64_t>; strings are views into the mapped file.
+// Arrays of arrays are refused: no model file has them and they are only good for exhausting a parser.
+using GgufValue = std::variant<bool, int64_t, double, std::string_view, std::vector<int64_t>, std::vector<double>,
+                               std::vector<std::string_view>>;
+
+// A GGUF model file, version 2 or 3, little-endian, memory-mapped. Opening the first file of a split set
+// (name-00001-of-00003.gguf) opens them all. Every offset and size is checked before it is used.
+class GgufFile : public Checkpoint {
+ public:
+  static std::shared_ptr<GgufFile> open(const std::filesystem::path& path);
+
+  const GgufValue* find_value(std::string_view key) const;  // nullptr when absent
+  const std::map<std::string, GgufValue, std::less<>>& values() const;
+
+  // Typed access; nullopt when absent, bad_file naming the key when it has another type (an integer reads as a double).
+  std::optional<bool> get_bool(std::string_view key) const;
+  std::optional<int64_t> get_int(std::string_view key) const;
+  std::optional<double> get_double(std::string_view key) const;
+  std::optional<std::string_view> get_string(std::string_view key) const;
+  const std::vector<int64_t>* get_ints(std::string_view key) const;
+  const std::vector<double>* get_doubles(std::string_view key) const;
+  const std::vector<std::string_view>* get_strings(std::string_view key) const;
+
+  const std::vector<TensorView>& tensors() const override;
+  const TensorView* find(std::string_view name) const override;
+  uint64_t file_bytes() const override;
+  void drop_pages(std::span<const std::byte> bytes) const override;
+
+  struct Impl;
+  explicit GgufFile(std::unique_ptr<Impl> impl);
+  ~GgufFile() override;
+
+ protected:
+  std::string describe() const override;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace ingot {
+
+// A tensor as it lies in a (memory-mapped) file. `shape` is outermost first, as in Hugging Face: a matrix is [rows, cols]
+// and a row is contiguous. The parsers guarantee that `data` is inside the file and exactly as long as the shape says.
+struct TensorView {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> data;
+
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int64_t d : shape) n *= d;
+    return n;
+  }
+};
+
+}  // namespace ingot
