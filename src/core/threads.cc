@@ -1,0 +1,109 @@
+#include "core/threads.h"
+
+#include <algorithm>
+#include <utility>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace ingot {
+namespace {
+
+// About 20 us of spinning: longer than the usual spread between workers, far shorter than a scheduler tick.
+constexpr int kSpins = 2000;
+
+inline void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Waits until `word` differs from `old`: spins a little, then sleeps.
+template <typename T>
+void wait_for_change(const std::atomic<T>& word, T old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (word.load(std::memory_order_acquire) != old) return;
+    pause_cpu();
+  }
+  while (word.load(std::memory_order_acquire) == old) word.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+int Worker::count() const { return pool_->size(); }
+
+void Worker::sync() { pool_->arrive_and_wait(); }
+
+std::atomic<int64_t>& Worker::begin_phase() {
+  // Two counters take turns. The one not in use was left by the previous phase, which everybody has finished, and is
+  // reset here, before anybody can pass the barrier that ends this phase and start using it.
+  const uint64_t phase = phase_++;
+  if (index_ == 0) pool_->next_[(phase + 1) % 2].value.store(0, std::memory_order_relaxed);
+  return pool_->next_[phase % 2].value;
+}
+
+ThreadPool::ThreadPool(int count) {
+  count = std::max(count, 1);
+  threads_.resize(count);  // sized first: workers read the size
+  for (int i = 0; i < count; ++i) threads_[i] = std::thread([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true, std::memory_order_relaxed);
+  posted_.fetch_add(1, std::memory_order_release);
+  posted_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+uint64_t ThreadPool::post(Job job) {
+  const uint64_t number = posted_.load(std::memory_order_relaxed) + 1;
+  if (number > kMaxQueued) wait(number - kMaxQueued);
+  jobs_[number % kMaxQueued] = std::move(job);
+  posted_.store(number, std::memory_order_release);
+  posted_.notify_all();
+  return number;
+}
+
+void ThreadPool::wait(uint64_t number) {
+  for (uint64_t done = finished_.load(std::memory_order_acquire); done < number;
+       done = finished_.load(std::memory_order_acquire))
+    finished_.wait(done, std::memory_order_acquire);
+}
+
+void ThreadPool::work(int index) {
+  Worker worker(this, index);
+  for (uint64_t done = 0;; ++done) {
+    wait_for_change(posted_, done);
+    if (stopping_.load(std::memory_order_relaxed) && posted_.load(std::memory_order_acquire) == done + 1) return;
+    jobs_[(done + 1) % kMaxQueued](worker);
+    arrive_and_wait();
+    if (index == 0) {
+      finished_.store(done + 1, std::memory_order_release);
+      finished_.notify_all();
+    }
+  }
+}
+
+void ThreadPool::arrive_and_wait() {
+  const uint32_t generation = generation_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
+    arrived_.store(0, std::memory_order_relaxed);
+    generation_.store(generation + 1, std::memory_order_release);
+    generation_.notify_all();
+    return;
+  }
+  wait_for_change(generation_, generation);
+}
+
+int ThreadPool::available_cpus() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace ingot
