@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/linear/format.h"
+
+// What each ISA supplies to the matrix products: a table of plain functions, one table a translation unit. Those files
+// are compiled with their own machine flags, so they must not instantiate any inline function of the standard library
+// or of other headers: the linker could keep that copy for the whole program.
+namespace ingot::cpu {
+
+// One panel against one tile of activation rows.
+struct TileArgs {
+  const uint8_t* codes;   // of the panel
+  const uint8_t* scales;  // of the panel
+  int64_t cols;
+  const uint8_t* act;  // block formats: the tile's records; bf16 may want pairs, see KernelTable::convert
+  const float* in;     // float formats: the tile's first row
+  int64_t in_stride;   // in floats
+  bool halves;         // the records have sums of halves
+  float* out;          // [rows of the tile][16]
+};
+
+// out[r][i] of one panel and tile on its way to memory.
+struct StoreArgs {
+  const float* tile;       // [rows][16]
+  const float* gate_tile;  // [rows][16], gated products only
+  const float* bias;       // of the panel's rows; nullptr: none
+  const float* gate_bias;
+  int rows;
+  int cols;  // 1..16: how many of the panel's rows exist
+  float* out;
+  int64_t out_stride;
+};
+
+enum class StoreKind : uint8_t { set, add, silu, gelu_tanh, gelu };
+inline constexpr int kNumStoreKinds = 5;
+
+struct KernelTable {
+  int max_tile;  // largest R
+
+  // The number of rows of the next tile when `left` remain. The same for quantize and tile.
+  int (*tile_rows)(int64_t left);
+
+  // Writes the records of blocks [first, last) of a tile of `rows` rows.
+  void (*quantize)(const float* in, int64_t in_stride, int rows, int64_t first, int64_t last, bool halves,
+                   uint8_t* act);
+
+  // Indexed by DType, then rows - 1.
+  void (*tile[kNumDTypes][16])(const TileArgs&);
+  void (*store[kNumStoreKinds])(const StoreArgs&);
+};
+
+// Null when this build does not have the ISA.
+const KernelTable* portable_kernels();
+const KernelTable* avx2_kernels();
+const KernelTable* avx512_kernels();
+const KernelTable* avx512_vnni_kernels();
+const KernelTable* avx512_bf16_kernels();
+const KernelTable* neon_kernels();
+const KernelTable* neon_dotprod_kernels();
+
+const KernelTable* kernels_for(Isa isa);
+
+}  // namespace ingot::cpu
