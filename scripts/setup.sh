@@ -93,7 +93,7 @@ setup_debian() {
   # shellcheck disable=SC2086  # a list of package names
   if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends -o DPkg::Lock::Timeout=120 \
     install $missing >>"$log" 2>&1; then
-    tail -n 15 "$log" >&2
+    tail -n 3 "$log" >&2
     die "could not install:$missing (the end of apt's output is above; is this machine offline?)" \
       "By hand, as root: $by_hand" "Then run the same make command again."
   fi
