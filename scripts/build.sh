@@ -63,6 +63,10 @@ fi
 [ "${1:-}" != --configure ] || exit 0
 
 # On a terminal ninja's one moving line; in a log only what fails.
-quiet=--quiet
-if [ -t 1 ]; then quiet=""; fi
-ninja $quiet -C "$dir" -j "$(cores)" "$@" || die "the $preset build failed (see above)" "To see one command at a time: ninja -C $dir -v -j 1"
+failed() { die "the $preset build failed (see above)" "To see one command at a time: ninja -C $dir -v -j 1"; }
+if [ -t 1 ]; then
+  ninja -C "$dir" -j "$(cores)" "$@" || failed
+elif ! ninja -C "$dir" -j "$(cores)" "$@" >"$dir"/build.log 2>&1; then
+  grep -v '^\[[0-9]*/[0-9]*\] ' "$dir"/build.log >&2
+  failed
+fi

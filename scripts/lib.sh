@@ -71,6 +71,7 @@ find_clangxx() {
       return
     fi
   done
+  if have clang++ && [ "$(uname -s)" != Darwin ] && [ "$(major clang++)" -ge 15 ]; then echo clang++; fi
 }
 
 # A CMake that reads the presets (3.25), from PATH or from the cache; or nothing.

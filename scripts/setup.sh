@@ -42,16 +42,31 @@ MISSING $header|$deb|$brew
 can_be_root() { [ "$(id -u)" -eq 0 ] || { have sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }; }
 as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
 
+by_hand() { echo "apt-get update && apt-get install -y --no-install-recommends$missing"; }
+
+# g++ and clang stand for the newest this distribution has that will do: Debian 12 and Ubuntu 24.04 have clang 19, Ubuntu
+# 22.04 ends at 15 and its plain g++ is 11. Where no clang will do, g++ builds the sanitizer suites.
+resolve_versions() {
+  local version clang=""
+  version=$(apt-cache show g++ 2>/dev/null | sed -n 's/^Version: \([0-9]*:\)\{0,1\}\([0-9]*\).*/\2/p' | sort -n | tail -n 1)
+  if [ -n "$version" ] && [ "$version" -lt 12 ]; then missing=$(echo "$missing " | sed 's/ g++ / g++-12 /; s/ $//'); fi
+  for version in 19 20 18 17 16 15; do
+    if apt-cache show "clang-$version" >/dev/null 2>&1; then
+      clang=" clang-$version"
+      if apt-cache show "libclang-rt-$version-dev" >/dev/null 2>&1; then clang="$clang libclang-rt-$version-dev"; fi
+      break
+    fi
+  done
+  missing=${missing/ clang++/$clang}
+}
+
 setup_debian() {
-  local gxx header deb brew by_hand log version
+  local gxx header deb brew log
   gxx=$(find_gxx)
   if [ "$goal" = format ]; then
     have clang-format-19 || have clang-format || need clang-format
   else
-    if [ -z "$gxx" ]; then
-      # Ubuntu 22.04's g++ is 11; its 12 is a package of its own.
-      if have g++; then need g++-12; else need g++; fi
-    fi
+    [ -n "$gxx" ] || need g++
     have cmake || need cmake
     have ninja || need ninja-build
     have ccache || need ccache
@@ -63,39 +78,28 @@ setup_debian() {
     if [ -z "$(find_pip_python)" ] && { [ ! -f "$("$root/scripts/fetch_model.sh" --path)" ] || [ -z "$(find_cmake)" ]; }; then
       need python3-pip
     fi
-    if [ "$goal" = test ] && [ -z "$(find_clangxx)" ]; then need clang; fi
+    if [ "$goal" = test ] && [ -z "$(find_clangxx)" ]; then need clang++; fi
   fi
   [ -n "$missing" ] || return 0
 
-  by_hand="apt-get update && apt-get install -y --no-install-recommends${missing/ clang/ clang-19 libclang-rt-19-dev}"
-  can_be_root || die "missing packages:$missing; installing them needs root, and sudo is not available here" \
-    "Run as root: $by_hand" "Then run the same make command again."
+  if ! can_be_root; then
+    resolve_versions
+    die "missing packages:$missing; installing them needs root, and sudo is not available here" "Run as root: $(by_hand)" \
+      "Then run the same make command again."
+  fi
   say "Installing:$missing"
   log=$(mktemp)
   # shellcheck disable=SC2064  # the name is known now
   trap "rm -f '$log'" EXIT
   # Without network the lists cannot be renewed, but the packages may still be at hand: the install decides.
   as_root apt-get update -qq >"$log" 2>&1 || true
-  case " $missing " in
-    *" clang "*)
-      for version in 19 20 18 17 16 15; do
-        # Debian 12 and Ubuntu 24.04 have 19; Ubuntu 22.04 ends at 15.
-        if apt-cache show "libclang-rt-$version-dev" >/dev/null 2>&1; then
-          missing=${missing/ clang/ clang-$version libclang-rt-$version-dev}
-          break
-        elif apt-cache show "clang-$version" >/dev/null 2>&1; then
-          missing=${missing/ clang/ clang-$version}
-          break
-        fi
-      done
-      ;;
-  esac
+  resolve_versions
   # shellcheck disable=SC2086  # a list of package names
   if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends -o DPkg::Lock::Timeout=120 \
     install $missing >>"$log" 2>&1; then
     tail -n 3 "$log" >&2
     die "could not install:$missing (the end of apt's output is above; is this machine offline?)" \
-      "By hand, as root: $by_hand" "Then run the same make command again."
+      "By hand, as root: $(by_hand)" "Then run the same make command again."
   fi
 }
 
@@ -146,7 +150,7 @@ setup_cmake() {
   say "This system's CMake is older than 3.25: fetching one into $dir"
   rm -rf "$dir"
   "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
-    --require-hashes -r "$root/scripts/cmake.txt" --target "$dir" || true
+    --root-user-action=ignore --require-hashes -r "$root/scripts/cmake.txt" --target "$dir" || true
   [ -n "$(find_cmake)" ] || die "could not fetch CMake 3.25 or newer from PyPI (is this machine offline?)" \
     "Install it by hand (https://cmake.org/download) and put it first in PATH."
 }
