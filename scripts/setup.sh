@@ -44,20 +44,27 @@ as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
 
 by_hand() { echo "apt-get update && apt-get install -y --no-install-recommends$missing"; }
 
-# g++ and clang stand for the newest this distribution has that will do: Debian 12 and Ubuntu 24.04 have clang 19, Ubuntu
-# 22.04 ends at 15 and its plain g++ is 11. Where no clang will do, g++ builds the sanitizer suites.
-resolve_versions() {
-  local version clang=""
-  version=$(apt-cache show g++ 2>/dev/null | sed -n 's/^Version: \([0-9]*:\)\{0,1\}\([0-9]*\).*/\2/p' | sort -n | tail -n 1)
-  if [ -n "$version" ] && [ "$version" -lt 12 ]; then missing=$(echo "$missing " | sed 's/ g++ / g++-12 /; s/ $//'); fi
+# candidate PACKAGE: the version apt would install, without epoch; nothing when there is none.
+candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9]*:\)\{0,1\}\([0-9].*\)/\2/p'; }
+
+# The newest clang this distribution has: Debian 12 and Ubuntu 24.04 have 19, which the presets name; Ubuntu 22.04 ends at 15.
+clang_packages() {
+  local version
   for version in 19 20 18 17 16 15; do
-    if apt-cache show "clang-$version" >/dev/null 2>&1; then
-      clang=" clang-$version"
-      if apt-cache show "libclang-rt-$version-dev" >/dev/null 2>&1; then clang="$clang libclang-rt-$version-dev"; fi
-      break
+    if [ -n "$(candidate "clang-$version")" ]; then
+      printf ' clang-%s' "$version"
+      if [ -n "$(candidate "libclang-rt-$version-dev")" ]; then printf ' libclang-rt-%s-dev' "$version"; fi
+      return
     fi
   done
-  missing=${missing/ clang++/$clang}
+}
+
+# Puts real names for g++ (Ubuntu 22.04's plain one is 11) and for clang++ (none will do: g++ builds the sanitizer suites).
+resolve_versions() {
+  local version
+  version=$(candidate g++)
+  if [ -n "$version" ] && [ "${version%%.*}" -lt 12 ]; then missing=$(echo "$missing " | sed 's/ g++ / g++-12 /; s/ $//'); fi
+  missing=${missing/ clang++/$(clang_packages)}
 }
 
 setup_debian() {
@@ -80,6 +87,7 @@ setup_debian() {
     fi
     if [ "$goal" = test ] && [ -z "$(find_clangxx)" ]; then need clang++; fi
   fi
+  if [ "$missing" = " clang++" ] && [ -n "$(candidate g++)" ]; then resolve_versions; fi
   [ -n "$missing" ] || return 0
 
   if ! can_be_root; then
@@ -144,13 +152,13 @@ check_only() {
 # A distribution's CMake may be too old for the presets: then a pinned one goes into the cache, the system is left alone.
 setup_cmake() {
   [ -z "$(find_cmake)" ] || return 0
-  local dir python
+  local dir python log
   dir=$(make_cache_dir tools)/cmake
   python=$(find_pip_python)
   say "This system's CMake is older than 3.25: fetching one into $dir"
   rm -rf "$dir"
-  "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
-    --root-user-action=ignore --require-hashes -r "$root/scripts/cmake.txt" --target "$dir" || true
+  log=$("$python" -m pip install --quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
+    --require-hashes -r "$root/scripts/cmake.txt" --target "$dir" 2>&1) || printf '%s\n' "$log" | tail -n 3 >&2
   [ -n "$(find_cmake)" ] || die "could not fetch CMake 3.25 or newer from PyPI (is this machine offline?)" \
     "Install it by hand (https://cmake.org/download) and put it first in PATH."
 }
