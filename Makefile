@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick build setup model bench format clean
+.PHONY: help run test test-quick build setup model bench peer format clean
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -11,7 +11,7 @@ help:
 	@echo 'make test         the whole suite: release, ASan + UBSan with the fuzzers, TSan'
 	@echo 'make test-quick   the release suite alone'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
-	@echo 'make bench        speed of the default model'
+	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
 	@echo 'make setup        install what is missing, nothing else'
 	@echo 'make model        fetch the default model, nothing else'
 	@echo 'make format       clang-format every source file'
@@ -48,7 +48,11 @@ bench:
 	@scripts/setup.sh bench
 	@scripts/build.sh release ingot
 	@scripts/fetch_model.sh
-	@INGOT_DEFAULT_MODEL="$$(scripts/fetch_model.sh --path)" build/bin/ingot bench
+	@scripts/bench.sh
+
+peer:
+	@scripts/setup.sh bench
+	@scripts/bench.sh --peer
 
 format:
 	@scripts/setup.sh format
