@@ -71,7 +71,10 @@ setup_debian() {
   local gxx header deb brew log
   gxx=$(find_gxx)
   if [ "$goal" = format ]; then
-    have clang-format-19 || have clang-format || need clang-format
+    # 19 where the distribution has it: other versions wrap differently.
+    if ! have clang-format-19; then
+      if [ -n "$(candidate clang-format-19)" ]; then need clang-format-19; else have clang-format || need clang-format; fi
+    fi
   else
     [ -n "$gxx" ] || need g++
     have cmake || need cmake
