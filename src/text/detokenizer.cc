@@ -67,8 +67,8 @@ void Detokenizer::emit(std::string_view text, std::string& out) {
   out.append(text);
 }
 
-// Hands out whole characters. Broken bytes become U+FFFD: in a byte-level text one for each maximal subpart, in a run of
-// byte-fallback tokens one for each byte, as the two decoders of Hugging Face do. A character that could still be
+// Hands out whole characters. Broken bytes become U+FFFD: in a byte-level text one for each maximal subpart, in a run
+// of byte-fallback tokens one for each byte, as the two decoders of Hugging Face do. A character that could still be
 // completed waits unless `all`.
 void Detokenizer::flush_bytes(std::string& out, bool all) {
   size_t done = 0;

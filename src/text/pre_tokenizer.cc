@@ -15,7 +15,8 @@ constexpr size_t kMostSteps = 32;
 
 PreTokenizer::PreTokenizer(const std::vector<PreTokenizerStep>& steps) : classes_(CharClasses::get()) {
   if (steps.size() > kMostSteps) {
-    throw_error(ErrorKind::declined, "the pre-tokenizer has {} steps, at most {} are supported", steps.size(), kMostSteps);
+    throw_error(ErrorKind::declined, "the pre-tokenizer has {} steps, at most {} are supported", steps.size(),
+                kMostSteps);
   }
   for (const PreTokenizerStep& spec : steps) {
     Step step{spec, nullptr, {}};
@@ -59,9 +60,7 @@ void PreTokenizer::run_step(size_t index, std::string_view text, bool at_start, 
         return;
       }
       [[fallthrough]];
-    case Kind::split_text:
-      run_spans(index, text, at_start, find_spans(step, text), step.spec.behavior, sink);
-      return;
+    case Kind::split_text: run_spans(index, text, at_start, find_spans(step, text), step.spec.behavior, sink); return;
     case Kind::digits: run_digits(index, text, at_start, sink); return;
     case Kind::metaspace: run_metaspace(index, text, at_start, sink); return;
   }
@@ -173,8 +172,8 @@ void PreTokenizer::run_digits(size_t index, std::string_view text, bool at_start
 void PreTokenizer::run_metaspace(size_t index, std::string_view text, bool at_start, WordSink& sink) const {
   const PreTokenizerStep& spec = steps_[index].spec;
   std::string marked = replace_all(text, " ", spec.replacement);
-  const bool prepend = spec.prepend_scheme == PrependScheme::always ||
-                       (spec.prepend_scheme == PrependScheme::first && at_start);
+  const bool prepend =
+      spec.prepend_scheme == PrependScheme::always || (spec.prepend_scheme == PrependScheme::first && at_start);
   if (prepend && !marked.starts_with(spec.replacement)) marked.insert(0, spec.replacement);
   if (!spec.split) {
     run_step(index + 1, marked, at_start, sink);
@@ -183,7 +182,8 @@ void PreTokenizer::run_metaspace(size_t index, std::string_view text, bool at_st
   std::vector<Span> spans;
   size_t done = 0;
   const size_t length = spec.replacement.size();
-  for (size_t i = marked.find(spec.replacement); i != std::string::npos; i = marked.find(spec.replacement, i + length)) {
+  for (size_t i = marked.find(spec.replacement); i != std::string::npos;
+       i = marked.find(spec.replacement, i + length)) {
     if (done != i) spans.push_back({done, i, false});
     spans.push_back({i, i + length, true});
     done = i + length;

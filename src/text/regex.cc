@@ -191,7 +191,10 @@ class Translator {
     size_t i = first;
     for (; i < in_.size() && i < first + longest; ++i) {
       const char h = in_[i];
-      int digit = h >= '0' && h <= '9' ? h - '0' : h >= 'a' && h <= 'f' ? h - 'a' + 10 : h >= 'A' && h <= 'F' ? h - 'A' + 10 : -1;
+      int digit = h >= '0' && h <= '9'   ? h - '0'
+                  : h >= 'a' && h <= 'f' ? h - 'a' + 10
+                  : h >= 'A' && h <= 'F' ? h - 'A' + 10
+                                         : -1;
       if (digit < 0) break;
       code = code * 16 + static_cast<uint32_t>(digit);
     }
@@ -226,8 +229,8 @@ class Translator {
   std::string_view in_;
   size_t at_ = 0;
   std::string out_;
-  size_t atom_ = 0;                // where the last repeatable thing starts in out_
-  std::vector<size_t> open_;       // where open groups start in out_
+  size_t atom_ = 0;           // where the last repeatable thing starts in out_
+  std::vector<size_t> open_;  // where open groups start in out_
 };
 
 }  // namespace
@@ -256,8 +259,9 @@ Regex::Regex(std::string_view pattern) : code_(std::make_unique<Code>()) {
       pcre2_compile_context_create(nullptr), &pcre2_compile_context_free);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), 100);
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &error, &offset, context.get());
+  code_->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &error, &offset, context.get());
   if (!code_->code) {
     PCRE2_UCHAR text[160];
     pcre2_get_error_message(error, text, sizeof(text));

@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-// A split pattern of a tokenizer.json, in Oniguruma's Ruby syntax, run by PCRE2 with its JIT. Classes such as \p{L} and \s
-// are replaced by the ranges of text/unicode.h, so that the Unicode version of PCRE2 does not matter.
+// A split pattern of a tokenizer.json, in Oniguruma's Ruby syntax, run by PCRE2 with its JIT. Classes such as \p{L} and
+// \s are replaced by the ranges of text/unicode.h, so that the Unicode version of PCRE2 does not matter.
 class Regex {
  public:
   struct Match {
@@ -21,7 +21,8 @@ class Regex {
   Regex(Regex&&) noexcept;
   ~Regex();
 
-  // Every match in `text` (valid UTF-8) from left to right, none overlapping. Throws bad_file when matching costs too much.
+  // Every match in `text` (valid UTF-8) from left to right, none overlapping. Throws bad_file when matching costs too
+  // much.
   void find_all(std::string_view text, std::vector<Match>& matches) const;
 
  private:

@@ -24,12 +24,14 @@ TokenizerData check(TokenizerData data) {
   const auto fail = [&data](const std::string& what) { throw Error(ErrorKind::bad_file, data.source + ": " + what); };
   const size_t count = data.tokens.size();
   if (count == 0) fail("the vocabulary is empty");
-  if (count > kMostTokens) fail(fmt::format("the vocabulary has {} tokens, at most {} are supported", count, kMostTokens));
+  if (count > kMostTokens)
+    fail(fmt::format("the vocabulary has {} tokens, at most {} are supported", count, kMostTokens));
   data.in_model.resize(count, 1);
   const auto in_range = [count](int32_t id) { return id >= 0 && static_cast<size_t>(id) < count; };
   for (size_t id = 0; id < count; ++id) {
     if (data.tokens[id].size() > kLongestToken) {
-      fail(fmt::format("token {} is {} bytes long, at most {} are supported", id, data.tokens[id].size(), kLongestToken));
+      fail(fmt::format("token {} is {} bytes long, at most {} are supported", id, data.tokens[id].size(),
+                       kLongestToken));
     }
     make_valid(data.tokens[id]);
   }
@@ -38,7 +40,8 @@ TokenizerData check(TokenizerData data) {
       if (!in_range(id)) fail(fmt::format("a merge names token {}, the vocabulary has {}", id, count));
   }
   for (AddedToken& token : data.added) {
-    if (!in_range(token.id)) fail(fmt::format("added token \"{}\" has id {}, the vocabulary has {}", token.content, token.id, count));
+    if (!in_range(token.id))
+      fail(fmt::format("added token \"{}\" has id {}, the vocabulary has {}", token.content, token.id, count));
     make_valid(token.content);
   }
   for (const auto* ids : {&data.prefix, &data.suffix, &data.end_ids})
@@ -133,7 +136,10 @@ int Tokenizer::Impl::fallback_byte(int32_t id) const {
   if (!plan.byte_fallback || text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
   int value = 0;
   for (char c : {text[3], text[4]}) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -173,7 +179,8 @@ Tokenizer::~Tokenizer() = default;
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   if (text.size() > kLongestText) {
-    throw_error(ErrorKind::bad_call, "a text of {} bytes is too long to tokenize, the limit is {}", text.size(), kLongestText);
+    throw_error(ErrorKind::bad_call, "a text of {} bytes is too long to tokenize, the limit is {}", text.size(),
+                kLongestText);
   }
   std::string fixed;
   if (!is_valid_utf8(text)) {

@@ -20,8 +20,8 @@ struct EncodeOptions {
   bool parse_special = true;  // special tokens written in the text become that token; otherwise they are plain text
 };
 
-// Text to token ids and back, equal to Hugging Face `tokenizers` for the same model. Immutable; every method may be called
-// from many threads at once.
+// Text to token ids and back, equal to Hugging Face `tokenizers` for the same model. Immutable; every method may be
+// called from many threads at once.
 class Tokenizer {
  public:
   explicit Tokenizer(TokenizerData data);  // bad_file or declined when the data makes no sense or is not supported

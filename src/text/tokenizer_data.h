@@ -14,7 +14,7 @@ namespace ingot {
 // A token matched in the text before anything else is done to it.
 struct AddedToken {
   int32_t id = -1;
-  std::string content;
+  std::string content = {};
   bool special = false;      // a control token: matched only when asked, hidden by skip_special
   bool lstrip = false;       // swallows white space on its left
   bool rstrip = false;       // swallows white space on its right
@@ -31,8 +31,8 @@ struct Merge {
 struct NormalizerStep {
   enum class Kind { nfc, nfd, nfkc, nfkd, lowercase, replace_text, replace_regex, prepend, strip };
   Kind kind;
-  std::string pattern;  // replace_*: what to replace
-  std::string content;  // replace_*: by what; prepend: the prefix
+  std::string pattern = {};  // replace_*: what to replace
+  std::string content = {};  // replace_*: by what; prepend: the prefix
   bool left = false;    // strip
   bool right = false;
 };
@@ -43,13 +43,13 @@ enum class PrependScheme { first, always, never };
 struct PreTokenizerStep {
   enum class Kind { split_text, split_regex, digits, byte_level, metaspace };
   Kind kind;
-  std::string pattern;  // split_*
+  std::string pattern = {};  // split_*
   SplitBehavior behavior = SplitBehavior::isolated;
   bool invert = false;
   bool individual_digits = false;  // digits
   bool add_prefix_space = false;   // byte_level
   bool use_regex = true;           // byte_level: split by the GPT-2 pattern first
-  std::string replacement;         // metaspace: stands for a space
+  std::string replacement = {};         // metaspace: stands for a space
   PrependScheme prepend_scheme = PrependScheme::always;
   bool split = true;  // metaspace
 };
@@ -57,10 +57,10 @@ struct PreTokenizerStep {
 struct DecoderStep {
   enum class Kind { byte_level, byte_fallback, fuse, replace_text, strip, metaspace };
   Kind kind;
-  std::string pattern;    // replace_text; metaspace: the replacement character
-  std::string content;    // replace_text; strip: the character
-  uint32_t start = 0;     // strip: at most so many at the start
-  uint32_t stop = 0;      // strip: at most so many at the end
+  std::string pattern = {};     // replace_text; metaspace: the replacement character
+  std::string content = {};     // replace_text; strip: the character
+  uint32_t start = 0;      // strip: at most so many at the start
+  uint32_t stop = 0;       // strip: at most so many at the end
   bool drop_first = true;  // metaspace: spaces of the first token vanish
 };
 
@@ -85,7 +85,7 @@ struct TokenizerData {
   std::vector<int32_t> prefix, suffix;  // put around the text by add_special
 
   int32_t bos_id = -1, eos_id = -1, pad_id = -1;
-  std::vector<int32_t> end_ids;  // any of these ends a generation
+  std::vector<int32_t> end_ids;                            // any of these ends a generation
   std::string bos_token, eos_token, unk_token, pad_token;  // texts for the chat template
   std::optional<std::string> chat_template;
   std::map<std::string, std::string> named_templates;  // tool_use, rag, ...

@@ -107,7 +107,8 @@ class Reader {
     data_.eos_id = read_id("tokenizer.ggml.eos_token_id", &data_.eos_token);
     data_.pad_id = read_id("tokenizer.ggml.padding_token_id", &data_.pad_token);
     unk_id_ = read_id("tokenizer.ggml.unknown_token_id", &data_.unk_token);
-    for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    for (const char* key :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
       const int32_t id = read_id(key, nullptr);
       if (id >= 0) data_.end_ids.push_back(id);
     }
@@ -140,8 +141,9 @@ class Reader {
     read_merges();
     const std::string_view name = file_.get_string("tokenizer.ggml.pre").value_or("default");
     if (!apply_named_pre_tokenizer(data_, name)) {
-      throw_error(ErrorKind::declined, "{}: tokenizer.ggml.pre \"{}\" is not supported; use the model's Hugging Face folder",
-                  data_.source, name);
+      throw_error(ErrorKind::declined,
+                  "{}: tokenizer.ggml.pre \"{}\" is not supported; use the model's Hugging Face folder", data_.source,
+                  name);
     }
     bos_by_default_ = data_.ignore_merges;  // the llama3 and tekken families
     if (file_.get_bool("tokenizer.ggml.add_space_prefix").value_or(false)) {
@@ -244,13 +246,15 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 
 bool apply_named_pre_tokenizer(TokenizerData& data, std::string_view name) {
   std::vector<PreTokenizerStep>& steps = data.pre_tokenizer;
-  if (is_one_of(name, {"gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "mellum", "exaone4", "trillion", "granite-docling"})) {
+  if (is_one_of(name, {"gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "mellum", "exaone4", "trillion",
+                       "granite-docling"})) {
     steps = {bytes(true)};
   } else if (is_one_of(name, {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"})) {
     PreTokenizerStep digits{PreTokenizerStep::Kind::digits};
     digits.individual_digits = true;
     steps = {digits, bytes(true)};
-  } else if (is_one_of(name, {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"})) {
+  } else if (is_one_of(name,
+                       {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"})) {
     steps = {split_by(kLlama3Pattern), bytes(false)};
     data.ignore_merges = true;
   } else if (is_one_of(name, {"smaug-bpe", "dbrx"})) {
@@ -264,15 +268,17 @@ bool apply_named_pre_tokenizer(TokenizerData& data, std::string_view name) {
     data.ignore_merges = true;
   } else if (name == "default") {
     // Files of old converters: the splits that llama.cpp makes for them.
-    steps = {split_by(R"([\p{P}\$\+<=>\^~\|]+)"), split_by(kGpt2Pattern), split_by(R"(\p{N}+)"), split_by("[0-9][0-9][0-9]"),
-             bytes(false)};
+    steps = {split_by(R"([\p{P}\$\+<=>\^~\|]+)"), split_by(kGpt2Pattern), split_by(R"(\p{N}+)"),
+             split_by("[0-9][0-9][0-9]"), bytes(false)};
   } else {
     return false;
   }
   return true;
 }
 
-TokenizerData read_gguf_tokenizer(const GgufFile& file, const std::string& source) { return Reader(file, source).run(); }
+TokenizerData read_gguf_tokenizer(const GgufFile& file, const std::string& source) {
+  return Reader(file, source).run();
+}
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const GgufFile& file) {
   return std::make_shared<const Tokenizer>(read_gguf_tokenizer(file, file.name()));

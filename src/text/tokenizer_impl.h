@@ -22,8 +22,8 @@ struct DecodePlan {
   bool join_with_spaces = false;
   std::vector<std::pair<std::string, std::string>> replace;  // in every token, in order
   std::string drop_in_first;                                 // not empty: removed from the first token
-  std::string strip;        // character removed from the start of the whole text...
-  uint32_t strip_most = 0;  // ...at most so many times
+  std::string strip;                                         // character removed from the start of the whole text...
+  uint32_t strip_most = 0;                                   // ...at most so many times
 };
 DecodePlan plan_decoding(const TokenizerData& data);
 

@@ -48,11 +48,40 @@ void append_utf8(std::string& out, char32_t code);
 
 // Unicode general categories. The names are Unicode's own.
 enum class Category : uint8_t {
-  Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Cs, Co, Cn,
+  Lu,
+  Ll,
+  Lt,
+  Lm,
+  Lo,
+  Mn,
+  Mc,
+  Me,
+  Nd,
+  Nl,
+  No,
+  Pc,
+  Pd,
+  Ps,
+  Pe,
+  Pi,
+  Pf,
+  Po,
+  Sm,
+  Sc,
+  Sk,
+  So,
+  Zs,
+  Zl,
+  Zp,
+  Cc,
+  Cf,
+  Cs,
+  Co,
+  Cn,
 };
 
-// Properties used by the split patterns and the added-token rules, one bit each. They are what Hugging Face `tokenizers`
-// sees (scripts/make_unicode_tables.py), so that both split a text at the same places.
+// Properties used by the split patterns and the added-token rules, one bit each. They are what Hugging Face
+// `tokenizers` sees (scripts/make_unicode_tables.py), so that both split a text at the same places.
 enum CharClass : uint8_t {
   kLetter = 1,    // \p{L}
   kNumber = 2,    // \p{N}
@@ -86,8 +115,8 @@ class CharClasses {
 struct CodePointRange {
   char32_t first, last;  // both included
 };
-// Sorted, disjoint ranges of a general category ("Lu"), a group of them ("L", "P"), or of \s ("space") and \w ("word") of
-// the pattern engine. Empty when the name is none of these.
+// Sorted, disjoint ranges of a general category ("Lu"), a group of them ("L", "P"), or of \s ("space") and \w ("word")
+// of the pattern engine. Empty when the name is none of these.
 std::vector<CodePointRange> property_ranges(std::string_view name);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };

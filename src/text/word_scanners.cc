@@ -124,8 +124,8 @@ const char* scan_llama_like(const CharClasses& classes, const char* begin, const
 inline bool is_upper_or_either(uint8_t bits) { return (bits & (kLetter | kMark)) && !(bits & kLower); }
 inline bool is_lower_or_either(uint8_t bits) { return (bits & (kLetter | kMark)) && !(bits & kUpper); }
 
-// [upper or either]*[lower or either]+ at p; nullptr when it does not match. `upper_end` receives the end of the first set's
-// longest run.
+// [upper or either]*[lower or either]+ at p; nullptr when it does not match. `upper_end` receives the end of the first
+// set's longest run.
 const char* match_tekken_word(const CharClasses& classes, const char* p, const char* end, const char** upper_end) {
   const char* after_either = nullptr;
   while (p != end) {

@@ -7,7 +7,8 @@
 namespace ingot {
 
 // Hand-written matchers of the split patterns of the common models. Each returns the end of the match that starts at
-// `begin` (begin < end, valid UTF-8); these patterns match at every position, so a text is cut by calling it repeatedly.
+// `begin` (begin < end, valid UTF-8); these patterns match at every position, so a text is cut by calling it
+// repeatedly.
 using WordScanner = const char* (*)(const CharClasses& classes, const char* begin, const char* end);
 
 inline constexpr std::string_view kGpt2Pattern =
