@@ -1,6 +1,7 @@
 // Tokenizer throughput on one thread.
 //   tokenizer_bench TOKENIZER FILE [seconds]       TOKENIZER: a .gguf file or a model folder
-//   tokenizer_bench TOKENIZER FILE ids             prints the token ids instead, for comparing
+//   tokenizer_bench TOKENIZER FILE records         FILE holds texts, each after its length (4 bytes, little-endian): prints the
+//                                                  token ids of each on one line, for comparing
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,8 +27,15 @@ int run(int argc, char** argv) {
   const auto tokenizer = model.extension() == ".gguf" ? ingot::load_tokenizer(*ingot::GgufFile::open(model))
                                                       : ingot::load_tokenizer(model);
   const double loaded = now() - start;
-  if (argc > 3 && std::string(argv[3]) == "ids") {
-    for (int32_t id : tokenizer->encode(text, {.add_special = false})) std::printf("%d\n", id);
+  if (argc > 3 && std::string(argv[3]) == "records") {
+    for (size_t at = 0; at + 4 <= text.size();) {
+      uint32_t size = 0;
+      for (int i = 3; i >= 0; --i) size = size << 8 | static_cast<uint8_t>(text[at + static_cast<size_t>(i)]);
+      for (int32_t id : tokenizer->encode(std::string_view(text).substr(at + 4, size), {.add_special = false}))
+        std::printf("%d ", id);
+      std::printf("\n");
+      at += 4 + size;
+    }
     return 0;
   }
   const double wanted = argc > 3 ? std::atof(argv[3]) : 1.0;
@@ -49,7 +57,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: tokenizer_bench TOKENIZER FILE [seconds | ids]\n");
+    std::fprintf(stderr, "usage: tokenizer_bench TOKENIZER FILE [seconds | records]\n");
     return 2;
   }
   try {
