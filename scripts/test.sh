@@ -72,8 +72,8 @@ format_part() {
   local tool="" files
   if have clang-format-19; then tool=clang-format-19; fi
   [ -n "$tool" ] || return 0
-  files=$(git ls-files '*.h' '*.cc' | xargs $tool --dry-run 2>&1 | sed -n 's/^\([^:]*\):[0-9]*:.*/\1/p' | sort -u)
-  [ -z "$files" ] || warn "not formatted (make format): $(echo "$files" | tr '\n' ' ')"
+  files=$(git ls-files '*.h' '*.cc' | xargs $tool --dry-run 2>&1 | sed -n 's/^\([^: ]*\):[0-9]*:[0-9]*: warning: .*/\1/p' | sort -u)
+  [ -z "$files" ] || warn "make format would change $(echo "$files" | wc -l | tr -d ' ') files, among them $(echo "$files" | head -n 1)"
 }
 
 summary=""
