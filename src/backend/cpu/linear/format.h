@@ -77,6 +77,8 @@ constexpr bool is_float_format(DType type) { return panel_format(type).low_bits 
 //   int8 codes [R][32]; f32 d [R]; i32 minus the sum of the codes [R]; f32 d * sum of the codes [R];
 //   with halves also: i32 minus the sum of columns 0..15 [R], of columns 16..31 [R]; f32 d * those sums [R], [R]
 // An activation is d * code. Codes lie in [-127, 127].
-constexpr size_t activation_record_bytes(int rows, bool halves) { return size_t(rows) * (halves ? 60 : 44); }
+__attribute__((always_inline)) constexpr size_t activation_record_bytes(int rows, bool halves) {
+  return size_t(rows) * (halves ? 60 : 44);
+}
 
 }  // namespace ingot::cpu

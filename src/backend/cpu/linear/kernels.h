@@ -11,12 +11,14 @@
 // or of other headers: the linker could keep that copy for the whole program.
 namespace ingot::cpu {
 
+inline constexpr int kMaxTileRows = 8;  // of any ISA
+
 // One panel against one tile of activation rows.
 struct TileArgs {
   const uint8_t* codes;   // of the panel
   const uint8_t* scales;  // of the panel
   int64_t cols;
-  const uint8_t* act;  // block formats: the tile's records; bf16 may want pairs, see KernelTable::convert
+  const uint8_t* act;  // block formats: the tile's records (format.h); bf16: see KernelTable::round_to_bf16
   const float* in;     // float formats: the tile's first row
   int64_t in_stride;   // in floats
   bool halves;         // the records have sums of halves
@@ -39,17 +41,19 @@ enum class StoreKind : uint8_t { set, add, silu, gelu_tanh, gelu };
 inline constexpr int kNumStoreKinds = 5;
 
 struct KernelTable {
-  int max_tile;  // largest R
-
-  // The number of rows of the next tile when `left` remain. The same for quantize and tile.
-  int (*tile_rows)(int64_t left);
+  int max_tile;  // most rows of a tile
 
   // Writes the records of blocks [first, last) of a tile of `rows` rows.
   void (*quantize)(const float* in, int64_t in_stride, int rows, int64_t first, int64_t last, bool halves,
                    uint8_t* act);
 
+  // Null, or bf16 products take activations rounded to bf16: writes blocks [first, last) of 32 columns of a tile, each
+  // [rows][32] bf16, zero past the last column.
+  void (*round_to_bf16)(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last,
+                        uint8_t* act);
+
   // Indexed by DType, then rows - 1.
-  void (*tile[kNumDTypes][16])(const TileArgs&);
+  void (*tile[kNumDTypes][kMaxTileRows])(const TileArgs&);
   void (*store[kNumStoreKinds])(const StoreArgs&);
 };
 

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kMaxTile = 4;
 
-int tile_rows(int64_t left) { return static_cast<int>(std::min<int64_t>(left, kMaxTile)); }
-
 uint16_t load_u16(const uint8_t* p) {
   uint16_t v;
   std::memcpy(&v, p, 2);
@@ -216,7 +214,6 @@ void add_types(KernelTable& table) {
 KernelTable make_table() {
   KernelTable table = {};
   table.max_tile = kMaxTile;
-  table.tile_rows = tile_rows;
   table.quantize = quantize;
   add_types(table);
   table.store[static_cast<int>(StoreKind::set)] = store<StoreKind::set>;

@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "backend/cpu/linear/linear.h"
+#include "backend/cpu/linear/memory.h"
 #include "backend/cpu/linear/packed.h"
 #include "backend/cpu/linear/source_block.h"
 #include "core/error.h"
@@ -309,8 +308,6 @@ class Dropper {
 
 }  // namespace
 
-void FreeAligned::operator()(std::byte* p) const { std::free(p); }
-
 PackedMatrix::PackedMatrix() : impl_(std::make_unique<Impl>()) {}
 PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
@@ -339,10 +336,9 @@ PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const std::function<vo
   for (const Segment& segment : impl.layout.segments) {
     impl.halves |= needs_halves(segment.type);
     impl.quantized |= !is_float_format(segment.type);
+    impl.bf16 |= segment.type == DType::bf16;
   }
-  impl.data.reset(static_cast<std::byte*>(std::aligned_alloc(64, std::max<size_t>(impl.layout.bytes, 64))));
-  if (!impl.data)
-    throw_error(ErrorKind::out_of_memory, "matrix {}: no memory for {} bytes", spec.name, impl.layout.bytes);
+  impl.data = allocate_weights(impl.layout.bytes);
 
   // In steps of about 4 MiB, each dropped from the page cache before the next is read.
   Dropper dropper(spec, drop);

@@ -32,10 +32,6 @@ struct PackedLayout {
   size_t bytes = 0;
 };
 
-struct FreeAligned {
-  void operator()(std::byte* p) const;
-};
-
 struct PackedMatrix::Impl {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -44,7 +40,8 @@ struct PackedMatrix::Impl {
   PackedLayout layout;
   bool halves = false;     // some segment needs sums of half blocks
   bool quantized = false;  // some segment needs quantized activations
-  std::unique_ptr<std::byte[], FreeAligned> data;
+  bool bf16 = false;       // some segment is bf16
+  std::shared_ptr<std::byte> data;
 
   // The segment that holds a panel (counted over the matrix).
   const Segment& segment_of_panel(int64_t panel) const {
