@@ -156,7 +156,7 @@ TEST(GgufTruncated, AtEveryByteItIsRefused) {
 TEST(GgufMutated, RandomDamageNeverCrashes) {
   const std::string whole = good_file();
   std::mt19937 random(1);
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     std::string damaged = whole;
     for (int i = 0; i < 1 + round % 4; ++i)
       damaged[random() % damaged.size()] = static_cast<char>(random() % 4 == 0 ? 0xff : random());

@@ -129,7 +129,7 @@ TEST(SafetensorsDamaged, TruncatedOrMutatedNeverCrashes) {
   for (size_t n = 0; n < whole.size(); ++n)
     EXPECT_THROW(SafetensorsCheckpoint::open_bytes(as_bytes(std::string_view(whole).substr(0, n))), Error) << n;
   std::mt19937 random(1);
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     std::string damaged = whole;
     for (int i = 0; i < 1 + round % 3; ++i) damaged[random() % damaged.size()] = static_cast<char>(random());
     try {
