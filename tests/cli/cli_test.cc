@@ -76,7 +76,7 @@ TEST_F(Cli, HelpAndVersion) {
 TEST_F(Cli, BadCallsExitWithTwo) {
   expect_failure("", 2, "subcommand");
   expect_failure("fly", 2, "fly");
-  expect_failure(model_.insert(0, "run "), 2, "prompt");
+  expect_failure("run " + model_, 2, "prompt");
   expect_failure("run -m x --ids 1,two", 2, "two");
   const std::string tiny = "-m " + fixture_model("llama-bf16-llama3") + " ";
   expect_failure("run " + tiny + "--ids 1,2 --temperature -1", 2, "temperature");
