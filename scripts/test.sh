@@ -23,10 +23,12 @@ fail() {
   failures="$failures $1"
 }
 
-# within SECONDS COMMAND...: a part that hangs ends, and says so.
+# within SECONDS COMMAND...: a part that hangs ends, and says so; and all parts together end within 55 minutes.
 within() {
-  local seconds=$(($1 * scale)) rc=0
+  local seconds=$(($1 * scale)) left=$((3300 * scale - SECONDS)) rc=0
   shift
+  if [ $left -lt 1 ]; then left=1; fi
+  if [ $seconds -gt $left ]; then seconds=$left; fi
   if have timeout; then
     # On a terminal the command stays in the foreground, so that Ctrl-C reaches it.
     if [ -t 0 ]; then set -- timeout --foreground -k 10 "$seconds" "$@"; else set -- timeout -k 10 "$seconds" "$@"; fi
@@ -79,9 +81,9 @@ format_part() {
 summary=""
 for name in "$@"; do
   case "$name" in
-    release) part release build 900 300 ;;
-    asan) part asan build-asan 1200 600 ;;
-    tsan) part tsan build-tsan 600 300 -L tsan ;;
+    release) part release build 1500 300 ;;
+    asan) part asan build-asan 1500 600 ;;
+    tsan) part tsan build-tsan 900 300 -L tsan ;;
     format) format_part ;;
     *) die "unknown part '$name'" "Known: release asan tsan format" ;;
   esac
