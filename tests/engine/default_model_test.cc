@@ -79,7 +79,8 @@ TEST_F(DefaultModel, LogitsAreClose) {
 // closer than twice our largest error.
 TEST_F(DefaultModel, GreedyChoicesAreTheReferences) {
   int choices = 0, ties = 0;
-  for (const json& item : golden("greedy.json")["cases"]) {
+  const json goldens = golden("greedy.json");
+  for (const json& item : goldens["cases"]) {
     std::vector<int32_t> ids = item["prompt_ids"];
     const auto expected = item["token_ids"].get<std::vector<int32_t>>();
     const size_t prompt = ids.size();
@@ -99,7 +100,9 @@ TEST_F(DefaultModel, GreedyChoicesAreTheReferences) {
 }
 
 TEST_F(DefaultModel, PerplexityIsWithinOnePercent) {
-  for (const json& text : golden("perplexity.json")["texts"]) {
+  const json goldens = golden("perplexity.json");
+  ASSERT_FALSE(goldens["texts"].empty());
+  for (const json& text : goldens["texts"]) {
     const auto ids = text["ids"].get<std::vector<int32_t>>();
     for (const json& score : text["scores"]) {
       const size_t context = score["ctx"];
