@@ -82,34 +82,17 @@ struct BlockTile {
     step<kFirst + 3, kChainStart>(codes, x, partial, dot);
   }
 
-  // Scale and min of sub-block `half` of block `block`.
-  INGOT_INLINE F scale_of(const uint8_t* scales, int64_t block, int part, int half) {
-    constexpr int kSubs = kFormat.scale_cols / kBlock;
-    const uint8_t* record = scales + block / kSubs * kFormat.scale_bytes;
-    const int64_t sub = block % kSubs;
-    const F d = V::load_half(record + part * V::kLanes * 2);
-    if constexpr (kFormat.scales == Scales::super32_min) {
-      return V::mul(d, V::load_u8(record + 64 + sub * 32 + part * V::kLanes));
-    } else if constexpr (kFormat.scales == Scales::super16) {
-      return V::mul(d, V::load_i8(record + 32 + (2 * sub + half) * 16 + part * V::kLanes));
-    } else if constexpr (kFormat.scales == Scales::super16_min) {
-      return V::mul(d, V::load_low4(record + 64 + (2 * sub + half) * 16 + part * V::kLanes));
-    } else {
-      return d;
-    }
+  // Scale and min of half a record; d and dmin are the header's, or the record's own.
+  INGOT_INLINE F scale_of(F d, const uint8_t* scales, int half) {
+    if constexpr (kFormat.scales == Scales::super32_min) return V::mul(d, V::load_u8(scales));
+    if constexpr (kFormat.scales == Scales::super16) return V::mul(d, V::load_i8(scales + 16 * half));
+    if constexpr (kFormat.scales == Scales::super16_min) return V::mul(d, V::load_low4(scales + 16 * half));
+    return d;
   }
-  INGOT_INLINE F min_of(const uint8_t* scales, int64_t block, int part, int half) {
-    constexpr int kSubs = kFormat.scale_cols / kBlock;
-    const uint8_t* record = scales + block / kSubs * kFormat.scale_bytes;
-    const int64_t sub = block % kSubs;
-    const F m = V::load_half(record + 32 + part * V::kLanes * 2);
-    if constexpr (kFormat.scales == Scales::super32_min) {
-      return V::negated_mul(m, V::load_u8(record + 64 + sub * 32 + 16 + part * V::kLanes));
-    } else if constexpr (kFormat.scales == Scales::super16_min) {
-      return V::negated_mul(m, V::load_high4(record + 64 + (2 * sub + half) * 16 + part * V::kLanes));
-    } else {
-      return m;
-    }
+  INGOT_INLINE F min_of(F dmin, const uint8_t* scales, int half) {
+    if constexpr (kFormat.scales == Scales::super32_min) return V::negated_mul(dmin, V::load_u8(scales + 16));
+    if constexpr (kFormat.scales == Scales::super16_min) return V::negated_mul(dmin, V::load_high4(scales + 16 * half));
+    return dmin;
   }
 
   INGOT_INLINE I start(const uint8_t* minus_sum) {
@@ -117,51 +100,66 @@ struct BlockTile {
     return V::template start<log2_of(kZero)>(minus_sum);
   }
 
-  static void run(const TileArgs& args) {
-    const size_t record = args.halves ? kRows * 60 : kRows * 44;
-    const int64_t blocks = args.cols / kBlock;
-    for (int part = 0; part < V::kParts; ++part) {
-      F acc[kRows];
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = V::zero();
-      const uint8_t* codes = args.codes + part * V::kLanes * 4;
-      const uint8_t* act = args.act;
-      for (int64_t block = 0; block < blocks; ++block, codes += kFormat.code_bytes, act += record) {
-        const uint8_t* d = act + kRows * kBlock;  // then the other fields, 4 * kRows bytes each
-        typename V::P partial[kRows];
-        I dot[kRows];
-        if constexpr (!kHalves) {
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(d + 4 * (kRows + r));
-          steps<0, 0>(codes, act, partial, dot);
-          steps<4, 0>(codes, act, partial, dot);
-          const F scale = scale_of(args.scales, block, part, 0);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
-              V::fma(V::to_float(dot[r]), V::mul(scale, V::broadcast(d + 4 * r)), acc[r]);
-          if constexpr (kMins) {
-            const F min = min_of(args.scales, block, part, 0);
-            INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
-                V::fma(min, V::broadcast(d + 4 * (2 * kRows + r)), acc[r]);
-          }
-        } else {
-          F sum[kRows];
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(d + 4 * (3 * kRows + r));
-          steps<0, 0>(codes, act, partial, dot);
-          const F scale0 = scale_of(args.scales, block, part, 0);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = V::mul(V::to_float(dot[r]), scale0);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(d + 4 * (4 * kRows + r));
-          steps<4, 4>(codes, act, partial, dot);
-          const F scale1 = scale_of(args.scales, block, part, 1);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = V::fma(V::to_float(dot[r]), scale1, sum[r]);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = V::fma(sum[r], V::broadcast(d + 4 * r), acc[r]);
-          if constexpr (kMins) {
-            const F min0 = min_of(args.scales, block, part, 0), min1 = min_of(args.scales, block, part, 1);
-            INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-              acc[r] = V::fma(min0, V::broadcast(d + 4 * (5 * kRows + r)), acc[r]);
-              acc[r] = V::fma(min1, V::broadcast(d + 4 * (6 * kRows + r)), acc[r]);
-            }
-          }
+  // One record: kLanes rows starting at lane `lane`.
+  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, F d, F dmin, F (&acc)[kRows]) {
+    const uint8_t* fields = act + kRows * kBlock;  // 4 * kRows bytes each
+    const uint8_t* scales = codes + kFormat.code_bytes + lane;
+    codes += lane * 4;
+    typename V::P partial[kRows];
+    I dot[kRows];
+    if constexpr (!kHalves) {
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(fields + 4 * (kRows + r));
+      steps<0, 0>(codes, act, partial, dot);
+      steps<4, 0>(codes, act, partial, dot);
+      const F scale = scale_of(d, scales, 0);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
+          V::fma(V::to_float(dot[r]), V::mul(scale, V::broadcast(fields + 4 * r)), acc[r]);
+      if constexpr (kMins) {
+        const F min = min_of(dmin, scales, 0);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
+            V::fma(min, V::broadcast(fields + 4 * (2 * kRows + r)), acc[r]);
+      }
+    } else {
+      F sum[kRows];
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(fields + 4 * (3 * kRows + r));
+      steps<0, 0>(codes, act, partial, dot);
+      const F scale0 = scale_of(d, scales, 0);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = V::mul(V::to_float(dot[r]), scale0);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(fields + 4 * (4 * kRows + r));
+      steps<4, 4>(codes, act, partial, dot);
+      const F scale1 = scale_of(d, scales, 1);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = V::fma(V::to_float(dot[r]), scale1, sum[r]);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = V::fma(sum[r], V::broadcast(fields + 4 * r), acc[r]);
+      if constexpr (kMins) {
+        const F min0 = min_of(dmin, scales, 0), min1 = min_of(dmin, scales, 1);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+          acc[r] = V::fma(min0, V::broadcast(fields + 4 * (5 * kRows + r)), acc[r]);
+          acc[r] = V::fma(min1, V::broadcast(fields + 4 * (6 * kRows + r)), acc[r]);
         }
       }
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) V::store(args.out + r * kPanelRows + part * V::kLanes, acc[r]);
+    }
+  }
+
+  static void run(const TileArgs& args) {
+    const size_t act_bytes = args.halves ? kRows * 60 : kRows * 44;
+    const int64_t groups = args.cols / kBlock / kFormat.group();
+    for (int i = 0; i < args.panels; ++i) {
+      for (int lane = 0; lane < kPanelRows; lane += V::kLanes) {
+        F acc[kRows];
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = V::zero();
+        const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+        const uint8_t* act = args.act;
+        for (int64_t group = 0; group < groups; ++group) {
+          const uint8_t* own = kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes;
+          const F d = V::load_half(own + 2 * lane);
+          const F dmin = kMins ? V::load_half(own + 32 + 2 * lane) : V::zero();
+          at += kFormat.header_bytes;
+          for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes)
+            record(at, act, lane, d, dmin, acc);
+        }
+        float* out = args.out + i * kRows * kPanelRows + lane;
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) V::store(out + r * kPanelRows, acc[r]);
+      }
     }
   }
 };
@@ -187,34 +185,36 @@ struct FloatTile {
   static void run(const TileArgs& args) {
     constexpr int kPairBytes = kType == DType::f32 ? 128 : 64;
     constexpr int kLaneBytes = kType == DType::f16 ? 2 : 4;
-    for (int part = 0; part < V::kParts; ++part) {
-      F even_acc[kRows], odd_acc[kRows];
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[r] = odd_acc[r] = V::zero();
-      const uint8_t* codes = args.codes + part * V::kLanes * kLaneBytes;
-      int64_t k = 0;
-      for (; k + 2 <= args.cols; k += 2, codes += kPairBytes) {
-        F even, odd;
-        load_pair(codes, even, odd);
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-          const float* x = args.in + r * args.in_stride + k;
-          even_acc[r] = V::fma(even, V::broadcast(x), even_acc[r]);
-          odd_acc[r] = V::fma(odd, V::broadcast(x + 1), odd_acc[r]);
+    for (int i = 0; i < args.panels; ++i) {
+      for (int lane = 0; lane < kPanelRows; lane += V::kLanes) {
+        F even_acc[kRows], odd_acc[kRows];
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[r] = odd_acc[r] = V::zero();
+        const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes + lane * kLaneBytes;
+        int64_t k = 0;
+        for (; k + 2 <= args.cols; k += 2, at += kPairBytes) {
+          F even, odd;
+          load_pair(at, even, odd);
+          INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+            const float* x = args.in + r * args.in_stride + k;
+            even_acc[r] = V::fma(even, V::broadcast(x), even_acc[r]);
+            odd_acc[r] = V::fma(odd, V::broadcast(x + 1), odd_acc[r]);
+          }
         }
-      }
-      if (k < args.cols) {
-        F even, odd = V::zero();
-        if constexpr (kType == DType::bf16) {
-          V::load_bf16_pair(codes, even, odd);
-        } else if constexpr (kType == DType::f16) {
-          even = V::load_half(codes);
-        } else {
-          even = V::load_float(codes);
+        if (k < args.cols) {
+          F even, odd = V::zero();
+          if constexpr (kType == DType::bf16) {
+            V::load_bf16_pair(at, even, odd);
+          } else if constexpr (kType == DType::f16) {
+            even = V::load_half(at);
+          } else {
+            even = V::load_float(at);
+          }
+          INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[r] =
+              V::fma(even, V::broadcast(args.in + r * args.in_stride + k), even_acc[r]);
         }
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[r] =
-            V::fma(even, V::broadcast(args.in + r * args.in_stride + k), even_acc[r]);
+        float* out = args.out + i * kRows * kPanelRows + lane;
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) V::store(out + r * kPanelRows, V::add(even_acc[r], odd_acc[r]));
       }
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r)
-          V::store(args.out + r * kPanelRows + part * V::kLanes, V::add(even_acc[r], odd_acc[r]));
     }
   }
 };
@@ -262,32 +262,45 @@ INGOT_INLINE F activate(F x) {
   }
 }
 
+// 16 columns of a row; any of them may be padding when they lie in local arrays.
+template <class V, StoreKind kKind>
+INGOT_INLINE void store_16(const float* tile, const float* gate_tile, const float* bias, const float* gate_bias,
+                           float* out) {
+  for (int at = 0; at < kPanelRows; at += V::kLanes) {
+    auto v = V::load_float(tile + at);
+    if (bias != nullptr) v = V::add(v, V::load_float(bias + at));
+    if constexpr (kKind == StoreKind::add) v = V::add(V::load_float(out + at), v);
+    if constexpr (kKind != StoreKind::add && kKind != StoreKind::set) {
+      auto gate = V::load_float(gate_tile + at);
+      if (gate_bias != nullptr) gate = V::add(gate, V::load_float(gate_bias + at));
+      v = V::mul(activate<V, kKind>(gate), v);
+    }
+    V::store(out + at, v);
+  }
+}
+
 template <class V, StoreKind kKind>
 void store_tile(const StoreArgs& args) {
-  constexpr bool kGated = kKind != StoreKind::set && kKind != StoreKind::add;
-  float bias[kPanelRows], gate_bias[kPanelRows], partial[kPanelRows];
-  for (int i = 0; i < kPanelRows; ++i) {
-    bias[i] = args.bias != nullptr && i < args.cols ? args.bias[i] : 0.0f;
-    gate_bias[i] = kGated && args.gate_bias != nullptr && i < args.cols ? args.gate_bias[i] : 0.0f;
+  const int tail = args.cols % kPanelRows, whole = args.cols - tail;
+  float tail_bias[kPanelRows] = {}, tail_gate_bias[kPanelRows] = {}, tail_out[kPanelRows] = {};
+  for (int i = 0; i < tail; ++i) {
+    if (args.bias != nullptr) tail_bias[i] = args.bias[whole + i];
+    if (args.gate_bias != nullptr) tail_gate_bias[i] = args.gate_bias[whole + i];
   }
-  const bool whole = args.cols == kPanelRows;
   for (int r = 0; r < args.rows; ++r) {
-    float* row = args.out + r * args.out_stride;
-    float* out = whole ? row : partial;
-    if (kKind == StoreKind::add && !whole)
-      for (int i = 0; i < kPanelRows; ++i) partial[i] = i < args.cols ? row[i] : 0.0f;
-    for (int part = 0; part < V::kParts; ++part) {
-      const int at = part * V::kLanes;
-      auto v = V::add(V::load_float(args.tile + r * kPanelRows + at), V::load_float(bias + at));
-      if constexpr (kKind == StoreKind::add) v = V::add(V::load_float(out + at), v);
-      if constexpr (kGated) {
-        const auto gate = V::add(V::load_float(args.gate_tile + r * kPanelRows + at), V::load_float(gate_bias + at));
-        v = V::mul(activate<V, kKind>(gate), v);
-      }
-      V::store(out + at, v);
+    float* out = args.out + r * args.out_stride;
+    const float* tile = args.tile + r * kPanelRows;
+    const float* gate_tile = args.gate_tile == nullptr ? nullptr : args.gate_tile + r * kPanelRows;
+    for (int col = 0; col < whole; col += kPanelRows) {
+      store_16<V, kKind>(tile, gate_tile, args.bias == nullptr ? nullptr : args.bias + col,
+                         args.gate_bias == nullptr ? nullptr : args.gate_bias + col, out + col);
+      tile += args.rows * kPanelRows;
+      if (gate_tile != nullptr) gate_tile += args.rows * kPanelRows;
     }
-    if (!whole)
-      for (int i = 0; i < args.cols; ++i) row[i] = partial[i];
+    if (tail == 0) continue;
+    for (int i = 0; i < tail; ++i) tail_out[i] = out[whole + i];
+    store_16<V, kKind>(tile, gate_tile, tail_bias, tail_gate_bias, tail_out);
+    for (int i = 0; i < tail; ++i) out[whole + i] = tail_out[i];
   }
 }
 

@@ -134,15 +134,21 @@ struct Vec {
   // Two sums, over even and over odd pairs of columns.
   template <int kRows>
   static void bf16_tile(const TileArgs& args) {
-    F acc[2][kRows];
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = acc[1][r] = zero();
-    const uint8_t* codes = args.codes;
-    const uint8_t* act = args.act;
-    int64_t pairs = (args.cols + 1) / 2;
-    for (; pairs >= 16; pairs -= 16, codes += 16 * 64, act += kRows * 64)
-      INGOT_UNROLL for (int pair = 0; pair < 16; ++pair) bf16_step<kRows>(codes, act, pair, acc[pair % 2]);
-    for (int pair = 0; pair < static_cast<int>(pairs); ++pair) bf16_step<kRows>(codes, act, pair, acc[pair % 2]);
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) store(args.out + r * kPanelRows, add(acc[0][r], acc[1][r]));
+    for (int i = 0; i < args.panels; ++i) {
+      F acc[2][kRows];
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = acc[1][r] = zero();
+      const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+      const uint8_t* act = args.act;
+      int64_t pairs = (args.cols + 1) / 2;
+      for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
+        for (int pair = 0; pair < 16; pair += 2) {
+          bf16_step<kRows>(at, act, pair, acc[0]);
+          bf16_step<kRows>(at, act, pair + 1, acc[1]);
+        }
+      for (int pair = 0; pair < static_cast<int>(pairs); ++pair) bf16_step<kRows>(at, act, pair, acc[pair % 2]);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+          store(args.out + (i * kRows + r) * kPanelRows, add(acc[0][r], acc[1][r]));
+    }
   }
   template <int kRows>
   INGOT_INLINE void bf16_step(const uint8_t* codes, const uint8_t* act, int pair, F (&acc)[kRows]) {
