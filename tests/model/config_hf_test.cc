@@ -68,7 +68,7 @@ TEST(HfConfig, OptionalValues) {
 }
 
 TEST(HfConfig, MistralHasItsOwnDefaults) {
-  const std::string mistral = R"({"architectures": ["MistralForCausalLM"], "num_attention_heads": 8)";
+  const std::string mistral = R"({"architectures": ["MistralForCausalLM"], "num_attention_heads": 16)";
   EXPECT_EQ(read_with(mistral + "}").sliding_window, 4096);
   EXPECT_EQ(read_with(mistral + R"(, "sliding_window": null})").sliding_window, 0);
   EXPECT_EQ(read_with(mistral + R"(, "sliding_window": 16})").sliding_window, 16);
