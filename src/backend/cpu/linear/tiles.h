@@ -2,7 +2,7 @@
 // their own namespace: every function here has internal linkage there. No include guard, no includes.
 //
 // V provides:
-//   kLanes         output rows a vector (a panel has 16); kParts = 16 / kLanes
+//   kLanes         output rows a vector; a panel has 16
 //   kMaxTile       most activation rows of a tile
 //   kSigned8       8-bit codes are multiplied signed (stored value - 128), so they need no zero point
 //   kBf16Dot       bf16 weights take activations rounded to bf16
@@ -22,6 +22,7 @@ struct BlockTile {
   static constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
                                 kFormat.scales == Scales::super16_min;
   static constexpr int kZero = kBits == 8 && V::kSigned8 ? 0 : kFormat.zero_point;
+  static constexpr int kPrefetch = 2048;  // bytes
   // Words in a partial sum; 0: there are none, dot products go straight to int32.
   static constexpr int kWords = V::template kWords<kBits> == 8 && kHalves ? 4 : V::template kWords<kBits>;
 
@@ -104,6 +105,9 @@ struct BlockTile {
   INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, F d, F dmin, F (&acc)[kRows]) {
     const uint8_t* fields = act + kRows * kBlock;  // 4 * kRows bytes each
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
+    // With more rows a record takes so long that the processor does not look far enough ahead by itself.
+    if constexpr (kRows >= 5)
+      for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
     codes += lane * 4;
     typename V::P partial[kRows];
     I dot[kRows];

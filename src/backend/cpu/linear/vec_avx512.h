@@ -9,7 +9,7 @@ struct Vec {
   using F = __m512;
   using X = const uint8_t*;
   using P = __m512i;
-  static constexpr int kLanes = 16, kParts = 1, kMaxTile = 8;
+  static constexpr int kLanes = 16, kMaxTile = 8;
   static constexpr bool kBf16Dot = INGOT_BF16;
 
   INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
