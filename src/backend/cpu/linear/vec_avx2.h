@@ -11,6 +11,7 @@ struct Vec {
   using P = __m256i;  // 16-bit sums of pairs
   static constexpr int kLanes = 8, kMaxTile = 4;
   static constexpr bool kSigned8 = true, kBf16Dot = false;
+  static constexpr int units(int rows) { return rows <= 2 ? 2 : 1; }
 
   INGOT_INLINE I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   INGOT_INLINE I bytes(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }
@@ -48,7 +49,10 @@ struct Vec {
     // Signed codes: |w| times the activation with w's sign; 2 * 128 * 127 still fits.
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(word, w));
   }
-  INGOT_INLINE P add_partial(P a, P b) { return _mm256_add_epi16(a, b); }
+  template <int bits, int lane>
+  INGOT_INLINE P multiply_add(P sum, I w, X x) {
+    return _mm256_add_epi16(sum, multiply<bits, lane>(w, x));
+  }
   INGOT_INLINE I fold(I sum, P p) { return _mm256_add_epi32(sum, _mm256_madd_epi16(p, _mm256_set1_epi16(1))); }
 
   INGOT_INLINE F zero() { return _mm256_setzero_ps(); }
