@@ -82,16 +82,16 @@ void leave_probe(int) { siglongjmp(probe_escape, 1); }
 // Runs kernels of each kind on zeros.
 void exercise(const KernelTable& kernels) {
   alignas(64) static uint8_t weights[16 * 1024];
-  alignas(64) static uint8_t act[1024];
+  alignas(64) static uint8_t act[2048];
   alignas(64) static float in[kSuper], out[kPanelRows];
   kernels.quantize(in, kSuper, 1, 0, kSuper / kBlock, true, act);
   if (kernels.round_to_bf16 != nullptr) kernels.round_to_bf16(in, kSuper, 1, kSuper, 0, kSuper / kBlock, act);
   for (int type = 0; type < kNumDTypes; ++type) {
-    TileArgs args = {weights, weights, kSuper, act, in, kSuper, true, out};
+    const TileArgs args = {weights, sizeof weights, 1, kSuper, act, true, in, kSuper, out};
     kernels.tile[type][0](args);
   }
   for (auto store : kernels.store) {
-    StoreArgs args = {in, in, nullptr, nullptr, 1, kPanelRows, out, kPanelRows};
+    const StoreArgs args = {in, in, nullptr, nullptr, 1, kPanelRows, out, kPanelRows};
     store(args);
   }
 }

@@ -11,29 +11,31 @@
 // or of other headers: the linker could keep that copy for the whole program.
 namespace ingot::cpu {
 
-inline constexpr int kMaxTileRows = 8;  // of any ISA
+inline constexpr int kMaxTileRows = 8;    // of any ISA
+inline constexpr int kMaxTilePanels = 8;  // consecutive panels of one call
 
-// One panel against one tile of activation rows.
+// Some panels against one tile of activation rows.
 struct TileArgs {
-  const uint8_t* codes;   // of the panel
-  const uint8_t* scales;  // of the panel
+  const uint8_t* panel;  // the first one
+  size_t panel_bytes;    // from one to the next
+  int panels;
   int64_t cols;
   const uint8_t* act;  // block formats: the tile's records (format.h); bf16: see KernelTable::round_to_bf16
+  bool halves;         // the records have sums of halves
   const float* in;     // float formats: the tile's first row
   int64_t in_stride;   // in floats
-  bool halves;         // the records have sums of halves
-  float* out;          // [rows of the tile][16]
+  float* out;          // [panels][rows of the tile][16]
 };
 
-// out[r][i] of one panel and tile on its way to memory.
+// The results of some panels and a tile on their way to memory.
 struct StoreArgs {
-  const float* tile;       // [rows][16]
-  const float* gate_tile;  // [rows][16], gated products only
-  const float* bias;       // of the panel's rows; nullptr: none
+  const float* tile;       // [panels][rows][16]
+  const float* gate_tile;  // [panels][rows][16], gated products only
+  const float* bias;       // [cols]; nullptr: none
   const float* gate_bias;
   int rows;
-  int cols;  // 1..16: how many of the panel's rows exist
-  float* out;
+  int cols;    // of the output; the last panel may have fewer than 16
+  float* out;  // [rows][cols]
   int64_t out_stride;
 };
 

@@ -82,37 +82,61 @@ struct Call {
     });
   }
 
-  void run_tile(const PackedMatrix::Impl& matrix, const Segment& segment, int64_t panel, int64_t tile,
+  void run_tile(const PackedMatrix::Impl& matrix, const Segment& segment, int64_t panel, int panels, int64_t tile,
                 float* out) const {
     const int64_t row = tile_start(tile);
     TileArgs args;
-    args.codes = matrix.panel_data(segment, panel);
-    args.scales = args.codes + segment.code_bytes;
+    args.panel = matrix.panel_data(segment, panel);
+    args.panel_bytes = segment.panel_bytes;
+    args.panels = panels;
     args.cols = cols;
     args.act = segment.type == DType::bf16 ? rounded + row * bf16_row_bytes(cols)
                                            : quantized + row * quantized_row_bytes(cols, halves);
+    args.halves = halves;
     args.in = in + row * in_stride;
     args.in_stride = in_stride;
-    args.halves = halves;
     args.out = out;
     kernels.tile[static_cast<int>(segment.type)][tile_rows(tile) - 1](args);
   }
 
-  // f(panel, tile) for all of them, shared among the workers a chunk of panels at a time. A panel meets all tiles (as
-  // many as stay in cache) before the next panel, so that weights come from memory once.
+  // f(segment, panel, panels, tile) for all panels and tiles, shared among the workers a chunk of panels at a time. A
+  // few panels meet all tiles (as many as stay in cache) before the next ones, so that weights come from memory once.
   template <typename F>
-  void share_panels(int64_t panels, size_t panel_bytes, Worker& worker, F&& f) const {
+  void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, F&& f) const {
     const int64_t chunk = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / panel_bytes) / tiles);
     const int64_t cached_rows = static_cast<int64_t>(kActivationBlockBytes / row_bytes());
     const int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
-    worker.share(div_up(panels, chunk), [&](int64_t i) {
-      const int64_t end = std::min(panels, (i + 1) * chunk);
-      for (int64_t first_tile = 0; first_tile < tiles; first_tile += cached_tiles)
-        for (int64_t panel = i * chunk; panel < end; ++panel)
-          for (int64_t tile = first_tile; tile < std::min(tiles, first_tile + cached_tiles); ++tile) f(panel, tile);
+    worker.share(div_up(layout.panels, chunk), [&](int64_t i) {
+      const int64_t end = std::min(layout.panels, (i + 1) * chunk);
+      for (int64_t first_tile = 0; first_tile < tiles; first_tile += cached_tiles) {
+        const int64_t last_tile = std::min(tiles, first_tile + cached_tiles);
+        for (int64_t panel = i * chunk; panel < end;) {
+          const Segment& segment = segment_of_panel(layout, panel);
+          const int64_t stop = std::min({end, segment.first_panel + segment.panels(), panel + kMaxTilePanels});
+          for (int64_t tile = first_tile; tile < last_tile; ++tile)
+            f(segment, panel, static_cast<int>(stop - panel), tile);
+          panel = stop;
+        }
+      }
     });
   }
+
+  // Where the results of these panels and this tile go.
+  StoreArgs target(const Segment& segment, int64_t panel, int panels, int64_t tile, float* out, int64_t out_stride,
+                   const float* bias) const {
+    const int64_t in_segment = (panel - segment.first_panel) * kPanelRows;
+    const int64_t col = segment.first_row + in_segment;
+    StoreArgs to = {};
+    to.bias = bias == nullptr ? nullptr : bias + col;
+    to.rows = tile_rows(tile);
+    to.cols = static_cast<int>(std::min<int64_t>(panels * kPanelRows, segment.rows - in_segment));
+    to.out = out + tile_start(tile) * out_stride + col;
+    to.out_stride = out_stride;
+    return to;
+  }
 };
+
+constexpr int kTileFloats = kMaxTilePanels * kMaxTileRows * kPanelRows;
 
 StoreKind store_kind(ActivationKind kind) {
   switch (kind) {
@@ -136,20 +160,12 @@ void linear(const LinearArgs& args, Worker& worker) {
   Call call(matrix, matrix, args.in, args.in_stride, args.rows);
   call.prepare(args.scratch, worker);
   const auto store = call.kernels.store[static_cast<int>(args.accumulate ? StoreKind::add : StoreKind::set)];
-  call.share_panels(matrix.layout.panels, matrix.layout.segments[0].panel_bytes, worker,
-                    [&](int64_t panel, int64_t tile) {
-                      alignas(64) float result[kMaxTileRows * kPanelRows];
-                      const Segment& segment = matrix.segment_of_panel(panel);
-                      call.run_tile(matrix, segment, panel, tile, result);
-                      const int64_t in_segment = (panel - segment.first_panel) * kPanelRows;
-                      const int64_t col = segment.first_row + in_segment;
-                      StoreArgs to = {};
+  call.share_panels(matrix.layout, matrix.layout.segments[0].panel_bytes, worker,
+                    [&](const Segment& segment, int64_t panel, int panels, int64_t tile) {
+                      alignas(64) float result[kTileFloats];
+                      call.run_tile(matrix, segment, panel, panels, tile, result);
+                      StoreArgs to = call.target(segment, panel, panels, tile, args.out, args.out_stride, args.bias);
                       to.tile = result;
-                      to.bias = args.bias ? args.bias + col : nullptr;
-                      to.rows = call.tile_rows(tile);
-                      to.cols = static_cast<int>(std::min<int64_t>(kPanelRows, segment.rows - in_segment));
-                      to.out = args.out + call.tile_start(tile) * args.out_stride + col;
-                      to.out_stride = args.out_stride;
                       store(to);
                     });
 }
@@ -161,25 +177,19 @@ void gated_linear(const GatedLinearArgs& args, Worker& worker) {
   call.prepare(args.scratch, worker);
   const auto store = call.kernels.store[static_cast<int>(store_kind(args.activation))];
   const size_t panel_bytes = gate.layout.segments[0].panel_bytes + up.layout.segments[0].panel_bytes;
-  call.share_panels(up.layout.panels, panel_bytes, worker, [&](int64_t panel, int64_t tile) {
-    alignas(64) float gate_result[kMaxTileRows * kPanelRows];
-    alignas(64) float up_result[kMaxTileRows * kPanelRows];
-    const Segment& segment = up.segment_of_panel(panel);
-    call.run_tile(gate, gate.segment_of_panel(panel), panel, tile, gate_result);
-    call.run_tile(up, segment, panel, tile, up_result);
-    const int64_t in_segment = (panel - segment.first_panel) * kPanelRows;
-    const int64_t col = segment.first_row + in_segment;
-    StoreArgs to;
-    to.tile = up_result;
-    to.gate_tile = gate_result;
-    to.bias = args.up_bias ? args.up_bias + col : nullptr;
-    to.gate_bias = args.gate_bias ? args.gate_bias + col : nullptr;
-    to.rows = call.tile_rows(tile);
-    to.cols = static_cast<int>(std::min<int64_t>(kPanelRows, segment.rows - in_segment));
-    to.out = args.out + call.tile_start(tile) * args.out_stride + col;
-    to.out_stride = args.out_stride;
-    store(to);
-  });
+  call.share_panels(up.layout, panel_bytes, worker,
+                    [&](const Segment& segment, int64_t panel, int panels, int64_t tile) {
+                      alignas(64) float gate_result[kTileFloats];
+                      alignas(64) float up_result[kTileFloats];
+                      call.run_tile(gate, segment_of_panel(gate.layout, panel), panel, panels, tile, gate_result);
+                      call.run_tile(up, segment, panel, panels, tile, up_result);
+                      StoreArgs to = call.target(segment, panel, panels, tile, args.out, args.out_stride, args.up_bias);
+                      to.tile = up_result;
+                      to.gate_tile = gate_result;
+                      const int64_t col = segment.first_row + (panel - segment.first_panel) * kPanelRows;
+                      to.gate_bias = args.gate_bias == nullptr ? nullptr : args.gate_bias + col;
+                      store(to);
+                    });
 }
 
 }  // namespace ingot::cpu

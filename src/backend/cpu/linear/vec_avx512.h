@@ -9,8 +9,9 @@ struct Vec {
   using F = __m512;
   using X = const uint8_t*;
   using P = __m512i;
-  static constexpr int kLanes = 16, kParts = 1, kMaxTile = 8;
+  static constexpr int kLanes = 16, kMaxTile = 8;
   static constexpr bool kBf16Dot = INGOT_BF16;
+  static constexpr int units(int) { return 1; }
 
   INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
   INGOT_INLINE I bytes(int v) { return _mm512_set1_epi8(static_cast<char>(v)); }
@@ -38,7 +39,7 @@ struct Vec {
   static constexpr bool kSigned8 = false;
   template <int bits>
   static constexpr int kWords = 0;
-  template <int bits, int lane>
+  template <int lane>
   INGOT_INLINE I dot(I sum, I w, X x) {
     return _mm512_dpbusd_epi32(sum, w, word_of(x, lane));
   }
@@ -60,7 +61,10 @@ struct Vec {
     const __mmask64 negative = _mm512_movepi8_mask(w);
     return _mm512_maddubs_epi16(_mm512_abs_epi8(w), _mm512_mask_sub_epi8(word, negative, _mm512_setzero_si512(), word));
   }
-  INGOT_INLINE P add_partial(P a, P b) { return _mm512_add_epi16(a, b); }
+  template <int bits, int lane>
+  INGOT_INLINE P multiply_add(P sum, I w, X x) {
+    return _mm512_add_epi16(sum, multiply<bits, lane>(w, x));
+  }
   INGOT_INLINE I fold(I sum, P p) { return _mm512_add_epi32(sum, _mm512_madd_epi16(p, _mm512_set1_epi16(1))); }
 #endif
 
@@ -134,19 +138,26 @@ struct Vec {
   // Two sums, over even and over odd pairs of columns.
   template <int kRows>
   static void bf16_tile(const TileArgs& args) {
-    F acc[2][kRows];
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = acc[1][r] = zero();
-    const uint8_t* codes = args.codes;
-    const uint8_t* act = args.act;
-    int64_t pairs = (args.cols + 1) / 2;
-    for (; pairs >= 16; pairs -= 16, codes += 16 * 64, act += kRows * 64)
-      INGOT_UNROLL for (int pair = 0; pair < 16; ++pair) bf16_step<kRows>(codes, act, pair, acc[pair % 2]);
-    for (int pair = 0; pair < static_cast<int>(pairs); ++pair) bf16_step<kRows>(codes, act, pair, acc[pair % 2]);
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) store(args.out + r * kPanelRows, add(acc[0][r], acc[1][r]));
+    for (int i = 0; i < args.panels; ++i) {
+      F acc[2][kRows];
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = acc[1][r] = zero();
+      const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+      const uint8_t* act = args.act;
+      int64_t pairs = (args.cols + 1) / 2;
+      for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
+        for (int pair = 0; pair < 16; pair += 2) {
+          bf16_step<kRows>(at, act, pair, acc[0]);
+          bf16_step<kRows>(at, act, pair + 1, acc[1]);
+        }
+      for (int pair = 0; pair < static_cast<int>(pairs); ++pair) bf16_step<kRows>(at, act, pair, acc[pair % 2]);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+          store(args.out + (i * kRows + r) * kPanelRows, add(acc[0][r], acc[1][r]));
+    }
   }
   template <int kRows>
   INGOT_INLINE void bf16_step(const uint8_t* codes, const uint8_t* act, int pair, F (&acc)[kRows]) {
     const I w = load(codes + 64 * pair);
+    if constexpr (kRows >= 5) __builtin_prefetch(codes + 64 * pair + 2048);
     INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
         _mm512_dpbf16_ps(acc[r], as_bf16(w), as_bf16(word_of(act + r * 64, pair)));
   }
