@@ -228,6 +228,9 @@ struct GatherRowsOp {
 
 // Fills the step's outputs from logits f32 [R, vocab], by each row's StagedSampling; appends sampled tokens to the
 // sampler slots, and keeps them for the next step's negative token ids.
+// A draw is the first token, in the order of ids, at which the running sum of what the filters left exceeds u times all of
+// it; u is the first 53 bits of Philox4x32-10 with the seed as key and the position as counter. A row with no token left,
+// or with a NaN among its logits, gets token -1. Only `token` and `logprobs` rows choose and append a token.
 struct SampleOp {
   Region logits;
   int64_t vocab = 0;

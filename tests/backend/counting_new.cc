@@ -9,6 +9,19 @@ std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
 }  // namespace
 
+// The thread sanitizer brings an operator new of its own.
+#if defined(__SANITIZE_THREAD__)
+#define INGOT_COUNT_NEW 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define INGOT_COUNT_NEW 0
+#endif
+#endif
+#ifndef INGOT_COUNT_NEW
+#define INGOT_COUNT_NEW 1
+#endif
+
+#if INGOT_COUNT_NEW
 void* operator new(size_t bytes) {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* p = std::malloc(bytes)) return p;
@@ -27,7 +40,11 @@ void operator delete(void* p, size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 
+#endif
+
 namespace ingot::test {
+
+bool can_count_allocations() { return INGOT_COUNT_NEW != 0; }
 
 void start_counting_allocations() {
   allocations = 0;

@@ -3,6 +3,7 @@
 // Replaces operator new of the whole test program by one that counts, in every thread.
 namespace ingot::test {
 
+bool can_count_allocations();  // not under the thread sanitizer
 void start_counting_allocations();
 int stop_counting_allocations();
 
