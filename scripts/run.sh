@@ -2,11 +2,18 @@
 # `make run`: one prompt answered by the default model, and what to try next.
 source "$(dirname "$0")/lib.sh"
 cd "$root"
+INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
+export INGOT_DEFAULT_MODEL
 prompt=${PROMPT:-What is the capital of France, and what is it known for?}
 
 say "$prompt"
 printf '\n'
-build/bin/ingot run --chat -p "$prompt" -n "${TOKENS:-64}"
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
+build/bin/ingot run --chat -p "$prompt" -n "${TOKENS:-64}" | tee "$answer" || die "ingot could not answer (its own words are above)" \
+  "To see what this machine offers: build/bin/ingot doctor"
+# An empty answer is a failure too, however well the program ended.
+grep -q '[[:alnum:]]' "$answer" || die "the model's answer is empty" "Please report it, with the output of: build/bin/ingot doctor"
 cat <<'NEXT'
 
 It works. What to try next:
