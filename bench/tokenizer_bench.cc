@@ -1,6 +1,7 @@
 // Tokenizer throughput on one thread.
 //   tokenizer_bench TOKENIZER FILE [seconds]       TOKENIZER: a .gguf file or a model folder
-//   tokenizer_bench TOKENIZER FILE records         FILE holds texts, each after its length (4 bytes, little-endian): prints the
+//   tokenizer_bench TOKENIZER FILE records         FILE holds texts, each after its length (4 bytes, little-endian):
+//   prints the
 //                                                  token ids of each on one line, for comparing
 #include <chrono>
 #include <cstdio>

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "model/config.h"
+#include "text/chat_template.h"
 #include "text/detokenizer.h"
 
 namespace ingot::cli {
@@ -28,6 +29,16 @@ struct RunArgs {
   bool json = false;
 };
 
+std::vector<int32_t> chat_ids(const RunArgs& args, const Tokenizer& tokenizer) {
+  const std::optional<std::string> source = tokenizer.chat_template();
+  if (!source) throw_error(ErrorKind::declined, "--chat: this model has no chat template; leave the flag out");
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  if (!args.system.empty()) messages.push_back({{"role", "system"}, {"content", args.system}});
+  messages.push_back({{"role", "user"}, {"content", prompt_text(args.prompt)}});
+  const ChatTemplate chat(*source, tokenizer.bos_token(), tokenizer.eos_token());
+  return tokenizer.encode(chat.render(messages, {}), {.add_special = false, .parse_special = true});
+}
+
 void run(const RunArgs& args) {
   const std::string path = resolve_model(args.model.model);
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -38,7 +49,7 @@ void run(const RunArgs& args) {
     if (args.prompt.ids.empty() || error.kind() != ErrorKind::declined) throw;
   }
   const std::vector<int32_t> ids =
-      prompt_ids(args.prompt, tokenizer.get());
+      args.chat && args.prompt.ids.empty() ? chat_ids(args, *tokenizer) : prompt_ids(args.prompt, tokenizer.get());
 
   ModelArgs model = args.model;
   model.engine.max_seqs = 1;

@@ -189,8 +189,8 @@ class Cpu final : public CpuBackend {
     if (call.positions != nullptr) {
       const size_t need = static_cast<size_t>(table.cols() * pool_.size()) * sizeof(float);
       if (call.positions->cols() != table.cols() || need > linear_scratch_.size())
-        throw_error(ErrorKind::internal, "cpu: position table of {} columns for embeddings of {}", call.positions->cols(),
-                    table.cols());
+        throw_error(ErrorKind::internal, "cpu: position table of {} columns for embeddings of {}",
+                    call.positions->cols(), table.cols());
       call.scratch = linear_scratch_.as<float>();
     }
     encoding_->times.weight_bytes += table.bytes() / static_cast<size_t>(table.rows()) * static_cast<size_t>(tokens);
@@ -205,6 +205,7 @@ class Cpu final : public CpuBackend {
   }
 
   void norm(const NormOp& op) override {
+    check_encoding();
     if (op.rows == 0) return;
     NormCall call;
     call.kind = op.kind;
@@ -219,6 +220,7 @@ class Cpu final : public CpuBackend {
   }
 
   void linear(const LinearOp& op) override {
+    check_encoding();
     if (op.rows == 0) return;
     const PackedMatrix& weight = matrix(op.weight);
     LinearArgs args;
@@ -236,6 +238,7 @@ class Cpu final : public CpuBackend {
   }
 
   void gated_linear(const GatedLinearOp& op) override {
+    check_encoding();
     if (op.rows == 0) return;
     const PackedMatrix& gate = matrix(op.gate);
     const PackedMatrix& up = matrix(op.up);
@@ -359,8 +362,11 @@ class Cpu final : public CpuBackend {
 
   // -- encoding --
 
-  const StagedStep& step() const {
+  void check_encoding() const {
     if (encoding_ == nullptr) throw_error(ErrorKind::internal, "cpu: an operation outside begin() and submit()");
+  }
+  const StagedStep& step() const {
+    check_encoding();
     return encoding_->view.step();
   }
 

@@ -7,25 +7,26 @@
 
 // How packed weights lie in memory. One layout serves every ISA.
 //
-// A matrix is cut into panels of 16 output rows, so that one vector lane is one output row. A panel holds first the
-// codes of all its columns, then the scales of all its columns, each part a multiple of 64 bytes.
+// A matrix is cut into panels of 16 output rows, so that one vector lane is one output row. A kernel reads a panel from
+// front to back exactly once, and so one stream of memory: that is what the prefetchers of processors follow (two
+// streams, codes and scales apart, came at a third of the speed).
 //
-// Codes of block formats, for every 32 columns. "Word j of row r" is the 4 columns 4j..4j+3 of that row, one a byte.
+// A panel of a block format is a record for every 32 columns: codes, then scales. Those with super-blocks have a header
+// before every 8 records. "Word j of row r" is the 4 columns 4j..4j+3 of that row, one a byte.
 //   8 bits    [8 j][16 r] words. Stored unsigned, value + 128.
 //   low 4     [4 j][16 r] words: low nibbles are word j, high nibbles word j + 4
 //   low 2     [2 h][16 r] words: bits 2t..2t+1 of each byte are word 4h + t
 //   high 1    [16 r] words, after the low ones: bit j of each byte belongs to word j
 //   high 2    [2 h][16 r] words, likewise: bits 2t..2t+1 belong to word 4h + t
-// Codes of float formats: f32 and f16 [cols][16 r]; bf16 [ceil(cols / 2)][16 r][2 columns].
+// Scales, f16 unless said otherwise:
+//   block          scale [16 r]
+//   block_min      scale [16 r], min [16 r]
+//   super32_min    header d [16 r], dmin [16 r]; u8 scale [16 r], u8 min [16 r]
+//   super16        header d [16 r]; i8 scale of columns 0..15 [16 r], of columns 16..31 [16 r]
+//   super16_min    header d [16 r], dmin [16 r]; u8 scale | min << 4 of columns 0..15 [16 r], of columns 16..31 [16 r]
+// A weight is scale * (code - zero_point) + min, where super-blocks have scale = d * sub-scale, min = -dmin * sub-min.
 //
-// Scales (f16 unless said otherwise):
-//   block            for every 32 columns: scale [16 r]
-//   block_min        for every 32 columns: scale [16 r], min [16 r]
-//   super32_min      for every 256: d [16 r], dmin [16 r], then for every 32: u8 scale [16 r], u8 min [16 r]
-//   super16          for every 256: d [16 r], then for every 16: i8 scale [16 r]
-//   super16_min      for every 256: d [16 r], dmin [16 r], then for every 16: u8 [16 r], scale | min << 4
-// A weight is scale * (code - zero_point) + min, with scale = d * sub-scale and min = -dmin * sub-min in the
-// super-blocks.
+// Float formats: f32 and f16 [cols][16 r]; bf16 [ceil(cols / 2)][16 r][2 columns].
 //
 // This header is included by files compiled for special instruction sets: compile-time values only, no functions that
 // could be emitted.
@@ -42,26 +43,29 @@ struct PanelFormat {
   int high_bits;  // 0, 1 or 2
   int zero_point;
   Scales scales;
-  int code_bytes;   // of 16 rows x 32 columns
-  int scale_bytes;  // of 16 rows x scale_cols columns
-  int scale_cols;
+  int header_bytes;  // before every 8 records; 0: none
+  int code_bytes;    // of a record: 16 rows x 32 columns
+  int record_bytes;  // codes and scales
+
+  // Records that share a header.
+  constexpr int group() const { return header_bytes > 0 ? kSuper / kBlock : 1; }
 };
 
 constexpr PanelFormat panel_format(DType type) {
   switch (type) {
-    case DType::f32: return {0, 0, 0, Scales::none, 32 * 64, 0, 32};
+    case DType::f32: return {0, 0, 0, Scales::none, 0, 32 * 64, 32 * 64};
     case DType::f16:
-    case DType::bf16: return {0, 0, 0, Scales::none, 32 * 32, 0, 32};
-    case DType::q4_0: return {4, 0, 8, Scales::block, 256, 32, 32};
-    case DType::q4_1: return {4, 0, 0, Scales::block_min, 256, 64, 32};
-    case DType::q5_0: return {4, 1, 16, Scales::block, 320, 32, 32};
-    case DType::q5_1: return {4, 1, 0, Scales::block_min, 320, 64, 32};
-    case DType::q8_0: return {8, 0, 128, Scales::block, 512, 32, 32};
-    case DType::q2_k: return {2, 0, 0, Scales::super16_min, 128, 320, 256};
-    case DType::q3_k: return {2, 1, 4, Scales::super16, 192, 288, 256};
-    case DType::q4_k: return {4, 0, 0, Scales::super32_min, 256, 320, 256};
-    case DType::q5_k: return {4, 1, 0, Scales::super32_min, 320, 320, 256};
-    case DType::q6_k: return {4, 2, 32, Scales::super16, 384, 288, 256};
+    case DType::bf16: return {0, 0, 0, Scales::none, 0, 32 * 32, 32 * 32};
+    case DType::q4_0: return {4, 0, 8, Scales::block, 0, 256, 288};
+    case DType::q4_1: return {4, 0, 0, Scales::block_min, 0, 256, 320};
+    case DType::q5_0: return {4, 1, 16, Scales::block, 0, 320, 352};
+    case DType::q5_1: return {4, 1, 0, Scales::block_min, 0, 320, 384};
+    case DType::q8_0: return {8, 0, 128, Scales::block, 0, 512, 544};
+    case DType::q2_k: return {2, 0, 0, Scales::super16_min, 64, 128, 160};
+    case DType::q3_k: return {2, 1, 4, Scales::super16, 32, 192, 224};
+    case DType::q4_k: return {4, 0, 0, Scales::super32_min, 64, 256, 288};
+    case DType::q5_k: return {4, 1, 0, Scales::super32_min, 64, 320, 352};
+    case DType::q6_k: return {4, 2, 32, Scales::super16, 32, 384, 416};
   }
   return {};
 }
@@ -77,6 +81,8 @@ constexpr bool is_float_format(DType type) { return panel_format(type).low_bits 
 //   int8 codes [R][32]; f32 d [R]; i32 minus the sum of the codes [R]; f32 d * sum of the codes [R];
 //   with halves also: i32 minus the sum of columns 0..15 [R], of columns 16..31 [R]; f32 d * those sums [R], [R]
 // An activation is d * code. Codes lie in [-127, 127].
-constexpr size_t activation_record_bytes(int rows, bool halves) { return size_t(rows) * (halves ? 60 : 44); }
+__attribute__((always_inline)) constexpr size_t activation_record_bytes(int rows, bool halves) {
+  return size_t(rows) * (halves ? 60 : 44);
+}
 
 }  // namespace ingot::cpu

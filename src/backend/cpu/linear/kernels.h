@@ -11,27 +11,31 @@
 // or of other headers: the linker could keep that copy for the whole program.
 namespace ingot::cpu {
 
-// One panel against one tile of activation rows.
+inline constexpr int kMaxTileRows = 8;    // of any ISA
+inline constexpr int kMaxTilePanels = 8;  // consecutive panels of one call
+
+// Some panels against one tile of activation rows.
 struct TileArgs {
-  const uint8_t* codes;   // of the panel
-  const uint8_t* scales;  // of the panel
+  const uint8_t* panel;  // the first one
+  size_t panel_bytes;    // from one to the next
+  int panels;
   int64_t cols;
-  const uint8_t* act;  // block formats: the tile's records; bf16 may want pairs, see KernelTable::convert
+  const uint8_t* act;  // block formats: the tile's records (format.h); bf16: see KernelTable::round_to_bf16
+  bool halves;         // the records have sums of halves
   const float* in;     // float formats: the tile's first row
   int64_t in_stride;   // in floats
-  bool halves;         // the records have sums of halves
-  float* out;          // [rows of the tile][16]
+  float* out;          // [panels][rows of the tile][16]
 };
 
-// out[r][i] of one panel and tile on its way to memory.
+// The results of some panels and a tile on their way to memory.
 struct StoreArgs {
-  const float* tile;       // [rows][16]
-  const float* gate_tile;  // [rows][16], gated products only
-  const float* bias;       // of the panel's rows; nullptr: none
+  const float* tile;       // [panels][rows][16]
+  const float* gate_tile;  // [panels][rows][16], gated products only
+  const float* bias;       // [cols]; nullptr: none
   const float* gate_bias;
   int rows;
-  int cols;  // 1..16: how many of the panel's rows exist
-  float* out;
+  int cols;    // of the output; the last panel may have fewer than 16
+  float* out;  // [rows][cols]
   int64_t out_stride;
 };
 
@@ -39,17 +43,19 @@ enum class StoreKind : uint8_t { set, add, silu, gelu_tanh, gelu };
 inline constexpr int kNumStoreKinds = 5;
 
 struct KernelTable {
-  int max_tile;  // largest R
-
-  // The number of rows of the next tile when `left` remain. The same for quantize and tile.
-  int (*tile_rows)(int64_t left);
+  int max_tile;  // most rows of a tile
 
   // Writes the records of blocks [first, last) of a tile of `rows` rows.
   void (*quantize)(const float* in, int64_t in_stride, int rows, int64_t first, int64_t last, bool halves,
                    uint8_t* act);
 
+  // Null, or bf16 products take activations rounded to bf16: writes blocks [first, last) of 32 columns of a tile, each
+  // [rows][32] bf16, zero past the last column.
+  void (*round_to_bf16)(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last,
+                        uint8_t* act);
+
   // Indexed by DType, then rows - 1.
-  void (*tile[kNumDTypes][16])(const TileArgs&);
+  void (*tile[kNumDTypes][kMaxTileRows])(const TileArgs&);
   void (*store[kNumStoreKinds])(const StoreArgs&);
 };
 

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kMaxTile = 4;
 
-int tile_rows(int64_t left) { return static_cast<int>(std::min<int64_t>(left, kMaxTile)); }
-
 uint16_t load_u16(const uint8_t* p) {
   uint16_t v;
   std::memcpy(&v, p, 2);
@@ -77,26 +75,24 @@ void unpack_codes(const uint8_t* codes, int16_t (&w)[kBlock][kPanelRows]) {
   }
 }
 
-// Scales and mins of both halves of block `block`.
+// Scales and mins of both halves of a record.
 template <DType kType>
-void unpack_scales(const uint8_t* scales, int64_t block, float (&scale)[2][kPanelRows], float (&min)[2][kPanelRows]) {
+void unpack_scales(const uint8_t* header, const uint8_t* scales, float (&scale)[2][kPanelRows],
+                   float (&min)[2][kPanelRows]) {
   constexpr PanelFormat kFormat = panel_format(kType);
-  constexpr int kSubs = kFormat.scale_cols / kBlock;
-  const uint8_t* record = scales + block / kSubs * kFormat.scale_bytes;
-  const int sub = static_cast<int>(block % kSubs);
   for (int half = 0; half < 2; ++half) {
     for (int r = 0; r < kPanelRows; ++r) {
-      float s = load_half(record + 2 * r), m = 0.0f;
+      float s = load_half((kFormat.header_bytes > 0 ? header : scales) + 2 * r), m = 0.0f;
       if constexpr (kFormat.scales == Scales::block_min) {
-        m = load_half(record + 32 + 2 * r);
+        m = load_half(scales + 32 + 2 * r);
       } else if constexpr (kFormat.scales == Scales::super32_min) {
-        m = -(load_half(record + 32 + 2 * r) * static_cast<float>(record[64 + sub * 32 + 16 + r]));
-        s *= static_cast<float>(record[64 + sub * 32 + r]);
+        m = -(load_half(header + 32 + 2 * r) * static_cast<float>(scales[16 + r]));
+        s *= static_cast<float>(scales[r]);
       } else if constexpr (kFormat.scales == Scales::super16) {
-        s *= static_cast<float>(static_cast<int8_t>(record[32 + (2 * sub + half) * 16 + r]));
+        s *= static_cast<float>(static_cast<int8_t>(scales[half * 16 + r]));
       } else if constexpr (kFormat.scales == Scales::super16_min) {
-        const uint8_t packed = record[64 + (2 * sub + half) * 16 + r];
-        m = -(load_half(record + 32 + 2 * r) * static_cast<float>(packed >> 4));
+        const uint8_t packed = scales[half * 16 + r];
+        m = -(load_half(header + 32 + 2 * r) * static_cast<float>(packed >> 4));
         s *= static_cast<float>(packed & 15);
       }
       scale[half][r] = s;
@@ -111,17 +107,23 @@ void dot_codes(const int16_t (*w)[kPanelRows], const int8_t* x, int columns, int
 }
 
 template <DType kType, int kRows>
-void block_tile(const TileArgs& args) {
+void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
   constexpr PanelFormat kFormat = panel_format(kType);
   constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
                          kFormat.scales == Scales::super16_min;
   const size_t record = activation_record_bytes(kRows, args.halves);
   float acc[kRows][kPanelRows] = {};
+  const uint8_t* header = nullptr;
   for (int64_t block = 0; block < args.cols / kBlock; ++block) {
     int16_t w[kBlock][kPanelRows];
     float scale[2][kPanelRows], min[2][kPanelRows];
-    unpack_codes<kType>(args.codes + block * kFormat.code_bytes, w);
-    unpack_scales<kType>(args.scales, block, scale, min);
+    if (block % kFormat.group() == 0) {
+      header = panel;
+      panel += kFormat.header_bytes;
+    }
+    unpack_codes<kType>(panel, w);
+    unpack_scales<kType>(header, panel + kFormat.code_bytes, scale, min);
+    panel += kFormat.record_bytes;
     const uint8_t* act = args.act + block * record;
     const auto* fields = reinterpret_cast<const uint32_t*>(act + kRows * kBlock);
     for (int r = 0; r < kRows; ++r) {
@@ -152,23 +154,36 @@ void block_tile(const TileArgs& args) {
       }
     }
   }
-  std::memcpy(args.out, acc, sizeof acc);
+  std::memcpy(out, acc, sizeof acc);
 }
 
 template <DType kType, int kRows>
-void float_tile(const TileArgs& args) {
+void float_panel(const TileArgs& args, const uint8_t* panel, float* out) {
   float acc[kRows][kPanelRows] = {};
   for (int64_t k = 0; k < args.cols; ++k) {
     float w[kPanelRows];
     for (int i = 0; i < kPanelRows; ++i) {
-      if constexpr (kType == DType::f32) std::memcpy(&w[i], args.codes + (k * 16 + i) * 4, 4);
-      if constexpr (kType == DType::f16) w[i] = load_half(args.codes + (k * 16 + i) * 2);
-      if constexpr (kType == DType::bf16) w[i] = bf16_to_f32(load_u16(args.codes + (k / 2 * 32 + i * 2 + k % 2) * 2));
+      if constexpr (kType == DType::f32) std::memcpy(&w[i], panel + (k * 16 + i) * 4, 4);
+      if constexpr (kType == DType::f16) w[i] = load_half(panel + (k * 16 + i) * 2);
+      if constexpr (kType == DType::bf16) w[i] = bf16_to_f32(load_u16(panel + (k / 2 * 32 + i * 2 + k % 2) * 2));
     }
     for (int r = 0; r < kRows; ++r)
       for (int i = 0; i < kPanelRows; ++i) acc[r][i] += w[i] * args.in[r * args.in_stride + k];
   }
-  std::memcpy(args.out, acc, sizeof acc);
+  std::memcpy(out, acc, sizeof acc);
+}
+
+template <DType kType, int kRows>
+void tile(const TileArgs& args) {
+  for (int i = 0; i < args.panels; ++i) {
+    const uint8_t* panel = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+    float* out = args.out + i * kRows * kPanelRows;
+    if constexpr (is_float_format(kType)) {
+      float_panel<kType, kRows>(args, panel, out);
+    } else {
+      block_panel<kType, kRows>(args, panel, out);
+    }
+  }
 }
 
 float activate(StoreKind kind, float x) {
@@ -185,12 +200,12 @@ void store(const StoreArgs& args) {
   for (int r = 0; r < args.rows; ++r) {
     float* out = args.out + r * args.out_stride;
     for (int i = 0; i < args.cols; ++i) {
-      float value = args.tile[r * kPanelRows + i] + (args.bias ? args.bias[i] : 0.0f);
+      const int at = (i / kPanelRows * args.rows + r) * kPanelRows + i % kPanelRows;
+      float value = args.tile[at] + (args.bias ? args.bias[i] : 0.0f);
       if constexpr (kKind == StoreKind::add) {
         value = out[i] + value;
       } else if constexpr (kKind != StoreKind::set) {
-        value =
-            activate(kKind, args.gate_tile[r * kPanelRows + i] + (args.gate_bias ? args.gate_bias[i] : 0.0f)) * value;
+        value = activate(kKind, args.gate_tile[at] + (args.gate_bias ? args.gate_bias[i] : 0.0f)) * value;
       }
       out[i] = value;
     }
@@ -199,11 +214,7 @@ void store(const StoreArgs& args) {
 
 template <DType kType, int kRows>
 void add_tiles(KernelTable& table) {
-  if constexpr (is_float_format(kType)) {
-    table.tile[static_cast<int>(kType)][kRows - 1] = float_tile<kType, kRows>;
-  } else {
-    table.tile[static_cast<int>(kType)][kRows - 1] = block_tile<kType, kRows>;
-  }
+  table.tile[static_cast<int>(kType)][kRows - 1] = tile<kType, kRows>;
   if constexpr (kRows > 1) add_tiles<kType, kRows - 1>(table);
 }
 
@@ -216,7 +227,6 @@ void add_types(KernelTable& table) {
 KernelTable make_table() {
   KernelTable table = {};
   table.max_tile = kMaxTile;
-  table.tile_rows = tile_rows;
   table.quantize = quantize;
   add_types(table);
   table.store[static_cast<int>(StoreKind::set)] = store<StoreKind::set>;

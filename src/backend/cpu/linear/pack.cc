@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "backend/cpu/linear/linear.h"
+#include "backend/cpu/linear/memory.h"
 #include "backend/cpu/linear/packed.h"
 #include "backend/cpu/linear/source_block.h"
 #include "core/error.h"
@@ -56,14 +55,20 @@ void check(const MatrixSpec& spec) {
                 spec.cols, spec.rows);
 }
 
-size_t panel_code_bytes(DType type, int64_t cols) {
-  if (type == DType::bf16) return static_cast<size_t>((cols + 1) / 2) * 64;
-  return round_up(static_cast<size_t>(cols) * panel_format(type).code_bytes / kBlock, 64);
+size_t panel_bytes(DType type, int64_t cols) {
+  const PanelFormat format = panel_format(type);
+  size_t bytes = static_cast<size_t>(cols) * format.record_bytes / kBlock;
+  if (type == DType::bf16) bytes = static_cast<size_t>((cols + 1) / 2) * 64;
+  if (format.header_bytes > 0) bytes += static_cast<size_t>(cols / kSuper) * format.header_bytes;
+  return round_up(bytes, 64);
 }
 
-size_t panel_scale_bytes(DType type, int64_t cols) {
-  const PanelFormat format = panel_format(type);
-  return round_up(static_cast<size_t>(cols / format.scale_cols * format.scale_bytes), 64);
+// Where record `block` of a panel starts.
+template <DType kType>
+size_t record_offset(int64_t block) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  return static_cast<size_t>(block) * kFormat.record_bytes +
+         static_cast<size_t>(block / kFormat.group() + 1) * kFormat.header_bytes;
 }
 
 PackedLayout plan(const MatrixSpec& spec) {
@@ -75,8 +80,7 @@ PackedLayout plan(const MatrixSpec& spec) {
       Segment segment;
       segment.type = type;
       segment.first_row = row;
-      segment.code_bytes = panel_code_bytes(type, spec.cols);
-      segment.panel_bytes = segment.code_bytes + panel_scale_bytes(type, spec.cols);
+      segment.panel_bytes = panel_bytes(type, spec.cols);
       layout.segments.push_back(segment);
     }
     layout.segments.back().rows += part.tensor->shape[0];
@@ -141,52 +145,53 @@ void get_codes(const uint8_t* block, int row, uint32_t (&words)[8]) {
   }
 }
 
+// The scales of block `block` of a source row, and the header when it is the first of its super-block.
 template <DType kType>
-void put_scales(const uint8_t* source, int64_t cols, int row, uint8_t* scales) {
+void put_scales(const uint8_t* source, int64_t block, int row, uint8_t* record) {
   constexpr PanelFormat kFormat = panel_format(kType);
-  const int bytes = dtype_info(kType).block_bytes;
-  for (int64_t i = 0; i < cols / kFormat.scale_cols; ++i, source += bytes, scales += kFormat.scale_bytes) {
-    uint8_t* half = scales + 2 * row;
-    uint8_t* sub = scales + (kFormat.scales == Scales::super16 ? 32 : 64) + row;
-    if constexpr (kFormat.scales == Scales::block) {
-      std::memcpy(half, source, 2);
-    } else if constexpr (kFormat.scales == Scales::block_min) {
-      std::memcpy(half, source, 2);
-      std::memcpy(half + 32, source + 2, 2);
-    } else if constexpr (kFormat.scales == Scales::super32_min) {
-      std::memcpy(half, source, 2);
-      std::memcpy(half + 32, source + 2, 2);
-      for (int j = 0; j < 8; ++j) source_scale_min(source + 4, j, sub[32 * j], sub[32 * j + 16]);
-    } else if constexpr (kType == DType::q6_k) {
-      std::memcpy(half, source + 208, 2);
-      for (int j = 0; j < 16; ++j) sub[16 * j] = source[192 + j];
-    } else if constexpr (kType == DType::q3_k) {
-      std::memcpy(half, source + 108, 2);
-      for (int j = 0; j < 16; ++j) sub[16 * j] = static_cast<uint8_t>(source_scale_q3(source + 96, j));
-    } else if constexpr (kType == DType::q2_k) {
-      std::memcpy(half, source + 80, 2);
-      std::memcpy(half + 32, source + 82, 2);
-      for (int j = 0; j < 16; ++j) sub[16 * j] = source[j];
+  const uint8_t* from = source + block / kFormat.group() * dtype_info(kType).block_bytes;
+  const int sub = static_cast<int>(block % kFormat.group());
+  uint8_t* scales = record + kFormat.code_bytes;
+  if constexpr (kFormat.header_bytes == 0) {
+    std::memcpy(scales + 2 * row, from, 2);
+    if constexpr (kFormat.scales == Scales::block_min) std::memcpy(scales + 32 + 2 * row, from + 2, 2);
+    return;
+  }
+  constexpr int kD = kType == DType::q6_k ? 208 : kType == DType::q3_k ? 108 : kType == DType::q2_k ? 80 : 0;
+  if (sub == 0) {
+    uint8_t* header = record - kFormat.header_bytes;
+    std::memcpy(header + 2 * row, from + kD, 2);
+    if constexpr (kFormat.header_bytes == 64) std::memcpy(header + 32 + 2 * row, from + kD + 2, 2);
+  }
+  if constexpr (kFormat.scales == Scales::super32_min) {
+    source_scale_min(from + 4, sub, scales[row], scales[16 + row]);
+  } else {
+    for (int half = 0; half < 2; ++half) {
+      const int i = 2 * sub + half;
+      uint8_t& scale = scales[16 * half + row];
+      if constexpr (kType == DType::q6_k) scale = from[192 + i];
+      if constexpr (kType == DType::q3_k) scale = static_cast<uint8_t>(source_scale_q3(from + 96, i));
+      if constexpr (kType == DType::q2_k) scale = from[i];
     }
   }
 }
 
 template <DType kType>
-void pack_row(const uint8_t* source, int64_t cols, int row, uint8_t* codes, uint8_t* scales) {
+void pack_row(const uint8_t* source, int64_t cols, int row, uint8_t* panel) {
   if constexpr (kType == DType::f32) {
-    for (int64_t k = 0; k < cols; ++k) std::memcpy(codes + k * 64 + row * 4, source + 4 * k, 4);
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k * 64 + row * 4, source + 4 * k, 4);
   } else if constexpr (kType == DType::f16) {
-    for (int64_t k = 0; k < cols; ++k) std::memcpy(codes + k * 32 + row * 2, source + 2 * k, 2);
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k * 32 + row * 2, source + 2 * k, 2);
   } else if constexpr (kType == DType::bf16) {
-    for (int64_t k = 0; k < cols; ++k) std::memcpy(codes + k / 2 * 64 + row * 4 + k % 2 * 2, source + 2 * k, 2);
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k / 2 * 64 + row * 4 + k % 2 * 2, source + 2 * k, 2);
   } else {
-    constexpr int kBytes = panel_format(kType).code_bytes;
     for (int64_t block = 0; block < cols / kBlock; ++block) {
+      uint8_t* record = panel + record_offset<kType>(block);
       uint32_t words[8];
       source_codes<kType>(source, block, words);
-      put_codes<kType>(words, row, codes + block * kBytes);
+      put_codes<kType>(words, row, record);
+      put_scales<kType>(source, block, row, record);
     }
-    put_scales<kType>(source, cols, row, scales);
   }
 }
 
@@ -198,31 +203,31 @@ uint16_t load_u16(const uint8_t* p) {
 float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
 
 template <DType kType>
-void unpack_block_row(const uint8_t* codes, const uint8_t* scales, int64_t cols, int row, float* out) {
+void unpack_block_row(const uint8_t* panel, int64_t cols, int row, float* out) {
   constexpr PanelFormat kFormat = panel_format(kType);
-  constexpr int kSubs = kFormat.scale_cols / kBlock;
   for (int64_t block = 0; block < cols / kBlock; ++block, out += kBlock) {
-    const uint8_t* record = scales + block / kSubs * kFormat.scale_bytes;
-    const int sub = static_cast<int>(block % kSubs);
+    const uint8_t* record = panel + record_offset<kType>(block);
+    const uint8_t* scales = record + kFormat.code_bytes;
+    const uint8_t* header = record - block % kFormat.group() * kFormat.record_bytes - kFormat.header_bytes;
     float scale[2], min[2] = {0.0f, 0.0f};
-    scale[0] = scale[1] = load_half(record + 2 * row);
+    scale[0] = scale[1] = load_half((kFormat.header_bytes > 0 ? header : scales) + 2 * row);
     if constexpr (kFormat.scales == Scales::block_min) {
-      min[0] = min[1] = load_half(record + 32 + 2 * row);
+      min[0] = min[1] = load_half(scales + 32 + 2 * row);
     } else if constexpr (kFormat.scales == Scales::super32_min) {
-      min[0] = min[1] = -(load_half(record + 32 + 2 * row) * static_cast<float>(record[64 + sub * 32 + 16 + row]));
-      scale[0] = scale[1] = scale[0] * static_cast<float>(record[64 + sub * 32 + row]);
+      min[0] = min[1] = -(load_half(header + 32 + 2 * row) * static_cast<float>(scales[16 + row]));
+      scale[0] = scale[1] = scale[0] * static_cast<float>(scales[row]);
     } else if constexpr (kFormat.scales == Scales::super16) {
       for (int half = 0; half < 2; ++half)
-        scale[half] *= static_cast<float>(static_cast<int8_t>(record[32 + (2 * sub + half) * 16 + row]));
+        scale[half] *= static_cast<float>(static_cast<int8_t>(scales[16 * half + row]));
     } else if constexpr (kFormat.scales == Scales::super16_min) {
       for (int half = 0; half < 2; ++half) {
-        const uint8_t packed = record[64 + (2 * sub + half) * 16 + row];
+        const uint8_t packed = scales[16 * half + row];
         scale[half] *= static_cast<float>(packed & 15);
-        min[half] = -(load_half(record + 32 + 2 * row) * static_cast<float>(packed >> 4));
+        min[half] = -(load_half(header + 32 + 2 * row) * static_cast<float>(packed >> 4));
       }
     }
     uint32_t words[8];
-    get_codes<kType>(codes + block * kFormat.code_bytes, row, words);
+    get_codes<kType>(record, row, words);
     for (int j = 0; j < 8; ++j)
       for (int i = 0; i < 4; ++i) {
         const int code = static_cast<int>(words[j] >> (8 * i) & 255) - kFormat.zero_point;
@@ -232,15 +237,15 @@ void unpack_block_row(const uint8_t* codes, const uint8_t* scales, int64_t cols,
 }
 
 template <DType kType>
-void unpack_any_row(const uint8_t* codes, const uint8_t* scales, int64_t cols, int row, float* out) {
+void unpack_any_row(const uint8_t* panel, int64_t cols, int row, float* out) {
   if constexpr (kType == DType::f32) {
-    for (int64_t k = 0; k < cols; ++k) std::memcpy(out + k, codes + k * 64 + row * 4, 4);
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(out + k, panel + k * 64 + row * 4, 4);
   } else if constexpr (kType == DType::f16) {
-    for (int64_t k = 0; k < cols; ++k) out[k] = load_half(codes + k * 32 + row * 2);
+    for (int64_t k = 0; k < cols; ++k) out[k] = load_half(panel + k * 32 + row * 2);
   } else if constexpr (kType == DType::bf16) {
-    for (int64_t k = 0; k < cols; ++k) out[k] = bf16_to_f32(load_u16(codes + k / 2 * 64 + row * 4 + k % 2 * 2));
+    for (int64_t k = 0; k < cols; ++k) out[k] = bf16_to_f32(load_u16(panel + k / 2 * 64 + row * 4 + k % 2 * 2));
   } else {
-    unpack_block_row<kType>(codes, scales, cols, row, out);
+    unpack_block_row<kType>(panel, cols, row, out);
   }
 }
 
@@ -259,17 +264,16 @@ const uint8_t* source_row(const MatrixSpec& spec, int64_t row) {
 }
 
 void pack_panel(const MatrixSpec& spec, const PackedMatrix::Impl& impl, int64_t panel) {
-  const Segment& segment = impl.segment_of_panel(panel);
-  uint8_t* codes = const_cast<uint8_t*>(impl.panel_data(segment, panel));
-  uint8_t* scales = codes + segment.code_bytes;
+  const Segment& segment = segment_of_panel(impl.layout, panel);
+  uint8_t* to = const_cast<uint8_t*>(impl.panel_data(segment, panel));
   const int64_t first = (panel - segment.first_panel) * kPanelRows;
   const int rows = static_cast<int>(std::min<int64_t>(kPanelRows, segment.rows - first));
-  if (rows < kPanelRows) std::memset(codes, 0, segment.panel_bytes);
-  // The bytes that rounding and an odd number of bf16 columns leave unwritten.
-  if (segment.type == DType::bf16 && spec.cols % 2 != 0) std::memset(codes + segment.code_bytes - 64, 0, 64);
+  if (rows < kPanelRows) std::memset(to, 0, segment.panel_bytes);
+  // An odd number of bf16 columns leaves half a pair unwritten, and rounding up leaves bytes at the end.
+  std::memset(to + segment.panel_bytes - 64, 0, 64);
   with_type(segment.type, [&]<DType kType>() {
     for (int row = 0; row < rows; ++row)
-      pack_row<kType>(source_row(spec, segment.first_row + first + row), spec.cols, row, codes, scales);
+      pack_row<kType>(source_row(spec, segment.first_row + first + row), spec.cols, row, to);
   });
 }
 
@@ -309,8 +313,6 @@ class Dropper {
 
 }  // namespace
 
-void FreeAligned::operator()(std::byte* p) const { std::free(p); }
-
 PackedMatrix::PackedMatrix() : impl_(std::make_unique<Impl>()) {}
 PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
@@ -339,10 +341,9 @@ PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const std::function<vo
   for (const Segment& segment : impl.layout.segments) {
     impl.halves |= needs_halves(segment.type);
     impl.quantized |= !is_float_format(segment.type);
+    impl.bf16 |= segment.type == DType::bf16;
   }
-  impl.data.reset(static_cast<std::byte*>(std::aligned_alloc(64, std::max<size_t>(impl.layout.bytes, 64))));
-  if (!impl.data)
-    throw_error(ErrorKind::out_of_memory, "matrix {}: no memory for {} bytes", spec.name, impl.layout.bytes);
+  impl.data = allocate_weights(impl.layout.bytes);
 
   // In steps of about 4 MiB, each dropped from the page cache before the next is read.
   Dropper dropper(spec, drop);
@@ -356,7 +357,7 @@ PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const std::function<vo
     } else {
       for (int64_t panel = first; panel < last; ++panel) pack_panel(spec, impl, panel);
     }
-    const Segment& segment = impl.segment_of_panel(last - 1);
+    const Segment& segment = segment_of_panel(impl.layout, last - 1);
     dropper.packed_to(segment.first_row + std::min(segment.rows, (last - segment.first_panel) * kPanelRows));
   }
   return matrix;
@@ -368,9 +369,9 @@ void unpack_row(const PackedMatrix& matrix, int64_t row, float* out) {
   while (impl.layout.segments[i].first_row > row) --i;
   const Segment& segment = impl.layout.segments[i];
   const int64_t in_segment = row - segment.first_row;
-  const uint8_t* codes = impl.panel_data(segment, segment.first_panel + in_segment / kPanelRows);
+  const uint8_t* panel = impl.panel_data(segment, segment.first_panel + in_segment / kPanelRows);
   with_type(segment.type, [&]<DType kType>() {
-    unpack_any_row<kType>(codes, codes + segment.code_bytes, impl.cols, static_cast<int>(in_segment % kPanelRows), out);
+    unpack_any_row<kType>(panel, impl.cols, static_cast<int>(in_segment % kPanelRows), out);
   });
 }
 

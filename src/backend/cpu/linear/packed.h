@@ -20,8 +20,7 @@ struct Segment {
   int64_t rows = 0;
   int64_t first_panel = 0;  // counted over the whole matrix
   size_t offset = 0;        // of its first panel, from the start of the buffer
-  size_t code_bytes = 0;    // of one panel
-  size_t panel_bytes = 0;   // codes and scales
+  size_t panel_bytes = 0;
 
   int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
@@ -32,9 +31,12 @@ struct PackedLayout {
   size_t bytes = 0;
 };
 
-struct FreeAligned {
-  void operator()(std::byte* p) const;
-};
+// The segment that holds a panel.
+inline const Segment& segment_of_panel(const PackedLayout& layout, int64_t panel) {
+  size_t i = layout.segments.size() - 1;
+  while (layout.segments[i].first_panel > panel) --i;
+  return layout.segments[i];
+}
 
 struct PackedMatrix::Impl {
   int64_t rows = 0;
@@ -44,14 +46,9 @@ struct PackedMatrix::Impl {
   PackedLayout layout;
   bool halves = false;     // some segment needs sums of half blocks
   bool quantized = false;  // some segment needs quantized activations
-  std::unique_ptr<std::byte[], FreeAligned> data;
+  bool bf16 = false;       // some segment is bf16
+  std::shared_ptr<std::byte> data;
 
-  // The segment that holds a panel (counted over the matrix).
-  const Segment& segment_of_panel(int64_t panel) const {
-    size_t i = layout.segments.size() - 1;
-    while (layout.segments[i].first_panel > panel) --i;
-    return layout.segments[i];
-  }
   const uint8_t* panel_data(const Segment& segment, int64_t panel) const {
     return reinterpret_cast<const uint8_t*>(data.get()) + segment.offset +
            static_cast<size_t>(panel - segment.first_panel) * segment.panel_bytes;
