@@ -8,12 +8,16 @@ prompt=${PROMPT:-What is the capital of France, and what is it known for?}
 
 say "$prompt"
 printf '\n'
-answer=$(mktemp)
-trap 'rm -f "$answer"' EXIT
-build/bin/ingot run --chat -p "$prompt" -n "${TOKENS:-64}" | tee "$answer" || die "ingot could not answer (its own words are above)" \
-  "To see what this machine offers: build/bin/ingot doctor"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# The timings, on stderr, are held back so that they do not land inside the answer.
+if ! build/bin/ingot run --chat -p "$prompt" -n "${TOKENS:-64}" 2>"$work/notes" | tee "$work/answer"; then
+  cat "$work/notes" >&2
+  die "ingot could not answer (its own words are above)" "To see what this machine offers: build/bin/ingot doctor"
+fi
+cat "$work/notes" >&2
 # An empty answer is a failure too, however well the program ended.
-grep -q '[[:alnum:]]' "$answer" || die "the model's answer is empty" "Please report it, with the output of: build/bin/ingot doctor"
+grep -q '[[:alnum:]]' "$work/answer" || die "the model's answer is empty" "Please report it, with the output of: build/bin/ingot doctor"
 cat <<'NEXT'
 
 It works. What to try next:
