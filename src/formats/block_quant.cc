@@ -190,14 +190,17 @@ float signed_extreme(const float* x) {  // the value of largest magnitude, with 
 
 float inverse(float d) { return d == 0 ? 0 : 1 / d; }
 
-// Rounds x * scale + offset to 0..top; the offset carries the half of the rounding.
-int to_level(float x, float top) { return static_cast<int>(std::clamp(std::trunc(x), 0.0f, top)); }
+// x is already offset by the half of the rounding; NaN (of a broken weight) becomes level 0.
+int to_level(float x, float top) { return x > 0 ? static_cast<int>(std::trunc(std::min(x, top))) : 0; }
 
 void write_q8_0(const float* x, uint8_t* b) {
   const float d = std::fabs(signed_extreme(x)) / 127;
   const float id = inverse(d);
   store_f16(b, d);
-  for (int j = 0; j < kSmall; ++j) b[2 + j] = static_cast<uint8_t>(static_cast<int8_t>(std::round(x[j] * id)));
+  for (int j = 0; j < kSmall; ++j) {
+    const float level = std::round(x[j] * id);
+    b[2 + j] = std::isnan(level) ? 0 : static_cast<uint8_t>(static_cast<int8_t>(std::clamp(level, -127.0f, 127.0f)));
+  }
 }
 
 // q4_0 and q5_0: the extreme value is mapped exactly, to the most negative level.
@@ -269,6 +272,7 @@ void write_blocks(DType type, const float* values, size_t elements, uint8_t* blo
 }  // namespace
 
 void dequantize(DType type, const std::byte* blocks, size_t elements, float* out) {
+  if (elements == 0) return;  // a tensor of no elements may have no address
   const auto* bytes = reinterpret_cast<const uint8_t*>(blocks);
   switch (type) {
     case DType::f32: std::memcpy(out, bytes, elements * sizeof(float)); return;
@@ -292,6 +296,7 @@ void dequantize(DType type, const std::byte* blocks, size_t elements, float* out
 }
 
 void quantize(DType type, const float* values, size_t elements, std::byte* blocks) {
+  if (elements == 0) return;
   auto* bytes = reinterpret_cast<uint8_t*>(blocks);
   switch (type) {
     case DType::f32: std::memcpy(bytes, values, elements * sizeof(float)); return;

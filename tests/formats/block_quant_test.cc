@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "formats/test_files.h"
 
@@ -88,6 +89,21 @@ TEST(QuantizePlain, FloatsRoundTrip) {
     std::vector<float> back(values.size());
     dequantize(type, bytes.data(), back.size(), back.data());
     for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(back[i], values[i], std::fabs(values[i]) / 256);
+  }
+}
+
+TEST(QuantizePlain, NothingToDoNeedsNoMemory) {
+  dequantize(DType::f32, nullptr, 0, nullptr);
+  quantize(DType::f32, nullptr, 0, nullptr);
+}
+
+TEST(QuantizePlain, BrokenWeightsDoNotCrash) {
+  std::vector<float> values(32, 1.0f);
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  values[4] = std::numeric_limits<float>::infinity();
+  for (DType type : {DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1}) {
+    std::vector<std::byte> bytes(dtype_bytes(type, values.size()));
+    quantize(type, values.data(), values.size(), bytes.data());
   }
 }
 
