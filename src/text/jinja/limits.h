@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ingot::jinja {
+
+// Bounds that keep a hostile template from using up time, memory or stack. Real templates stay far below all of them.
+struct Limits {
+  int64_t max_steps = 20'000'000;         // nodes evaluated, items iterated, and one more for 256 bytes worked on
+  size_t max_memory = size_t{512} << 20;  // bytes of all values alive
+  size_t max_output = size_t{64} << 20;   // bytes of the rendered text
+  int max_recursion = 600;                // nested evaluations: statements, expressions and macro calls together
+};
+
+// A value, everything it contains counted as often as it is contained: bytes, roughly. A list of lists of lists that
+// share their elements is small in memory but not when printed or compared; this bounds the latter.
+inline constexpr uint64_t kMaxValueWeight = uint64_t{32} << 20;
+inline constexpr int kMaxValueDepth = 200;      // lists in lists in dicts ...
+inline constexpr int kMaxNesting = 100;         // of statements and of expressions in the source
+inline constexpr int kMaxExprDepth = 200;       // operators over operators, like in a + b + c + ...
+inline constexpr int64_t kMaxRange = 100'000;   // the length of a range(), as in jinja2's sandbox
+inline constexpr size_t kMaxSource = 16 << 20;  // bytes of the template
+
+}  // namespace ingot::jinja

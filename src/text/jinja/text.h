@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "text/jinja/value.h"
+
+// How Python writes values.
+namespace ingot::jinja {
+
+std::string quote(std::string_view text);  // repr() of a string
+std::string real_text(double d);           // repr() of a float
+std::string str(const Value& v);
+// `level` is how deep the value is nested in what is being printed: a namespace can contain itself.
+std::string repr(const Value& v, int level = 0);
+std::string repr_entries(const std::vector<Dict::Entry>& entries, int level);  // as of a dict
+std::string escape_html(std::string_view text);
+
+struct JsonStyle {
+  bool ascii = false;
+  bool sort_keys = false;
+  bool pretty = false;  // one item a line, indented by `indent`
+  std::string indent;
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+};
+std::string dump_json(const Value& v, const JsonStyle& style);
+
+}  // namespace ingot::jinja

@@ -1,0 +1,177 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "text/jinja/from_json.h"
+#include "text/jinja/template.h"
+
+#include <nlohmann/json.hpp>
+
+namespace ingot::jinja {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Variables = std::vector<std::pair<std::string_view, Value>>;
+
+// The time that scripts/make_template_goldens.py uses.
+std::tm golden_time() {
+  std::tm t{};
+  t.tm_year = 2025 - 1900;
+  t.tm_mon = 2;
+  t.tm_mday = 9;
+  t.tm_hour = 14;
+  t.tm_min = 5;
+  t.tm_sec = 6;
+  t.tm_wday = 0;
+  t.tm_yday = 67;
+  return t;
+}
+
+std::string render(std::string_view source, Variables variables = {}, RenderOptions options = {}) {
+  options.now = golden_time();
+  return Template(source).render(std::move(variables), options);
+}
+
+// The error's text, or "no error: " and what was rendered.
+std::string error_of(std::string_view source, ErrorKind kind, const RenderOptions& options = {}) {
+  try {
+    return "no error: " + render(source, {}, options);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), kind) << e.what();
+    return e.what();
+  }
+}
+
+TEST(Jinja, SnippetsEqualPython) {
+  std::ifstream file(INGOT_FIXTURES "/templates/snippets.json");
+  const Json golden = Json::parse(file);
+  Variables variables;
+  for (const auto& item : golden["variables"].get_ref<const Json::object_t&>())
+    variables.emplace_back(item.first, from_json(item.second));
+  ASSERT_GE(golden["cases"].size(), 900u);
+  for (const auto& c : golden["cases"]) {
+    const std::string source = c["source"];
+    SCOPED_TRACE(source);
+    try {
+      const std::string text = render(source, variables);
+      if (c.contains("text")) {
+        EXPECT_EQ(text, c["text"].get<std::string>());
+      } else {
+        ADD_FAILURE() << "expected " << c.dump() << "\n but got: " << text;
+      }
+    } catch (const Error& e) {
+      if (c.contains("text")) {
+        ADD_FAILURE() << "expected " << c["text"] << "\n but got an error: " << e.what();
+      } else if (c.contains("message")) {
+        EXPECT_NE(std::string(e.what()).find(c["message"].get<std::string>()), std::string::npos)
+            << "expected " << c["message"] << "\n but got: " << e.what();
+      }
+    }
+  }
+}
+
+TEST(Jinja, ErrorsSayWhereAndWhat) {
+  EXPECT_EQ(error_of("a\nb\n{{ 'x'|nope }}", ErrorKind::bad_file),
+            "chat template, line 3, at `'x'|nope }}`: No filter named 'nope'.");
+  EXPECT_EQ(error_of("a\n{{ raise_exception('no ' ~ 1) }}", ErrorKind::bad_call),
+            "chat template, line 2, at `raise_exception('no ' ~ 1) }}`: no 1");
+  EXPECT_EQ(error_of("{% if x.y.z %}{% endif %}", ErrorKind::bad_call),
+            "chat template, line 1, at `x.y.z %}{% endif %}`: 'x' is undefined");
+  EXPECT_EQ(error_of("{% include 'x' %}", ErrorKind::bad_file),
+            "chat template, line 1, at `include 'x' %}`: the tag 'include' is not supported in chat templates");
+  EXPECT_EQ(error_of("{{ 1|pprint }}", ErrorKind::bad_file),
+            "chat template, line 1, at `pprint }}`: the filter 'pprint' is not supported");
+  EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}", ErrorKind::bad_call),
+            "chat template, line 1, at `9223372036854775807 + 1 }}`: 9223372036854775807 + 1 is over 63 bits");
+  EXPECT_EQ(error_of("{{ 'x'.encode() }}", ErrorKind::declined),
+            "chat template, line 1, at `'x'.encode() }}`: str.encode is not supported");
+}
+
+TEST(Jinja, HostileTemplatesEndWithAnError) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "steps"},
+      {"{% for a in range(99999) %}{% for b in range(999) %}xxxxxxxxxxxxxxxxxxxx{% endfor %}{% endfor %}",
+       "bytes of text"},
+      {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "recurses"},
+      {"{% macro m(x) %}{% for i in [1] %}{{ caller(x) }}{% endfor %}{% endmacro %}"
+       "{% macro n(x) %}{% call(y) m(x) %}{{ n(y) }}{% endcall %}{% endmacro %}{{ n(1) }}",
+       "recurses"},
+      {"{{ 'x' * 1000000000 }}", "repeating"},
+      {"{{ [1] * 1000000000 }}", "repeating"},
+      {"{% set ns = namespace(x='x') %}{% for i in range(100) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "grew over"},
+      {"{% set ns = namespace(x=[]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+       "grew over"},
+      {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}", "nest deeper"},
+      {"{% set ns = namespace(x=[1]) %}{% for i in range(1000) %}{% set ns.x = ns.x|map('string') %}{% endfor %}",
+       "nest deeper"},
+      {"{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "contains itself"},
+      {"{% set ns = namespace() %}{% for i in range(99999) %}{% set ns.x = namespace(y=[ns.x, ns.x]) %}{% endfor %}{{ "
+       "ns }}",
+       "contains itself"},
+      {"{{ '%1000000000d' % 1 }}", "width"},
+      {"{{ '{:1000000000}'.format(1) }}", "width"},
+      {"{{ ' '.ljust(1000000000) }}", "width"},
+      {"{{ 'x'|indent(1000000000) }}", "width"},
+      {"{% set a = 'ab' * 1000000 %}{% for i in range(99999) %}{% set b = a.replace('a', 'c') %}{% endfor %}", "steps"},
+      {"{% set a = 'ab' * 1000000 %}{% for i in range(99999) %}{{ a|wordcount }}{% endfor %}", "steps"},
+      {"{% set ns = namespace(l=[]) %}{% for i in range(9999) %}{% set ns.l = ns.l + [namespace(x='x' * 20000000)] %}"
+       "{% endfor %}",
+       "memory"},
+  };
+  for (const auto& [source, message] : kCases) {
+    SCOPED_TRACE(source);
+    try {
+      const std::string text = render(source);
+      ADD_FAILURE() << "rendered " << text.size() << " bytes";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::bad_file);
+      EXPECT_NE(std::string(e.what()).find(message), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(Jinja, DeepNestingIsRefusedByTheParser) {
+  const auto repeat = [](std::string_view text, int times) {
+    std::string out;
+    for (int i = 0; i < times; ++i) out += text;
+    return out;
+  };
+  for (const std::string& source :
+       {"{{ " + repeat("(", 100000), "{{ " + repeat("[", 100000), "{{ " + repeat("-", 100000) + "1 }}",
+        "{{ " + repeat("not ", 100000) + "1 }}", "{{ 1" + repeat(" + 1", 100000) + " }}",
+        "{{ 1" + repeat("|abs", 100000) + " }}", "{{ x" + repeat(".x", 100000) + " }}",
+        "{{ 1" + repeat(" if 1 else 1", 100000) + " }}", repeat("{% if 1 %}", 100000),
+        repeat("{% for x in y %}", 100000)}) {
+    const std::string message = error_of(source, ErrorKind::bad_file);
+    EXPECT_NE(message.find("deep"), std::string::npos) << message;
+  }
+}
+
+TEST(Jinja, CyclesAreFreed) {
+  // What the leak sanitizer would find.
+  EXPECT_EQ(render("{% set ns = namespace() %}{% set ns.me = [ns] %}{% macro m() %}{% endmacro %}{% set ns.m = m %}"
+                   "{% for x in [1, 2] %}{% set ns.loop = loop %}{{ loop.changed([loop]) }}{% endfor %}"),
+            "TrueTrue");
+}
+
+TEST(Jinja, InvalidUtf8IsCopiedThrough) {
+  EXPECT_EQ(render("{{ 'a\xff\xc3'|upper }}{{ 'a\xff\xc3'|length }}\xe2\x82"),
+            "A\xff\xc3"
+            "3\xe2\x82");
+}
+
+TEST(Jinja, LimitsCanBeSet) {
+  RenderOptions options;
+  options.limits.max_output = 10;
+  EXPECT_EQ(render("0123456789", {}, options), "0123456789");
+  EXPECT_NE(error_of("0123456789x", ErrorKind::bad_file, options).find("10 bytes"), std::string::npos);
+  options.limits.max_steps = 5;
+  EXPECT_NE(error_of("{{ 1 }}{{ 1 }}{{ 1 }}{{ 1 }}", ErrorKind::bad_file, options).find("5 steps"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ingot::jinja
