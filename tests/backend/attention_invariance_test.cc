@@ -17,6 +17,8 @@ struct InvarianceCase {
   DType dtype;
 };
 
+void PrintTo(const InvarianceCase& c, std::ostream* out) { *out << c.isa << " head size " << c.head_size; }
+
 std::vector<InvarianceCase> cases() {
   std::vector<InvarianceCase> list;
   for (const std::string& name : attention_isas()) {
