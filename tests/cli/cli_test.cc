@@ -171,10 +171,14 @@ TEST_F(Cli, DoctorPasses) {
 }
 
 TEST_F(Cli, ConfigFileGivesFlags) {
-  std::ofstream(file("ingot.toml")) << "model = \"" << fixture_model("llama-bf16-llama3") << "\"\nmax-tokens = 3\nignore-eos = true\n";
+  std::ofstream(file("ingot.toml")) << "model = \"" << fixture_model("llama-bf16-llama3") << "\"\nmax-tokens = 3  # few\nignore-eos = true\n";
   const Outcome outcome = ingot("run --config " + file("ingot.toml") + " --ids 5,6 --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(json::parse(outcome.out)["token_ids"].size(), 3u);
+  const Outcome overridden = ingot("run --config=" + file("ingot.toml") + " --ids 5,6 --json -n 2");
+  EXPECT_EQ(json::parse(overridden.out)["token_ids"].size(), 2u) << "the command line wins";
+  std::ofstream(file("bad.toml")) << "model = x\nwheels = 4\n";
+  expect_failure("run --config " + file("bad.toml") + " --ids 5", 2, "bad.toml:2");
 }
 
 class DefaultModel : public Cli {
