@@ -20,7 +20,7 @@ constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Bytes of converted activations of a row.
 size_t quantized_row_bytes(int64_t cols, bool halves) {
-  return static_cast<size_t>(div_up(cols, kBlock)) * activation_record_bytes(1, halves);
+  return activation_bytes(1, div_up(cols, kBlock), halves);
 }
 size_t bf16_row_bytes(int64_t cols) { return static_cast<size_t>(div_up(cols, kBlock)) * kBlock * 2; }
 
@@ -57,7 +57,7 @@ struct Call {
     const int64_t row = tile_start(tile);
     const float* x = in + row * in_stride;
     if (quantize)
-      kernels.quantize(x, in_stride, tile_rows(tile), first, last, halves,
+      kernels.quantize(x, in_stride, tile_rows(tile), cols, first, last, halves,
                        quantized + row * quantized_row_bytes(cols, halves));
     if (bf16)
       kernels.round_to_bf16(x, in_stride, tile_rows(tile), cols, first, last, rounded + row * bf16_row_bytes(cols));
