@@ -121,8 +121,7 @@ struct BlockTile {
                            const F (&dmin)[kUnits], Floats& acc) {
     const uint8_t* fields = act + kRows * kBlock;
     constexpr int kField = 4 * kRows;  // bytes
-    if constexpr (kRows >= 5)
-      for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
+    for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
     codes += lane * 4;
     Partials partial;
