@@ -10,6 +10,9 @@ namespace ingot {
 
 class GgufFile;
 
+// Vocabularies without a list of merges are searched for them, at a cost of the square of a token's length.
+inline constexpr size_t kLongestMergedToken = 1024;
+
 // Each reader turns one format into TokenizerData. `source` names the file in errors.
 TokenizerData read_gguf_tokenizer(const GgufFile& file, const std::string& source);
 TokenizerData read_hf_tokenizer(std::string_view tokenizer_json, const std::string& source);

@@ -134,6 +134,9 @@ TokenizerData read_tekken_tokenizer(std::string_view tekken_json, const std::str
         bytes[i].empty()) {
       fail(fmt::format("vocab[{}].token_bytes is not base64 of at least one byte", i));
     }
+    if (bytes[i].size() > kLongestMergedToken) {
+      fail(fmt::format("vocab[{}].token_bytes is longer than {} bytes", i, kLongestMergedToken));
+    }
     if (by_bytes.find(bytes[i]) >= 0) fail(fmt::format("vocab[{}].token_bytes repeats an earlier token", i));
     by_bytes.insert(bytes[i], static_cast<int32_t>(i));
     data.tokens[specials + i] = ByteAlphabet::get().encode(bytes[i]);
