@@ -44,8 +44,8 @@ Value map(Interpreter& interpreter, Args& args) {
           raise(Fault::runtime_error, "Unexpected keyword argument {}", quote(name));
         (name == "attribute" ? attribute : absent) = value;
       }
-      return [attribute, absent](const Value& item, Value& out) {
-        out = follow_attribute(item, attribute, absent.is_none() ? nullptr : &absent);
+      return [&interpreter, attribute, absent](const Value& item, Value& out) {
+        out = follow_attribute(interpreter, item, attribute, absent.is_none() ? nullptr : &absent);
         return true;
       };
     }
@@ -74,7 +74,7 @@ Value select(Interpreter& interpreter, Args& args) {
     const size_t test_at = ByAttribute ? 1 : 0;
     return [&interpreter, rest, keywords, test_at](const Value& item, Value& out) {
       const auto& given = rest.items();
-      const Value subject = ByAttribute ? follow_attribute(item, given[0]) : item;
+      const Value subject = ByAttribute ? follow_attribute(interpreter, item, given[0]) : item;
       bool passes = false;
       if (given.size() <= test_at) {
         passes = subject.truthy();
