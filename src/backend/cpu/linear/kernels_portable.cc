@@ -18,12 +18,13 @@ uint16_t load_u16(const uint8_t* p) {
 }
 float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
 
-void quantize(const float* in, int64_t in_stride, int rows, int64_t first, int64_t last, bool halves, uint8_t* act) {
-  const size_t record = activation_record_bytes(rows, halves);
+template <int kRows>
+void quantize(const float* in, int64_t in_stride, int64_t first, int64_t last, bool halves, uint8_t* act) {
+  const size_t record = activation_record_bytes(kRows, halves);
   for (int64_t block = first; block < last; ++block) {
     uint8_t* out = act + block * record;
-    auto* fields = reinterpret_cast<uint32_t*>(out + rows * kBlock);  // [3 or 7][rows]
-    for (int r = 0; r < rows; ++r) {
+    auto* fields = reinterpret_cast<uint32_t*>(out + kRows * kBlock);  // [3 or 7][kRows]
+    for (int r = 0; r < kRows; ++r) {
       const float* x = in + r * in_stride + block * kBlock;
       auto* codes = reinterpret_cast<int8_t*>(out + r * kBlock);
       float largest = 0.0f;
@@ -38,13 +39,13 @@ void quantize(const float* in, int64_t in_stride, int rows, int64_t first, int64
       }
       const int32_t sum = sums[0] + sums[1];
       fields[r] = std::bit_cast<uint32_t>(d);
-      fields[rows + r] = static_cast<uint32_t>(-sum);
-      fields[2 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sum));
+      fields[kRows + r] = static_cast<uint32_t>(-sum);
+      fields[2 * kRows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sum));
       if (halves) {
-        fields[3 * rows + r] = static_cast<uint32_t>(-sums[0]);
-        fields[4 * rows + r] = static_cast<uint32_t>(-sums[1]);
-        fields[5 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[0]));
-        fields[6 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[1]));
+        fields[3 * kRows + r] = static_cast<uint32_t>(-sums[0]);
+        fields[4 * kRows + r] = static_cast<uint32_t>(-sums[1]);
+        fields[5 * kRows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[0]));
+        fields[6 * kRows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[1]));
       }
     }
   }
@@ -227,7 +228,10 @@ void add_types(KernelTable& table) {
 KernelTable make_table() {
   KernelTable table = {};
   table.max_tile = kMaxTile;
-  table.quantize = quantize;
+  table.quantize[0] = quantize<1>;
+  table.quantize[1] = quantize<2>;
+  table.quantize[2] = quantize<3>;
+  table.quantize[3] = quantize<4>;
   add_types(table);
   table.store[static_cast<int>(StoreKind::set)] = store<StoreKind::set>;
   table.store[static_cast<int>(StoreKind::add)] = store<StoreKind::add>;

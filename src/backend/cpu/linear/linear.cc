@@ -57,8 +57,8 @@ struct Call {
     const int64_t row = tile_start(tile);
     const float* x = in + row * in_stride;
     if (quantize)
-      kernels.quantize(x, in_stride, tile_rows(tile), first, last, halves,
-                       quantized + row * quantized_row_bytes(cols, halves));
+      kernels.quantize[tile_rows(tile) - 1](x, in_stride, first, last, halves,
+                                            quantized + row * quantized_row_bytes(cols, halves));
     if (bf16)
       kernels.round_to_bf16(x, in_stride, tile_rows(tile), cols, first, last, rounded + row * bf16_row_bytes(cols));
   }

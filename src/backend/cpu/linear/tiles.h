@@ -341,31 +341,37 @@ void store_tile(const StoreArgs& args) {
 
 // ---- activations ----------------------------------------------------------------------------------------------------
 
-template <class V>
-void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t first, int64_t last, bool halves,
-                   uint8_t* act) {
-  const size_t record = static_cast<size_t>(rows) * (halves ? 60 : 44);
-  for (int r = 0; r < rows; ++r) {
-    const float* x = in + r * in_stride + first * kBlock;
-    uint8_t* out = act + static_cast<size_t>(first) * record;
-    for (int64_t block = first; block < last; ++block, x += kBlock, out += record) {
-      const float largest = V::largest_of_32(x);
-      const float d = largest * (1.0f / 127.0f);
-      const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
-      int32_t low, high;
-      V::quantize_32(x, inverse, reinterpret_cast<int8_t*>(out + r * kBlock), low, high);
-      const int32_t sum = low + high;
-      float* floats = reinterpret_cast<float*>(out + rows * kBlock);
-      int32_t* ints = reinterpret_cast<int32_t*>(floats);
-      floats[r] = d;
-      ints[rows + r] = -sum;
-      floats[2 * rows + r] = d * static_cast<float>(sum);
-      if (halves) {
-        ints[3 * rows + r] = -low;
-        ints[4 * rows + r] = -high;
-        floats[5 * rows + r] = d * static_cast<float>(low);
-        floats[6 * rows + r] = d * static_cast<float>(high);
-      }
+template <class V, int kRows>
+void quantize_rows(const float* in, int64_t in_stride, int64_t first, int64_t last, bool halves, uint8_t* act) {
+  const size_t bytes = kRows * (halves ? 60 : 44);
+  uint8_t* out = act + static_cast<size_t>(first) * bytes;
+  for (int64_t block = first; block < last; ++block, out += bytes) {
+    const float* x = in + block * kBlock;
+    float d[kRows], inverse[kRows], sums[3][kRows];
+    int32_t low[kRows], high[kRows], minus[3][kRows];
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) d[r] = V::largest_of_32(x + r * in_stride);
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      inverse[r] = d[r] > 1e-30f ? 127.0f / d[r] : 0.0f;
+      d[r] *= 1.0f / 127.0f;
+    }
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+        V::quantize_32(x + r * in_stride, inverse[r], reinterpret_cast<int8_t*>(out + r * kBlock), low[r], high[r]);
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      minus[0][r] = -(low[r] + high[r]);
+      minus[1][r] = -low[r];
+      minus[2][r] = -high[r];
+      sums[0][r] = d[r] * static_cast<float>(low[r] + high[r]);
+      sums[1][r] = d[r] * static_cast<float>(low[r]);
+      sums[2][r] = d[r] * static_cast<float>(high[r]);
+    }
+    uint8_t* fields = out + kRows * kBlock;
+    constexpr int kField = 4 * kRows;  // bytes
+    __builtin_memcpy(fields, d, kField);
+    __builtin_memcpy(fields + kField, minus[0], kField);
+    __builtin_memcpy(fields + 2 * kField, sums[0], kField);
+    if (halves) {
+      __builtin_memcpy(fields + 3 * kField, minus[1], 2 * kField);
+      __builtin_memcpy(fields + 5 * kField, sums[1], 2 * kField);
     }
   }
 }
@@ -390,12 +396,18 @@ constexpr void add_types(KernelTable& table) {
   if constexpr (kType + 1 < kNumDTypes) add_types<V, kType + 1>(table);
 }
 
+template <class V, int kRows>
+constexpr void add_quantizers(KernelTable& table) {
+  table.quantize[kRows - 1] = quantize_rows<V, kRows>;
+  if constexpr (kRows > 1) add_quantizers<V, kRows - 1>(table);
+}
+
 template <class V>
 constexpr KernelTable make_table() {
   KernelTable table = {};
   table.max_tile = V::kMaxTile;
-  table.quantize = quantize_rows<V>;
   if constexpr (V::kBf16Dot) table.round_to_bf16 = V::round_rows_to_bf16;
+  add_quantizers<V, V::kMaxTile>(table);
   add_types<V, 0>(table);
   table.store[static_cast<int>(StoreKind::set)] = store_tile<V, StoreKind::set>;
   table.store[static_cast<int>(StoreKind::add)] = store_tile<V, StoreKind::add>;
