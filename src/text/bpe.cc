@@ -149,7 +149,6 @@ void Bpe::find_word_starts(const TokenizerData& data) {
       joined_to_mark_.push_back(decode_valid_utf8(text.data() + before).code);
     }
   }
-  joined_to_mark_.push_back(0x2581);
   std::sort(joined_to_mark_.begin(), joined_to_mark_.end());
   joined_to_mark_.erase(std::unique(joined_to_mark_.begin(), joined_to_mark_.end()), joined_to_mark_.end());
 }

@@ -65,7 +65,7 @@ bool decode_base64(std::string_view text, std::string& out) {
 }  // namespace
 
 TokenizerData read_tekken_tokenizer(std::string_view tekken_json, const std::string& source) {
-  const nlohmann::json root = parse_json(tekken_json, source);
+  const nlohmann::json root = parse_json(tekken_json, source, {.unique_keys = false});
   const JsonView view(root, source);
   const auto fail = [&source](const std::string& what) { throw Error(ErrorKind::bad_file, source + ": " + what); };
 

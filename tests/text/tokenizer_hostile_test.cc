@@ -116,7 +116,7 @@ TEST(HostileTokenizer, WhatIsNotSupportedIsDeclined) {
 }
 
 TEST(HostileTokenizer, BrokenJson) {
-  for (const char* text : {"", "{", "[]", "null", "{\"model\": 1}", "{\"a\": 1, \"a\": 2}", "\xff\xfe"})
+  for (const char* text : {"", "{", "[]", "null", "{\"model\": 1}", "\xff\xfe"})
     EXPECT_NE(error_of(text), "no error") << text;
   EXPECT_NE(error_of(std::string(100000, '[')), "no error");
   std::string nested = R"({"type": "NFC"})";

@@ -119,7 +119,8 @@ TEST(GgufTokenizer, ByteLevelByPreTokenizer) {
   EXPECT_EQ(open(byte_level("qwen2"))->encode("abc ab12"), (Ids{8, 4, 9, 5, 6}));
   EXPECT_EQ(open(byte_level("llama-bpe"))->encode("abc ab12"), (Ids{0, 10, 9, 11}));  // BOS by default
   EXPECT_EQ(open(byte_level("tekken"))->encode("abc ab12"), (Ids{0, 10, 9, 5, 6}));
-  EXPECT_EQ(open(byte_level(""))->encode("abc ab12"), (Ids{8, 4, 9, 11}));
+  EXPECT_EQ(open(byte_level("gpt-2"))->encode("1212"), (Ids{11, 11}));
+  EXPECT_EQ(open(byte_level(""))->encode("1212"), (Ids{11, 5, 6}));  // digits by three where no name is given
   EXPECT_EQ(open(byte_level("gpt-2"))->end_ids(), (Ids{0, 1}));
   // Bytes without a token are dropped and their neighbours merge, as in the reference.
   EXPECT_EQ(open(byte_level("gpt-2"))->encode("azc"), (Ids{2, 4}));
