@@ -1,8 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "ingot/step.h"
@@ -10,7 +11,7 @@
 namespace ingot {
 
 class Backend;
-class Model;
+struct MemoryPlan;
 struct ModelConfig;
 
 struct EngineOptions {
@@ -25,6 +26,7 @@ struct EngineOptions {
   int32_t max_step_tokens = 0;    // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
   int32_t max_seqs = 64;          // most sequences in a step, and sampler slots
   int32_t max_logits_rows = 16;   // most rows of full logits in a step
+  std::function<void(size_t done, size_t total)> progress;  // called while loading, in tensors; may be empty
 };
 
 // What an orchestrator must keep within; a step over any of them is refused by validate().
@@ -55,7 +57,8 @@ class Engine {
 
   const EngineLimits& limits() const;
   const ModelConfig& config() const;
-  std::string device_description() const;
+  const MemoryPlan& memory_plan() const;  // src/engine/memory_plan.h
+  Backend& device();                      // for tools and tests: never needed to run steps
 
   // Throws StepError (src/engine/validate.h) naming field, index and limit; the engine's state is untouched.
   void validate(const Step& step) const;

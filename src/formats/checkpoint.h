@@ -1,8 +1,7 @@
 #pragma once
 
-#include <filesystem>
-#include <map>
-#include <memory>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,14 +17,14 @@ class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
 
-  virtual const std::vector<TensorView>& tensors() const = 0;  // in file order
+  virtual const std::vector<TensorView>& tensors() const = 0;       // in file order
   virtual const TensorView* find(std::string_view name) const = 0;  // nullptr when absent
   virtual uint64_t file_bytes() const = 0;                          // all files together
 
   // Tells the system that these bytes, once read, will not be needed again (drops clean pages; data stays readable).
   virtual void drop_pages(std::span<const std::byte> bytes) const = 0;
 
-  // As find, but throws bad_file "tensor NAME is missing from FILE".
+  // As find, but throws bad_file "FILE: tensor NAME is missing from the file".
   const TensorView& get(std::string_view name) const;
 
  protected:

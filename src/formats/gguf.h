@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -21,11 +22,16 @@ using GgufValue = std::variant<bool, int64_t, double, std::string_view, std::vec
                                std::vector<std::string_view>>;
 
 // A GGUF model file, version 2 or 3, little-endian, memory-mapped. Opening the first file of a split set
-// (name-00001-of-00003.gguf) opens them all. Every offset and size is checked before it is used.
+// (name-00001-of-00003.gguf) opens them all. Every offset and size is checked before it is used: a file that opens has
+// only whole tensors that lie inside it and do not overlap. A tensor type we do not read is declined by name.
 class GgufFile : public Checkpoint {
  public:
   static std::shared_ptr<GgufFile> open(const std::filesystem::path& path);
+  // The same over a copy of `bytes`, for tests and fuzzers; split sets are refused. `name` stands for the path in
+  // errors.
+  static std::shared_ptr<GgufFile> open_bytes(std::span<const std::byte> bytes, std::string name = "memory.gguf");
 
+  // Metadata, of the first file where there are several.
   const GgufValue* find_value(std::string_view key) const;  // nullptr when absent
   const std::map<std::string, GgufValue, std::less<>>& values() const;
 
@@ -42,6 +48,9 @@ class GgufFile : public Checkpoint {
   const TensorView* find(std::string_view name) const override;
   uint64_t file_bytes() const override;
   void drop_pages(std::span<const std::byte> bytes) const override;
+
+  const std::string& name() const;  // the path of the (first) file
+  uint32_t version() const;         // 2 or 3
 
   struct Impl;
   explicit GgufFile(std::unique_ptr<Impl> impl);

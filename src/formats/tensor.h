@@ -10,8 +10,9 @@
 
 namespace ingot {
 
-// A tensor as it lies in a (memory-mapped) file. `shape` is outermost first, as in Hugging Face: a matrix is [rows, cols]
-// and a row is contiguous. The parsers guarantee that `data` is inside the file and exactly as long as the shape says.
+// A tensor as it lies in a (memory-mapped) file. `shape` is outermost first, as in Hugging Face: a matrix is [rows,
+// cols] and a row is contiguous. The parsers guarantee that `data` is inside the file and exactly as long as the shape
+// says; in GGUF it starts at a multiple of 8 bytes at least, in safetensors it may start at any byte.
 struct TensorView {
   std::string name;
   DType dtype = DType::f32;

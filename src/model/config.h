@@ -19,7 +19,10 @@ struct RopeScaling {
   double high_freq_factor = 4.0;  // llama3
   double beta_fast = 32.0;        // yarn
   double beta_slow = 1.0;         // yarn
-  double attention_factor = 0.0;  // yarn; 0: derived from the factor
+  bool truncate = true;           // yarn: ramp bounds rounded to whole dimensions
+  double mscale = 0.0;            // yarn; both given: attention factor from their ratio
+  double mscale_all_dim = 0.0;    // yarn
+  double attention_factor = 0.0;  // multiplies cos and sin; 0: derived from kind and factor
   int64_t original_max_position = 0;
   std::vector<float> factors;     // GGUF's rope_freqs.weight: inv_freq is divided by these; empty: none
 };

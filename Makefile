@@ -1,0 +1,62 @@
+# Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
+.DEFAULT_GOAL := help
+.PHONY: help run test test-quick build setup model bench peer format clean
+.NOTPARALLEL:
+
+PRESET ?= release
+
+help:
+	@echo 'make run          install what is missing, build, fetch the default model, answer a prompt'
+	@echo '                  (make run PROMPT="..." TOKENS=100)'
+	@echo 'make test         the whole suite: release, ASan + UBSan with the fuzzers, TSan'
+	@echo 'make test-quick   the release suite alone'
+	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
+	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
+	@echo 'make setup        install what is missing, nothing else'
+	@echo 'make model        fetch the default model, nothing else'
+	@echo 'make format       clang-format every source file'
+	@echo 'make clean        remove the build folders (the model cache stays)'
+
+setup:
+	@scripts/setup.sh test
+
+model:
+	@scripts/setup.sh build
+	@scripts/fetch_model.sh
+
+run:
+	@scripts/setup.sh build
+	@scripts/build.sh release ingot
+	@scripts/fetch_model.sh
+	@scripts/run.sh
+
+build:
+	@scripts/setup.sh $(if $(filter asan tsan,$(PRESET)),test,build)
+	@scripts/build.sh $(PRESET)
+
+test:
+	@scripts/setup.sh test
+	@scripts/fetch_model.sh
+	@scripts/test.sh
+
+test-quick:
+	@scripts/setup.sh build
+	@scripts/fetch_model.sh
+	@scripts/test.sh release
+
+bench:
+	@scripts/setup.sh bench
+	@scripts/build.sh release ingot
+	@scripts/fetch_model.sh
+	@scripts/bench.sh
+
+peer:
+	@scripts/setup.sh bench
+	@scripts/bench.sh --peer
+
+format:
+	@scripts/setup.sh format
+	@git ls-files '*.h' '*.cc' | xargs $$(command -v clang-format-19 || command -v clang-format) -i
+
+clean:
+	rm -rf build build-debug build-asan build-tsan

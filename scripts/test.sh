@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The whole suite, or the parts named: release asan tsan format. Every part runs even when one before it failed.
+source "$(dirname "$0")/lib.sh"
+cd "$root"
+if [ $# -eq 0 ]; then set -- release asan tsan format; fi
+use_cmake
+scale=${INGOT_TEST_TIME_SCALE:-1}
+INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
+export INGOT_DEFAULT_MODEL
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+for symbolizer in /usr/lib/llvm-{19,20,18,17,16,15}/bin/llvm-symbolizer; do
+  if [ -x "$symbolizer" ]; then
+    export ASAN_SYMBOLIZER_PATH=${ASAN_SYMBOLIZER_PATH:-$symbolizer} TSAN_OPTIONS=${TSAN_OPTIONS:-external_symbolizer_path=$symbolizer}
+    break
+  fi
+done
+
+passed=0
+failed=0
+failures=""
+fail() {
+  failed=$((failed + 1))
+  failures="$failures $1"
+}
+
+# within SECONDS COMMAND...: a part that hangs ends, and says so; and all parts together end within 55 minutes.
+within() {
+  local seconds=$(($1 * scale)) left=$((3300 * scale - SECONDS)) rc=0
+  shift
+  if [ $left -lt 1 ]; then left=1; fi
+  if [ $seconds -gt $left ]; then seconds=$left; fi
+  if have timeout; then
+    # On a terminal the command stays in the foreground, so that Ctrl-C reaches it.
+    if [ -t 0 ]; then set -- timeout --foreground -k 10 "$seconds" "$@"; else set -- timeout -k 10 "$seconds" "$@"; fi
+  fi
+  "$@" || rc=$?
+  if [ $rc -eq 124 ] || [ $rc -eq 137 ]; then
+    warn "stopped after $seconds s; on a slow machine: make test INGOT_TEST_TIME_SCALE=3"
+  fi
+  return $rc
+}
+
+# part NAME DIR BUILD_SECONDS TEST_SECONDS [CTEST OPTION]...
+part() {
+  local name=$1 dir=$2 build_s=$3 test_s=$4 start=$SECONDS rc=0 targets="" test launcher="" counts
+  shift 4
+  say "$name: building"
+  within "$build_s" scripts/build.sh "$name" --configure || { fail "$name/configure" && return; }
+  # With a label only the tests that carry it are built: a test and its target have one name.
+  if [ $# -gt 0 ]; then
+    for test in $(ctest --test-dir "$dir" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p'); do targets="$targets $test"; done
+  fi
+  # shellcheck disable=SC2086  # a list of targets
+  within "$build_s" scripts/build.sh "$name" $targets || { fail "$name/build" && return; }
+  say "$name: testing"
+  rm -rf "$dir"/results && mkdir -p "$dir"/results
+  # ThreadSanitizer's runtime wants the address layout it was made for; recent kernels randomize more than older ones know.
+  if [ "$name" = tsan ] && have setarch && setarch -R true 2>/dev/null; then launcher="setarch -R"; fi
+  # shellcheck disable=SC2086  # a command and its flag
+  GTEST_OUTPUT=xml:$root/$dir/results/ within "$test_s" $launcher ctest --test-dir "$dir" -j "$(cores)" --output-on-failure \
+    --no-tests=error --output-junit results/ctest.junit "$@" || rc=$?
+  counts=$(python3 scripts/count_tests.py "$dir"/results $rc)
+  # shellcheck disable=SC2086  # words: passed, failed, skipped, then the names of what failed
+  set -- $counts
+  passed=$((passed + $1)) failed=$((failed + $2))
+  summary="$summary$name: $1 passed, $2 failed, $3 skipped ($((SECONDS - start)) s)
+"
+  shift 3
+  for test in "$@"; do failures="$failures $name/$test"; done
+}
+
+# Formatters differ between versions, so this part only reports.
+format_part() {
+  local tool="" files
+  if have clang-format-19; then tool=clang-format-19; fi
+  [ -n "$tool" ] || return 0
+  files=$(git ls-files '*.h' '*.cc' | xargs $tool --dry-run 2>&1 | sed -n 's/^\([^: ]*\):[0-9]*:[0-9]*: warning: .*/\1/p' | sort -u)
+  [ -z "$files" ] || warn "make format would change $(echo "$files" | wc -l | tr -d ' ') files, among them $(echo "$files" | head -n 1)"
+}
+
+summary=""
+for name in "$@"; do
+  case "$name" in
+    release) part release build 1500 300 ;;
+    asan) part asan build-asan 1500 600 ;;
+    tsan) part tsan build-tsan 900 300 -L tsan ;;
+    format) format_part ;;
+    *) die "unknown part '$name'" "Known: release asan tsan format" ;;
+  esac
+done
+
+printf '\n%s' "$summary"
+for name in $failures; do printf 'failed: %s\n' "$name"; done
+printf 'core: %d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,293 @@
+#include "backend/cpu/attention.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/error.h"
+
+namespace ingot::cpu {
+namespace {
+
+constexpr float kLog2e = 1.44269504f;
+
+int64_t first_visible(const AttentionShape& shape, int64_t position) {
+  return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
+}
+
+// The last index whose prefix is not above `task`.
+int64_t find_task(const int32_t* prefix, int64_t n, int64_t task) {
+  return std::upper_bound(prefix, prefix + n, task) - prefix - 1;
+}
+
+}  // namespace
+
+struct Attention::Scratch {
+  float* q;           // [kMaxAttentionRows, head_size]
+  float* total;       // [kMaxAttentionRows, softmax_stride]
+  float* part;        // the same
+  float* weights;     // [kMaxAttentionRows, kTileKeys]
+  float* key_tile;    // [head_size, kTileKeys]
+  float* value_tile;  // [kTileKeys, padded_head]
+  float* key;         // [head_size]
+  int32_t* first;     // [kMaxAttentionRows]
+  int32_t* last;
+};
+
+Attention::Attention(const KvCache& cache, const Kernels& kernels, int workers) : cache_(cache), kernels_(kernels) {
+  const KvLayout& layout = cache.layout();
+  const int64_t d = layout.head_size;
+  worker_bytes_ =
+      align_up(sizeof(float) * static_cast<size_t>(kMaxAttentionRows * (d + 2 * softmax_stride(d) + kTileKeys + 2) +
+                                                   kTileKeys * (d + padded_head(d)) + padded_head(d)),
+               4096);
+  worker_memory_ = Pages(worker_bytes_ * static_cast<size_t>(workers));
+  // A token is in one split; sequences that share blocks may together want more, and then run unsplit. Only the part of
+  // this that a model's heads need is ever touched.
+  partial_slots_ = layout.num_blocks * layout.block_size / kSplitKeys + 64;
+  max_group_ = 16;
+  partials_ =
+      Pages(static_cast<size_t>(partial_slots_ * layout.kv_heads * max_group_ * softmax_stride(d)) * sizeof(float));
+  finished_ = Pages(static_cast<size_t>(partial_slots_ * layout.kv_heads) * sizeof(int32_t));
+}
+
+void Attention::create_plans(int64_t seqs) {
+  max_seqs_ = seqs;
+  const int64_t words = 3 * (seqs + 1);
+  plan_memory_ = Pages(2 * static_cast<size_t>(words) * sizeof(int32_t));
+  for (int ring = 0; ring < 2; ++ring) {
+    int32_t* base = plan_memory_.as<int32_t>() + ring * words;
+    plans_[ring].decode_task = base;
+    plans_[ring].decode_slot = base + (seqs + 1);
+    plans_[ring].prefill_task = base + 2 * (seqs + 1);
+  }
+}
+
+const AttentionPlan& Attention::plan(const StepView& view) {
+  const StagedStep& step = view.step();
+  AttentionPlan& plan = plans_[step.ring];
+  plan.decode_seqs = step.decode_rows;
+  plan.prefill_seqs = step.seqs - step.decode_rows;
+  if (step.seqs > max_seqs_)
+    throw_error(ErrorKind::internal, "cpu: a step of {} sequences, room for {}", step.seqs, max_seqs_);
+  int32_t tasks = 0;
+  int64_t slots = 0;
+  for (int32_t s = 0; s < plan.decode_seqs; ++s) {
+    plan.decode_task[s] = tasks;
+    const int64_t splits = view.positions()[s] / kSplitKeys + 1;
+    const bool split = splits > 1 && slots + splits <= partial_slots_;
+    plan.decode_slot[s] = split ? static_cast<int32_t>(slots) : -1;
+    if (split) slots += splits;
+    tasks += split ? static_cast<int32_t>(splits) : 1;
+  }
+  plan.decode_task[plan.decode_seqs] = tasks;
+  tasks = 0;
+  for (int32_t s = 0; s < plan.prefill_seqs; ++s) {
+    plan.prefill_task[s] = tasks;
+    const int32_t* start = view.query_start() + plan.decode_seqs + s;
+    tasks += (start[1] - start[0] + kPrefillRows - 1) / kPrefillRows;
+  }
+  plan.prefill_task[plan.prefill_seqs] = tasks;
+  return plan;
+}
+
+Attention::Scratch Attention::scratch(int worker) const {
+  const int64_t d = cache_.layout().head_size;
+  float* at = reinterpret_cast<float*>(worker_memory_.data() + worker_bytes_ * static_cast<size_t>(worker));
+  Scratch s;
+  const auto take = [&at](int64_t n) {
+    float* p = at;
+    at += n;
+    return p;
+  };
+  s.weights = take(kMaxAttentionRows * kTileKeys);
+  s.key_tile = take(d * kTileKeys);
+  s.value_tile = take(kTileKeys * padded_head(d));
+  s.q = take(kMaxAttentionRows * d);
+  s.total = take(kMaxAttentionRows * softmax_stride(d));
+  s.part = take(kMaxAttentionRows * softmax_stride(d));
+  s.key = take(padded_head(d));
+  s.first = reinterpret_cast<int32_t*>(take(kMaxAttentionRows));
+  s.last = reinterpret_cast<int32_t*>(take(kMaxAttentionRows));
+  return s;
+}
+
+// The group's queries of one row, ready for the scores: q [group, head_size].
+void Attention::load_query(const AttentionCall& call, int64_t row, int64_t kv_head, bool rotate, float* q) const {
+  const AttentionShape& shape = call.shape;
+  const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads;
+  const float* in = call.qkv + (row * (shape.heads + 2 * shape.kv_heads) + kv_head * group) * d;
+  const float scale = shape.scale * kLog2e;
+  for (int64_t g = 0; g < group; ++g, in += d, q += d) {
+    if (rotate && call.q_norm != nullptr)
+      kernels_.rms_norm(in, call.q_norm, nullptr, call.norm_eps, d, q);
+    else
+      std::memcpy(q, in, static_cast<size_t>(d) * sizeof(float));
+    if (rotate && shape.rope_dims > 0) kernels_.rotate(q, call.rope + row * shape.rope_dims, shape.rope_dims);
+    for (int64_t i = 0; i < d; ++i) q[i] *= scale;
+  }
+}
+
+// Rotates one row's key and writes it and the value to the cache. key: scratch [head_size].
+void Attention::write_row(const AttentionCall& call, const StepView& view, int64_t row, int64_t kv_head,
+                          float* key) const {
+  const AttentionShape& shape = call.shape;
+  const int64_t d = shape.head_size;
+  const float* in = call.qkv + (row * (shape.heads + 2 * shape.kv_heads) + shape.heads + kv_head) * d;
+  if (call.k_norm != nullptr)
+    kernels_.rms_norm(in, call.k_norm, nullptr, call.norm_eps, d, key);
+  else
+    std::memcpy(key, in, static_cast<size_t>(d) * sizeof(float));
+  if (shape.rope_dims > 0) kernels_.rotate(key, call.rope + row * shape.rope_dims, shape.rope_dims);
+  const int64_t block_size = cache_.layout().block_size;
+  const int64_t slot = view.slots()[row];
+  const int64_t block = slot / block_size;
+  kernels_.store_kv(key, in + shape.kv_heads * d, cache_.head(call.layer, false, block, kv_head),
+                    cache_.head(call.layer, true, block, kv_head), d, block_size, slot % block_size, cache_.type());
+}
+
+AttentionArgs Attention::cache_args(const AttentionCall& call, const StepView& view, int64_t seq, int64_t kv_head,
+                                    const Scratch& scratch) const {
+  AttentionArgs args;
+  args.keys = cache_.head(call.layer, false, 0, kv_head);
+  args.values = cache_.head(call.layer, true, 0, kv_head);
+  args.block_stride = cache_.block_elements();
+  args.blocks = view.blocks(seq);
+  args.block_size = static_cast<int32_t>(cache_.layout().block_size);
+  args.head_size = static_cast<int32_t>(call.shape.head_size);
+  args.type = cache_.type();
+  args.rows = 0;
+  args.q = scratch.q;
+  args.first = scratch.first;
+  args.last = scratch.last;
+  args.key_tile = scratch.key_tile;
+  args.value_tile = scratch.value_tile;
+  args.weights = scratch.weights;
+  return args;
+}
+
+// Every split that some row sees, merged in order into scratch.total.
+void Attention::attend_all(const AttentionArgs& args, const Scratch& scratch) const {
+  const int64_t d = args.head_size, stride = softmax_stride(d);
+  int32_t first = std::numeric_limits<int32_t>::max(), last = 0;
+  for (int32_t r = 0; r < args.rows; ++r) {
+    first = std::min(first, args.first[r]);
+    last = std::max(last, args.last[r]);
+    float* total = scratch.total + r * stride;
+    std::memset(total, 0, static_cast<size_t>(stride) * sizeof(float));
+    total[padded_head(d)] = -std::numeric_limits<float>::infinity();
+  }
+  for (int64_t split = first / kSplitKeys; split <= last / kSplitKeys; ++split) {
+    kernels_.attend_split(args, split, scratch.part);
+    kernels_.merge_states(scratch.total, scratch.part, args.rows, d);
+  }
+}
+
+void Attention::decode(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker) {
+  const Scratch mine = scratch(worker.index());
+  const int64_t kv_heads = call.shape.kv_heads;
+  worker.share(plan.decode_task[plan.decode_seqs] * kv_heads, [&](int64_t task) {
+    const int64_t index = task / kv_heads;
+    const int64_t seq = find_task(plan.decode_task, plan.decode_seqs, index);
+    decode_task(call, view, plan, seq, index - plan.decode_task[seq], task % kv_heads, mine);
+  });
+}
+
+void Attention::decode_task(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, int64_t seq,
+                            int64_t part, int64_t kv_head, const Scratch& scratch) {
+  const AttentionShape& shape = call.shape;
+  const int64_t row = seq, d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
+  const int32_t position = view.positions()[row];
+  const int64_t splits = plan.decode_task[seq + 1] - plan.decode_task[seq];
+  const bool split = plan.decode_slot[seq] >= 0 && group <= max_group_;
+  if (!split && part > 0) return;
+  // The task that sees the new key writes it; the others never look at it.
+  if (!split || part == splits - 1) write_row(call, view, row, kv_head, scratch.key);
+
+  load_query(call, row, kv_head, true, scratch.q);
+  AttentionArgs args = cache_args(call, view, seq, kv_head, scratch);
+  args.rows = static_cast<int32_t>(group);
+  for (int64_t g = 0; g < group; ++g) {
+    scratch.first[g] = static_cast<int32_t>(first_visible(shape, position));
+    scratch.last[g] = position;
+  }
+  if (split) {
+    const int64_t slot_states = shape.kv_heads * group * stride;
+    float* states = partials_.as<float>() + plan.decode_slot[seq] * slot_states + kv_head * group * stride;
+    kernels_.attend_split(args, part, states + part * slot_states);
+    std::atomic_ref<int32_t> done(finished_.as<int32_t>()[plan.decode_slot[seq] * shape.kv_heads + kv_head]);
+    if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < splits) return;
+    done.store(0, std::memory_order_relaxed);
+    // The last to finish merges, in the order of the splits.
+    for (int64_t g = 0; g < group; ++g) {
+      float* total = scratch.total + g * stride;
+      std::memset(total, 0, static_cast<size_t>(stride) * sizeof(float));
+      total[padded_head(d)] = -std::numeric_limits<float>::infinity();
+    }
+    for (int64_t i = 0; i < splits; ++i) kernels_.merge_states(scratch.total, states + i * slot_states, group, d);
+  } else {
+    attend_all(args, scratch);
+  }
+  float* out = call.out + (row * shape.heads + kv_head * group) * d;
+  for (int64_t g = 0; g < group; ++g) kernels_.finish_state(scratch.total + g * stride, d, out + g * d);
+}
+
+void Attention::prefill_write(const AttentionCall& call, const StepView& view, Worker& worker) {
+  const AttentionShape& shape = call.shape;
+  const StagedStep& step = view.step();
+  const int64_t d = shape.head_size, width = (shape.heads + 2 * shape.kv_heads) * d;
+  const int64_t rows = step.tokens - step.decode_rows;
+  constexpr int64_t kRows = 8;
+  float* key = scratch(worker.index()).key;
+  worker.share((rows + kRows - 1) / kRows, [&](int64_t task) {
+    const int64_t end = std::min<int64_t>(step.tokens, step.decode_rows + (task + 1) * kRows);
+    for (int64_t row = step.decode_rows + task * kRows; row < end; ++row) {
+      float* q = call.qkv + row * width;
+      for (int64_t h = 0; h < shape.heads; ++h, q += d) {
+        if (call.q_norm != nullptr) kernels_.rms_norm(q, call.q_norm, nullptr, call.norm_eps, d, q);
+        if (shape.rope_dims > 0) kernels_.rotate(q, call.rope + row * shape.rope_dims, shape.rope_dims);
+      }
+      for (int64_t h = 0; h < shape.kv_heads; ++h) write_row(call, view, row, h, key);
+    }
+  });
+}
+
+void Attention::prefill(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker) {
+  const Scratch mine = scratch(worker.index());
+  const int64_t kv_heads = call.shape.kv_heads;
+  const int64_t tiles = plan.prefill_task[plan.prefill_seqs];
+  worker.share(tiles * kv_heads, [&](int64_t task) {
+    const int64_t index = tiles - 1 - task / kv_heads;  // the end of a sequence sees most keys: long tasks first
+    const int64_t seq = find_task(plan.prefill_task, plan.prefill_seqs, index);
+    prefill_task(call, view, plan.decode_seqs + seq, index - plan.prefill_task[seq], task % kv_heads, mine);
+  });
+}
+
+void Attention::prefill_task(const AttentionCall& call, const StepView& view, int64_t seq, int64_t tile,
+                             int64_t kv_head, const Scratch& scratch) {
+  const AttentionShape& shape = call.shape;
+  const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
+  const int64_t begin = view.query_start()[seq] + tile * kPrefillRows;
+  const int64_t end = std::min<int64_t>(begin + kPrefillRows, view.query_start()[seq + 1]);
+  const int64_t at_once = std::max<int64_t>(1, kMaxAttentionRows / group);
+  AttentionArgs args = cache_args(call, view, seq, kv_head, scratch);
+  for (int64_t from = begin; from < end; from += at_once) {
+    const int64_t to = std::min(end, from + at_once);
+    args.rows = static_cast<int32_t>((to - from) * group);
+    for (int64_t row = from; row < to; ++row) {
+      load_query(call, row, kv_head, false, scratch.q + (row - from) * group * d);
+      const int32_t position = view.positions()[row];
+      for (int64_t g = 0; g < group; ++g) {
+        scratch.first[(row - from) * group + g] = static_cast<int32_t>(first_visible(shape, position));
+        scratch.last[(row - from) * group + g] = position;
+      }
+    }
+    attend_all(args, scratch);
+    for (int64_t row = from; row < to; ++row)
+      for (int64_t g = 0; g < group; ++g)
+        kernels_.finish_state(scratch.total + ((row - from) * group + g) * stride, d,
+                              call.out + (row * shape.heads + kv_head * group + g) * d);
+  }
+}
+
+}  // namespace ingot::cpu

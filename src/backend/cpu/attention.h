@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kv_cache.h"
+#include "backend/cpu/memory.h"
+#include "backend/cpu/step_view.h"
+#include "core/threads.h"
+
+namespace ingot::cpu {
+
+// How one step's attention is cut into tasks. Made on the host when the step begins.
+struct AttentionPlan {
+  // Decode: sequence s has tasks [decode_task[s], decode_task[s + 1]) for each KV head. Either one task a split, whose
+  // partial states go to slots decode_slot[s] + split, or (slot -1) one task for everything.
+  int32_t* decode_task = nullptr;   // [decode sequences + 1]
+  int32_t* decode_slot = nullptr;   // [decode sequences]
+  int32_t* prefill_task = nullptr;  // [prefill sequences + 1], likewise, a task for every kPrefillRows rows
+  int32_t decode_seqs = 0;
+  int32_t prefill_seqs = 0;
+};
+
+// One layer's operation with its memory.
+struct AttentionCall {
+  int64_t layer = 0;
+  AttentionShape shape;
+  float* qkv = nullptr;         // [T, (heads + 2 kv_heads) * head_size]
+  const float* rope = nullptr;  // [T, rope_dims / 2, 2]
+  const float* q_norm = nullptr;
+  const float* k_norm = nullptr;
+  float norm_eps = 0.0f;
+  float* out = nullptr;  // [T, heads * head_size]
+};
+
+// Paged attention over the KV cache. The result of a row depends on its sequence alone: scores, weights and sums are
+// always taken over the same tiles and splits in the same order, see kernels/attention.inl.
+class Attention {
+ public:
+  static constexpr int kPrefillRows = 16;  // rows of one prefill task
+
+  Attention(const KvCache& cache, const Kernels& kernels, int workers);
+  Attention(const Attention&) = delete;
+  Attention& operator=(const Attention&) = delete;
+
+  // Room for the plans of two steps of at most `seqs` sequences.
+  void create_plans(int64_t seqs);
+  const AttentionPlan& plan(const StepView& view);
+
+  // Called by every worker of a job alike; all is done on return.
+  void decode(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker);
+  void prefill_write(const AttentionCall& call, const StepView& view, Worker& worker);
+  void prefill(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker);
+
+ private:
+  struct Scratch;  // of one worker
+
+  Scratch scratch(int worker) const;
+  void decode_task(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, int64_t seq,
+                   int64_t part, int64_t kv_head, const Scratch& scratch);
+  void prefill_task(const AttentionCall& call, const StepView& view, int64_t seq, int64_t tile, int64_t kv_head,
+                    const Scratch& scratch);
+  void load_query(const AttentionCall& call, int64_t row, int64_t kv_head, bool rotate, float* q) const;
+  void write_row(const AttentionCall& call, const StepView& view, int64_t row, int64_t kv_head, float* key) const;
+  AttentionArgs cache_args(const AttentionCall& call, const StepView& view, int64_t seq, int64_t kv_head,
+                           const Scratch& scratch) const;
+  void attend_all(const AttentionArgs& args, const Scratch& scratch) const;
+
+  const KvCache& cache_;
+  const Kernels& kernels_;
+  int64_t partial_slots_ = 0;
+  int64_t max_group_ = 0;  // largest heads / kv_heads that may be split
+  size_t worker_bytes_ = 0;
+  Pages worker_memory_;
+  Pages partials_;  // [partial_slots, kv_heads, group, softmax_stride]
+  Pages finished_;  // int32 atomics [partial_slots, kv_heads], at a sequence's first slot: how many splits are done
+  int64_t max_seqs_ = 0;
+  Pages plan_memory_;
+  AttentionPlan plans_[2];
+};
+
+}  // namespace ingot::cpu

@@ -1,0 +1,20 @@
+#include "backend/cpu/kernels/select.h"
+
+namespace ingot::cpu {
+
+const Kernels& select_kernels(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::avx2: return avx2::kernels();
+    case Isa::avx512:
+    case Isa::avx512_vnni:
+    case Isa::avx512_bf16: return avx512::kernels();
+    default: break;
+  }
+#else
+  (void)isa;
+#endif
+  return portable::kernels();
+}
+
+}  // namespace ingot::cpu

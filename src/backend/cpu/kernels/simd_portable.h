@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+// See simd_avx512.h. Four lanes by compiler vector extensions: SSE2 on x86-64, NEON on Arm.
+namespace ingot::cpu::portable {
+
+typedef float Vec __attribute__((vector_size(16)));
+typedef int32_t IVec __attribute__((vector_size(16)));
+inline constexpr int kLanes = 4;
+inline constexpr int kCols = 2;
+#if defined(__aarch64__)
+inline constexpr int kBlockRows = 6;  // of 32 registers
+#else
+inline constexpr int kBlockRows = 4;  // 8 accumulators of 16 registers, and room for a product
+#endif
+inline constexpr bool kDirect = false;  // conversion is slow: do it once a tile
+
+inline Vec load(const float* p) {
+  Vec v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
+inline Vec broadcast(float x) { return Vec{x, x, x, x}; }
+inline Vec fma(Vec a, Vec b, Vec c) {
+#if defined(__aarch64__)
+  return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
+}
+
+// Branch-free, so that the loops around it vectorize. 2^112 moves the exponent; subnormals come out right on the way.
+inline float widen_f16(uint16_t h) {
+  const uint32_t magnitude = static_cast<uint32_t>(h & 0x7fff) << 13;
+  const float scaled = __builtin_bit_cast(float, magnitude) * 0x1p112f;
+  const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, scaled) | special | sign);
+}
+inline Vec load_f16(const uint16_t* p) {
+  return Vec{widen_f16(p[0]), widen_f16(p[1]), widen_f16(p[2]), widen_f16(p[3])};
+}
+inline void widen8_f16(const uint16_t* p, float* out) {
+  for (int i = 0; i < 8; ++i) out[i] = widen_f16(p[i]);
+}
+inline Vec load_bf16(const uint16_t* p) { return (Vec)(IVec{p[0] << 16, p[1] << 16, p[2] << 16, p[3] << 16}); }
+
+inline uint16_t narrow_f16(float f) {
+  const uint32_t bits = __builtin_bit_cast(uint32_t, f);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  // Adding 0.5 makes the FPU round a small number at the last bit a subnormal half has.
+  const float lifted = __builtin_bit_cast(float, magnitude) + 0.5f;
+  const uint32_t subnormal = __builtin_bit_cast(uint32_t, lifted) - 0x3f000000u;
+  const uint32_t normal = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000u) >> 13;
+  uint32_t half = magnitude < 0x38800000u ? subnormal : normal;
+  half = magnitude >= 0x477ff000u ? 0x7c00u : half;
+  half = magnitude > 0x7f800000u ? 0x7e00u : half;
+  return static_cast<uint16_t>(sign | half);
+}
+inline void store_f16(uint16_t* p, Vec v) {
+  for (int i = 0; i < kLanes; ++i) p[i] = narrow_f16(v[i]);
+}
+inline float reduce_max(Vec v) {
+  const float a = v[0] > v[2] ? v[0] : v[2];
+  const float b = v[1] > v[3] ? v[1] : v[3];
+  return a > b ? a : b;
+}
+inline float reduce_add(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+}  // namespace ingot::cpu::portable

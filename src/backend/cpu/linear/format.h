@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+
+// How packed weights lie in memory. One layout serves every ISA.
+//
+// A matrix is cut into panels of 16 output rows, so that one vector lane is one output row. A kernel reads a panel from
+// front to back exactly once, and so one stream of memory: that is what the prefetchers of processors follow (two
+// streams, codes and scales apart, came at a third of the speed).
+//
+// A panel of a block format is a record for every 32 columns: codes, then scales. Those with super-blocks have a header
+// before every 8 records. "Word j of row r" is the 4 columns 4j..4j+3 of that row, one a byte.
+//   8 bits    [8 j][16 r] words. Stored unsigned, value + 128.
+//   low 4     [4 j][16 r] words: low nibbles are word j, high nibbles word j + 4
+//   low 2     [2 h][16 r] words: bits 2t..2t+1 of each byte are word 4h + t
+//   high 1    [16 r] words, after the low ones: bit j of each byte belongs to word j
+//   high 2    [2 h][16 r] words, likewise: bits 2t..2t+1 belong to word 4h + t
+// Scales, f16 unless said otherwise:
+//   block          scale [16 r]
+//   block_min      scale [16 r], min [16 r]
+//   super32_min    header d [16 r], dmin [16 r]; u8 scale [16 r], u8 min [16 r]
+//   super16        header d [16 r]; i8 scale of columns 0..15 [16 r], of columns 16..31 [16 r]
+//   super16_min    header d [16 r], dmin [16 r]; u8 scale | min << 4 of columns 0..15 [16 r], of columns 16..31 [16 r]
+// A weight is scale * (code - zero_point) + min, where super-blocks have scale = d * sub-scale, min = -dmin * sub-min.
+//
+// Float formats: f32 and f16 [cols][16 r]; bf16 [ceil(cols / 2)][16 r][2 columns].
+//
+// This header is included by files compiled for special instruction sets: compile-time values only, no functions that
+// could be emitted.
+namespace ingot::cpu {
+
+inline constexpr int kPanelRows = 16;
+inline constexpr int kBlock = 32;  // columns with one activation scale
+inline constexpr int kSuper = 256;
+
+enum class Scales : uint8_t { none, block, block_min, super32_min, super16, super16_min };
+
+struct PanelFormat {
+  int low_bits;   // 8, 4 or 2; 0 for floats
+  int high_bits;  // 0, 1 or 2
+  int zero_point;
+  Scales scales;
+  int header_bytes;  // before every 8 records; 0: none
+  int code_bytes;    // of a record: 16 rows x 32 columns
+  int record_bytes;  // codes and scales
+
+  // Records that share a header.
+  constexpr int group() const { return header_bytes > 0 ? kSuper / kBlock : 1; }
+};
+
+constexpr PanelFormat panel_format(DType type) {
+  switch (type) {
+    case DType::f32: return {0, 0, 0, Scales::none, 0, 32 * 64, 32 * 64};
+    case DType::f16:
+    case DType::bf16: return {0, 0, 0, Scales::none, 0, 32 * 32, 32 * 32};
+    case DType::q4_0: return {4, 0, 8, Scales::block, 0, 256, 288};
+    case DType::q4_1: return {4, 0, 0, Scales::block_min, 0, 256, 320};
+    case DType::q5_0: return {4, 1, 16, Scales::block, 0, 320, 352};
+    case DType::q5_1: return {4, 1, 0, Scales::block_min, 0, 320, 384};
+    case DType::q8_0: return {8, 0, 128, Scales::block, 0, 512, 544};
+    case DType::q2_k: return {2, 0, 0, Scales::super16_min, 64, 128, 160};
+    case DType::q3_k: return {2, 1, 4, Scales::super16, 32, 192, 224};
+    case DType::q4_k: return {4, 0, 0, Scales::super32_min, 64, 256, 288};
+    case DType::q5_k: return {4, 1, 0, Scales::super32_min, 64, 320, 352};
+    case DType::q6_k: return {4, 2, 32, Scales::super16, 32, 384, 416};
+  }
+  return {};
+}
+
+// Whether the kernels need the activations' sums over halves of a block.
+constexpr bool needs_halves(DType type) {
+  const Scales scales = panel_format(type).scales;
+  return scales == Scales::super16 || scales == Scales::super16_min;
+}
+constexpr bool is_float_format(DType type) { return panel_format(type).low_bits == 0; }
+
+// Activations of the integer kernels: tiles of R rows, and in a tile for every 32 columns one record:
+//   int8 codes [R][32]; f32 d [R]; i32 minus the sum of the codes [R]; f32 d * sum of the codes [R];
+//   with halves also: i32 minus the sum of columns 0..15 [R], of columns 16..31 [R]; f32 d * those sums [R], [R]
+// An activation is d * code. Codes lie in [-127, 127].
+//
+// Transformers have a few huge activations, and one of them leaves its 31 neighbours hardly any of the 8 bits. So what
+// the codes of such a block miss is quantized once more, into a second, fine record: an activation is then the sum of
+// both. A block has one when its largest value is above kOutlier times the root mean square of its row, which depends on
+// the row alone. (SmolLM2-135M: one block in six; the logits' error falls to a third.)
+//
+// A tile's memory: the records of all blocks; the fine records of all blocks, written for blocks where some row of the
+// tile needs one (zero in the others); u32 [blocks]: how many records of that block are read, 1 or 2.
+inline constexpr float kOutlier = 4.0f;
+
+__attribute__((always_inline)) constexpr size_t activation_record_bytes(int rows, bool halves) {
+  return size_t(rows) * (halves ? 60 : 44);
+}
+__attribute__((always_inline)) constexpr size_t activation_bytes(int rows, int64_t blocks, bool halves) {
+  return size_t(blocks) * (2 * activation_record_bytes(rows, halves) + size_t(rows) * 4);
+}
+
+}  // namespace ingot::cpu

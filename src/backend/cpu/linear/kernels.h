@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/linear/format.h"
+
+// What each ISA supplies to the matrix products: a table of plain functions, one table a translation unit. Those files
+// are compiled with their own machine flags, so they must not instantiate any inline function of the standard library
+// or of other headers: the linker could keep that copy for the whole program.
+namespace ingot::cpu {
+
+inline constexpr int kMaxTileRows = 8;    // of any ISA
+inline constexpr int kMaxTilePanels = 8;  // consecutive panels of one call
+
+// Some panels against one tile of activation rows.
+struct TileArgs {
+  const uint8_t* panel;  // the first one
+  size_t panel_bytes;    // from one to the next
+  int panels;
+  int64_t cols;
+  const uint8_t* act;  // block formats: the tile's records (format.h); bf16: see KernelTable::round_to_bf16
+  bool halves;         // the records have sums of halves
+  const float* in;     // float formats: the tile's first row
+  int64_t in_stride;   // in floats
+  float* out;          // [panels][rows of the tile][16]
+};
+
+// The results of some panels and a tile on their way to memory.
+struct StoreArgs {
+  const float* tile;       // [panels][rows][16]
+  const float* gate_tile;  // [panels][rows][16], gated products only
+  const float* bias;       // [cols]; nullptr: none
+  const float* gate_bias;
+  int rows;
+  int cols;    // of the output; the last panel may have fewer than 16
+  float* out;  // [rows][cols]
+  int64_t out_stride;
+};
+
+enum class StoreKind : uint8_t { set, add, silu, gelu_tanh, gelu };
+inline constexpr int kNumStoreKinds = 5;
+
+struct KernelTable {
+  int max_tile;  // most rows of a tile
+
+  // Writes the records of blocks [first, last) of a tile of `rows` rows of `cols` columns.
+  void (*quantize)(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
+                   uint8_t* act);
+
+  // Null, or bf16 products take activations rounded to bf16: writes blocks [first, last) of 32 columns of a tile, each
+  // [rows][32] bf16, zero past the last column.
+  void (*round_to_bf16)(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last,
+                        uint8_t* act);
+
+  // Indexed by DType, then rows - 1.
+  void (*tile[kNumDTypes][kMaxTileRows])(const TileArgs&);
+  void (*store[kNumStoreKinds])(const StoreArgs&);
+};
+
+// Null when this build does not have the ISA.
+const KernelTable* portable_kernels();
+const KernelTable* avx2_kernels();
+const KernelTable* avx512_kernels();
+const KernelTable* avx512_vnni_kernels();
+const KernelTable* avx512_bf16_kernels();
+const KernelTable* neon_kernels();
+const KernelTable* neon_dotprod_kernels();
+
+const KernelTable* kernels_for(Isa isa);
+
+}  // namespace ingot::cpu

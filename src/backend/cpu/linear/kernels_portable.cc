@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/linear/kernels.h"
+#include "core/half.h"
+
+// The kernels in plain C++: what every other ISA is tested against, and what runs on processors that have none of them.
+namespace ingot::cpu {
+namespace {
+
+constexpr int kMaxTile = 4;
+
+uint16_t load_u16(const uint8_t* p) {
+  uint16_t v;
+  std::memcpy(&v, p, 2);
+  return v;
+}
+float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
+
+// Row r of one record; `rest` becomes what the codes miss. Returns the largest magnitude.
+float quantize_record(const float* x, int r, int rows, bool halves, uint8_t* out, float* rest) {
+  auto* fields = reinterpret_cast<uint32_t*>(out + rows * kBlock);  // [3 or 7][rows]
+  auto* codes = reinterpret_cast<int8_t*>(out + r * kBlock);
+  float largest = 0.0f;
+  for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
+  const float d = largest * (1.0f / 127.0f);
+  const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  int32_t sums[2] = {0, 0};
+  for (int i = 0; i < kBlock; ++i) {
+    const int32_t code = static_cast<int32_t>(std::lrintf(x[i] * inverse));
+    codes[i] = static_cast<int8_t>(code);
+    sums[i / 16] += code;
+    rest[i] = x[i] - d * static_cast<float>(code);
+  }
+  const int32_t sum = sums[0] + sums[1];
+  fields[r] = std::bit_cast<uint32_t>(d);
+  fields[rows + r] = static_cast<uint32_t>(-sum);
+  fields[2 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sum));
+  if (halves) {
+    fields[3 * rows + r] = static_cast<uint32_t>(-sums[0]);
+    fields[4 * rows + r] = static_cast<uint32_t>(-sums[1]);
+    fields[5 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[0]));
+    fields[6 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[1]));
+  }
+  return largest;
+}
+
+void quantize(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
+              uint8_t* act) {
+  const size_t record = activation_record_bytes(rows, halves);
+  const size_t fine = static_cast<size_t>(cols / kBlock) * record;
+  auto* levels = reinterpret_cast<uint32_t*>(act + 2 * fine);
+  float limit[kMaxTile];  // squares above this are outliers
+  for (int r = 0; r < rows; ++r) {
+    const float* x = in + r * in_stride;
+    float total = 0.0f;
+    for (int64_t k = 0; k < cols; ++k) total += x[k] * x[k];
+    limit[r] = total / static_cast<float>(cols) * (kOutlier * kOutlier);
+  }
+  for (int64_t block = first; block < last; ++block) {
+    uint8_t* out = act + static_cast<size_t>(block) * record;
+    float rest[kMaxTile][kBlock];
+    levels[block] = 1;
+    for (int r = 0; r < rows; ++r) {
+      const float largest = quantize_record(in + r * in_stride + block * kBlock, r, rows, halves, out, rest[r]);
+      if (largest * largest > limit[r]) {
+        levels[block] = 2;
+      } else {
+        std::fill(rest[r], rest[r] + kBlock, 0.0f);
+      }
+    }
+    if (levels[block] == 1) continue;
+    float ignored[kBlock];
+    for (int r = 0; r < rows; ++r) quantize_record(rest[r], r, rows, halves, out + fine, ignored);
+  }
+}
+
+// Codes of one block, column-major: w[column][row].
+template <DType kType>
+void unpack_codes(const uint8_t* codes, int16_t (&w)[kBlock][kPanelRows]) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  constexpr int kLowBytes = kFormat.low_bits * 64;
+  for (int column = 0; column < kBlock; ++column) {
+    const int j = column / 4, i = column % 4;
+    for (int r = 0; r < kPanelRows; ++r) {
+      const int at = r * 4 + i;
+      int code;
+      if constexpr (kFormat.low_bits == 8) {
+        code = codes[j * 64 + at];
+      } else if constexpr (kFormat.low_bits == 4) {
+        code = codes[j % 4 * 64 + at] >> (j / 4 * 4) & 15;
+      } else {
+        code = codes[j / 4 * 64 + at] >> (j % 4 * 2) & 3;
+      }
+      if constexpr (kFormat.high_bits == 1) code |= (codes[kLowBytes + at] >> j & 1) << kFormat.low_bits;
+      if constexpr (kFormat.high_bits == 2)
+        code |= (codes[kLowBytes + j / 4 * 64 + at] >> (j % 4 * 2) & 3) << kFormat.low_bits;
+      w[column][r] = static_cast<int16_t>(code);
+    }
+  }
+}
+
+// Scales and mins of both halves of a record.
+template <DType kType>
+void unpack_scales(const uint8_t* header, const uint8_t* scales, float (&scale)[2][kPanelRows],
+                   float (&min)[2][kPanelRows]) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  for (int half = 0; half < 2; ++half) {
+    for (int r = 0; r < kPanelRows; ++r) {
+      float s = load_half((kFormat.header_bytes > 0 ? header : scales) + 2 * r), m = 0.0f;
+      if constexpr (kFormat.scales == Scales::block_min) {
+        m = load_half(scales + 32 + 2 * r);
+      } else if constexpr (kFormat.scales == Scales::super32_min) {
+        m = -(load_half(header + 32 + 2 * r) * static_cast<float>(scales[16 + r]));
+        s *= static_cast<float>(scales[r]);
+      } else if constexpr (kFormat.scales == Scales::super16) {
+        s *= static_cast<float>(static_cast<int8_t>(scales[half * 16 + r]));
+      } else if constexpr (kFormat.scales == Scales::super16_min) {
+        const uint8_t packed = scales[half * 16 + r];
+        m = -(load_half(header + 32 + 2 * r) * static_cast<float>(packed >> 4));
+        s *= static_cast<float>(packed & 15);
+      }
+      scale[half][r] = s;
+      min[half][r] = m;
+    }
+  }
+}
+
+void dot_codes(const int16_t (*w)[kPanelRows], const int8_t* x, int columns, int32_t (&dot)[kPanelRows]) {
+  for (int column = 0; column < columns; ++column)
+    for (int i = 0; i < kPanelRows; ++i) dot[i] += static_cast<int16_t>(w[column][i] * x[column]);
+}
+
+template <DType kType, int kRows>
+void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
+                         kFormat.scales == Scales::super16_min;
+  const size_t record = activation_record_bytes(kRows, args.halves);
+  float acc[kRows][kPanelRows] = {};
+  const uint8_t* header = nullptr;
+  for (int64_t block = 0; block < args.cols / kBlock; ++block) {
+    int16_t w[kBlock][kPanelRows];
+    float scale[2][kPanelRows], min[2][kPanelRows];
+    if (block % kFormat.group() == 0) {
+      header = panel;
+      panel += kFormat.header_bytes;
+    }
+    unpack_codes<kType>(panel, w);
+    unpack_scales<kType>(header, panel + kFormat.code_bytes, scale, min);
+    panel += kFormat.record_bytes;
+    const size_t fine = static_cast<size_t>(args.cols / kBlock) * record;
+    const uint32_t levels = reinterpret_cast<const uint32_t*>(args.act + 2 * fine)[block];
+    for (int i = 0; i < static_cast<int>(levels) * kRows; ++i) {
+      const int r = i % kRows;
+      const uint8_t* act = args.act + block * record + (i >= kRows ? fine : 0);
+      const auto* fields = reinterpret_cast<const uint32_t*>(act + kRows * kBlock);
+      const auto* x = reinterpret_cast<const int8_t*>(act + r * kBlock);
+      const float d = std::bit_cast<float>(fields[r]);
+      if constexpr (needs_halves(kType)) {
+        for (int half = 0; half < 2; ++half) {
+          int32_t dot[kPanelRows];
+          const int32_t start = static_cast<int32_t>(fields[(3 + half) * kRows + r]) * kFormat.zero_point;
+          std::fill(dot, dot + kPanelRows, start);
+          dot_codes(w + half * 16, x + half * 16, 16, dot);
+          const float dsum = std::bit_cast<float>(fields[(5 + half) * kRows + r]);
+          for (int i = 0; i < kPanelRows; ++i) {
+            acc[r][i] += static_cast<float>(dot[i]) * (scale[half][i] * d);
+            if constexpr (kMins) acc[r][i] += min[half][i] * dsum;
+          }
+        }
+      } else {
+        int32_t dot[kPanelRows];
+        const int32_t start = static_cast<int32_t>(fields[kRows + r]) * kFormat.zero_point;
+        std::fill(dot, dot + kPanelRows, start);
+        dot_codes(w, x, kBlock, dot);
+        const float dsum = std::bit_cast<float>(fields[2 * kRows + r]);
+        for (int i = 0; i < kPanelRows; ++i) {
+          acc[r][i] += static_cast<float>(dot[i]) * (scale[0][i] * d);
+          if constexpr (kMins) acc[r][i] += min[0][i] * dsum;
+        }
+      }
+    }
+  }
+  std::memcpy(out, acc, sizeof acc);
+}
+
+template <DType kType, int kRows>
+void float_panel(const TileArgs& args, const uint8_t* panel, float* out) {
+  float acc[kRows][kPanelRows] = {};
+  for (int64_t k = 0; k < args.cols; ++k) {
+    float w[kPanelRows];
+    for (int i = 0; i < kPanelRows; ++i) {
+      if constexpr (kType == DType::f32) std::memcpy(&w[i], panel + (k * 16 + i) * 4, 4);
+      if constexpr (kType == DType::f16) w[i] = load_half(panel + (k * 16 + i) * 2);
+      if constexpr (kType == DType::bf16) w[i] = bf16_to_f32(load_u16(panel + (k / 2 * 32 + i * 2 + k % 2) * 2));
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int i = 0; i < kPanelRows; ++i) acc[r][i] += w[i] * args.in[r * args.in_stride + k];
+  }
+  std::memcpy(out, acc, sizeof acc);
+}
+
+template <DType kType, int kRows>
+void tile(const TileArgs& args) {
+  for (int i = 0; i < args.panels; ++i) {
+    const uint8_t* panel = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+    float* out = args.out + i * kRows * kPanelRows;
+    if constexpr (is_float_format(kType)) {
+      float_panel<kType, kRows>(args, panel, out);
+    } else {
+      block_panel<kType, kRows>(args, panel, out);
+    }
+  }
+}
+
+float activate(StoreKind kind, float x) {
+  switch (kind) {
+    case StoreKind::silu: return x / (1.0f + std::exp(-x));
+    case StoreKind::gelu_tanh: return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case StoreKind::gelu: return 0.5f * x * (1.0f + std::erf(x * 0.70710678119f));
+    default: return x;
+  }
+}
+
+template <StoreKind kKind>
+void store(const StoreArgs& args) {
+  for (int r = 0; r < args.rows; ++r) {
+    float* out = args.out + r * args.out_stride;
+    for (int i = 0; i < args.cols; ++i) {
+      const int at = (i / kPanelRows * args.rows + r) * kPanelRows + i % kPanelRows;
+      float value = args.tile[at] + (args.bias ? args.bias[i] : 0.0f);
+      if constexpr (kKind == StoreKind::add) {
+        value = out[i] + value;
+      } else if constexpr (kKind != StoreKind::set) {
+        value = activate(kKind, args.gate_tile[at] + (args.gate_bias ? args.gate_bias[i] : 0.0f)) * value;
+      }
+      out[i] = value;
+    }
+  }
+}
+
+template <DType kType, int kRows>
+void add_tiles(KernelTable& table) {
+  table.tile[static_cast<int>(kType)][kRows - 1] = tile<kType, kRows>;
+  if constexpr (kRows > 1) add_tiles<kType, kRows - 1>(table);
+}
+
+template <int kType = 0>
+void add_types(KernelTable& table) {
+  add_tiles<static_cast<DType>(kType), kMaxTile>(table);
+  if constexpr (kType + 1 < kNumDTypes) add_types<kType + 1>(table);
+}
+
+KernelTable make_table() {
+  KernelTable table = {};
+  table.max_tile = kMaxTile;
+  table.quantize = quantize;
+  add_types(table);
+  table.store[static_cast<int>(StoreKind::set)] = store<StoreKind::set>;
+  table.store[static_cast<int>(StoreKind::add)] = store<StoreKind::add>;
+  table.store[static_cast<int>(StoreKind::silu)] = store<StoreKind::silu>;
+  table.store[static_cast<int>(StoreKind::gelu_tanh)] = store<StoreKind::gelu_tanh>;
+  table.store[static_cast<int>(StoreKind::gelu)] = store<StoreKind::gelu>;
+  return table;
+}
+
+}  // namespace
+
+const KernelTable* portable_kernels() {
+  static const KernelTable table = make_table();
+  return &table;
+}
+
+}  // namespace ingot::cpu

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "backend/backend.h"
+#include "backend/cpu/isa.h"
+#include "core/threads.h"
+
+// Matrix products with packed weights: y = x W^T for any number of rows of x.
+//
+// The value of out[row, col] depends only on that row of x, on W and on the ISA: not on the number of rows, their
+// neighbours, the number of workers or how the work was shared. Bit for bit.
+namespace ingot::cpu {
+
+// A [rows, cols] weight matrix rearranged for the kernels (see format.h), about as large as in the file.
+class PackedMatrix {
+ public:
+  PackedMatrix();
+  PackedMatrix(PackedMatrix&&) noexcept;
+  PackedMatrix& operator=(PackedMatrix&&) noexcept;
+  ~PackedMatrix();
+
+  int64_t rows() const;
+  int64_t cols() const;
+  size_t bytes() const;  // of memory held
+  Isa isa() const;       // the kernels that will run it
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  friend PackedMatrix pack_matrix(const MatrixSpec&, Isa, const std::function<void(std::span<const std::byte>)>&,
+                                  ThreadPool*);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Exactly what PackedMatrix::bytes() will be.
+size_t packed_bytes(const MatrixSpec& spec, Isa isa);
+
+// Reads the parts panel by panel and calls `drop` (when set) with each source range that will not be read again, so
+// that there are never two copies. With a pool, its workers share the work; call it from outside a job. Throws bad_file
+// for parts that do not add up to [rows, cols], bad_call for an ISA that does not run here.
+PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa,
+                         const std::function<void(std::span<const std::byte>)>& drop = nullptr,
+                         ThreadPool* pool = nullptr);
+
+// One row as floats, exactly the source's values: out [cols]. The embedding lookup of a tied table.
+void unpack_row(const PackedMatrix& matrix, int64_t row, float* out);
+
+// out = in W^T + bias, or out += the same.
+struct LinearArgs {
+  const PackedMatrix* weight = nullptr;  // [N, K]
+  const float* in = nullptr;             // [rows, K], consecutive rows in_stride floats apart
+  int64_t rows = 0;
+  int64_t in_stride = 0;
+  const float* bias = nullptr;  // optional [N]
+  float* out = nullptr;         // [rows, N], out_stride floats apart; must not overlap `in`
+  int64_t out_stride = 0;
+  bool accumulate = false;
+  void* scratch = nullptr;  // linear_scratch_bytes(rows, K, workers), 64-byte aligned, the same for all workers
+};
+
+// out = activation(in G^T + gate_bias) * (in U^T + up_bias). When G or U is made of several formats, their parts must
+// have equal numbers of rows.
+struct GatedLinearArgs {
+  const PackedMatrix* gate = nullptr;  // [N, K]
+  const PackedMatrix* up = nullptr;    // [N, K], same ISA
+  const float* in = nullptr;           // [rows, K]
+  int64_t rows = 0;
+  int64_t in_stride = 0;
+  const float* gate_bias = nullptr;  // optional [N]
+  const float* up_bias = nullptr;    // optional [N]
+  ActivationKind activation = ActivationKind::silu;
+  float* out = nullptr;  // [rows, N]; must not overlap `in`
+  int64_t out_stride = 0;
+  void* scratch = nullptr;  // as for LinearArgs
+};
+
+// Scratch of one call, for any weight format: activations in the kernels' form.
+size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers);
+
+// Called by every worker of a job with equal arguments. `in` must be complete on entry; `out` is on return, for all
+// workers.
+void linear(const LinearArgs& args, Worker& worker);
+void gated_linear(const GatedLinearArgs& args, Worker& worker);
+
+}  // namespace ingot::cpu

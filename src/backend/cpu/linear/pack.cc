@@ -1,0 +1,378 @@
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/linear/linear.h"
+#include "backend/cpu/linear/memory.h"
+#include "backend/cpu/linear/packed.h"
+#include "backend/cpu/linear/source_block.h"
+#include "core/error.h"
+#include "core/half.h"
+
+namespace ingot::cpu {
+namespace {
+
+// Calls f with the type as a compile-time constant.
+template <typename F>
+void with_type(DType type, F&& f) {
+  switch (type) {
+    case DType::f32: return f.template operator()<DType::f32>();
+    case DType::f16: return f.template operator()<DType::f16>();
+    case DType::bf16: return f.template operator()<DType::bf16>();
+    case DType::q4_0: return f.template operator()<DType::q4_0>();
+    case DType::q4_1: return f.template operator()<DType::q4_1>();
+    case DType::q5_0: return f.template operator()<DType::q5_0>();
+    case DType::q5_1: return f.template operator()<DType::q5_1>();
+    case DType::q8_0: return f.template operator()<DType::q8_0>();
+    case DType::q2_k: return f.template operator()<DType::q2_k>();
+    case DType::q3_k: return f.template operator()<DType::q3_k>();
+    case DType::q4_k: return f.template operator()<DType::q4_k>();
+    case DType::q5_k: return f.template operator()<DType::q5_k>();
+    case DType::q6_k: return f.template operator()<DType::q6_k>();
+  }
+}
+
+void check(const MatrixSpec& spec) {
+  int64_t rows = 0;
+  for (const MatrixPart& part : spec.parts) {
+    const TensorView& tensor = *part.tensor;
+    const DTypeInfo& info = dtype_info(tensor.dtype);
+    if (tensor.shape.size() != 2 || tensor.shape[1] != spec.cols)
+      throw_error(ErrorKind::bad_file, "tensor {}: expected a matrix of {} columns for {}", tensor.name, spec.cols,
+                  spec.name);
+    if (spec.cols % info.block_size != 0)
+      throw_error(ErrorKind::bad_file, "tensor {}: {} columns are not a multiple of the {} block of {}", tensor.name,
+                  spec.cols, info.name, info.block_size);
+    if (tensor.data.size() != dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())))
+      throw_error(ErrorKind::bad_file, "tensor {}: {} bytes do not match its shape", tensor.name, tensor.data.size());
+    if (part.interleaved_head_size != 0 &&
+        (part.interleaved_head_size % 2 != 0 || tensor.shape[0] % part.interleaved_head_size != 0))
+      throw_error(ErrorKind::bad_file, "tensor {}: {} rows are not whole heads of {}", tensor.name, tensor.shape[0],
+                  part.interleaved_head_size);
+    rows += tensor.shape[0];
+  }
+  if (rows != spec.rows || spec.rows < 1 || spec.cols < 1)
+    throw_error(ErrorKind::bad_file, "matrix {}: its tensors have {} rows of {} columns, expected {}", spec.name, rows,
+                spec.cols, spec.rows);
+}
+
+size_t panel_bytes(DType type, int64_t cols) {
+  const PanelFormat format = panel_format(type);
+  size_t bytes = static_cast<size_t>(cols) * format.record_bytes / kBlock;
+  if (type == DType::bf16) bytes = static_cast<size_t>((cols + 1) / 2) * 64;
+  if (format.header_bytes > 0) bytes += static_cast<size_t>(cols / kSuper) * format.header_bytes;
+  return round_up(bytes, 64);
+}
+
+// Where record `block` of a panel starts.
+template <DType kType>
+size_t record_offset(int64_t block) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  return static_cast<size_t>(block) * kFormat.record_bytes +
+         static_cast<size_t>(block / kFormat.group() + 1) * kFormat.header_bytes;
+}
+
+PackedLayout plan(const MatrixSpec& spec) {
+  PackedLayout layout;
+  int64_t row = 0;
+  for (const MatrixPart& part : spec.parts) {
+    const DType type = part.tensor->dtype;
+    if (layout.segments.empty() || layout.segments.back().type != type) {
+      Segment segment;
+      segment.type = type;
+      segment.first_row = row;
+      segment.panel_bytes = panel_bytes(type, spec.cols);
+      layout.segments.push_back(segment);
+    }
+    layout.segments.back().rows += part.tensor->shape[0];
+    row += part.tensor->shape[0];
+  }
+  for (Segment& segment : layout.segments) {
+    segment.first_panel = layout.panels;
+    segment.offset = layout.bytes;
+    layout.panels += segment.panels();
+    layout.bytes += static_cast<size_t>(segment.panels()) * segment.panel_bytes;
+  }
+  return layout;
+}
+
+// ---- one row of a panel ---------------------------------------------------------------------------------------------
+
+void put_u32(uint8_t* p, uint32_t v) { std::memcpy(p, &v, 4); }
+
+template <DType kType>
+void put_codes(const uint32_t (&words)[8], int row, uint8_t* block) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  constexpr uint32_t kPairs = 0x03030303u, kBits = 0x01010101u;
+  uint8_t* out = block + row * 4;
+  if constexpr (kFormat.low_bits == 8) {
+    for (int j = 0; j < 8; ++j) put_u32(out + j * 64, words[j]);
+  } else if constexpr (kFormat.low_bits == 4) {
+    for (int j = 0; j < 4; ++j) put_u32(out + j * 64, (words[j] & 0x0f0f0f0fu) | (words[j + 4] & 0x0f0f0f0fu) << 4);
+  } else {
+    for (int h = 0; h < 2; ++h) {
+      uint32_t low = 0;
+      for (int t = 0; t < 4; ++t) low |= (words[4 * h + t] & kPairs) << (2 * t);
+      put_u32(out + h * 64, low);
+    }
+  }
+  uint8_t* high = out + kFormat.low_bits * 64;
+  if constexpr (kFormat.high_bits == 1) {
+    uint32_t bits = 0;
+    for (int j = 0; j < 8; ++j) bits |= (words[j] >> kFormat.low_bits & kBits) << j;
+    put_u32(high, bits);
+  } else if constexpr (kFormat.high_bits == 2) {
+    for (int h = 0; h < 2; ++h) {
+      uint32_t bits = 0;
+      for (int t = 0; t < 4; ++t) bits |= (words[4 * h + t] >> kFormat.low_bits & kPairs) << (2 * t);
+      put_u32(high + h * 64, bits);
+    }
+  }
+}
+
+// The reverse of put_codes.
+template <DType kType>
+void get_codes(const uint8_t* block, int row, uint32_t (&words)[8]) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  const uint8_t* in = block + row * 4;
+  const uint8_t* high = in + kFormat.low_bits * 64;
+  for (int j = 0; j < 8; ++j) {
+    if constexpr (kFormat.low_bits == 8) words[j] = load_u32(in + j * 64);
+    if constexpr (kFormat.low_bits == 4) words[j] = load_u32(in + j % 4 * 64) >> (j / 4 * 4) & 0x0f0f0f0fu;
+    if constexpr (kFormat.low_bits == 2) words[j] = load_u32(in + j / 4 * 64) >> (j % 4 * 2) & 0x03030303u;
+    if constexpr (kFormat.high_bits == 1) words[j] |= (load_u32(high) >> j & 0x01010101u) << kFormat.low_bits;
+    if constexpr (kFormat.high_bits == 2)
+      words[j] |= (load_u32(high + j / 4 * 64) >> (j % 4 * 2) & 0x03030303u) << kFormat.low_bits;
+  }
+}
+
+// The scales of block `block` of a source row, and the header when it is the first of its super-block.
+template <DType kType>
+void put_scales(const uint8_t* source, int64_t block, int row, uint8_t* record) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  const uint8_t* from = source + block / kFormat.group() * dtype_info(kType).block_bytes;
+  const int sub = static_cast<int>(block % kFormat.group());
+  uint8_t* scales = record + kFormat.code_bytes;
+  if constexpr (kFormat.header_bytes == 0) {
+    std::memcpy(scales + 2 * row, from, 2);
+    if constexpr (kFormat.scales == Scales::block_min) std::memcpy(scales + 32 + 2 * row, from + 2, 2);
+    return;
+  }
+  constexpr int kD = kType == DType::q6_k ? 208 : kType == DType::q3_k ? 108 : kType == DType::q2_k ? 80 : 0;
+  if (sub == 0) {
+    uint8_t* header = record - kFormat.header_bytes;
+    std::memcpy(header + 2 * row, from + kD, 2);
+    if constexpr (kFormat.header_bytes == 64) std::memcpy(header + 32 + 2 * row, from + kD + 2, 2);
+  }
+  if constexpr (kFormat.scales == Scales::super32_min) {
+    source_scale_min(from + 4, sub, scales[row], scales[16 + row]);
+  } else {
+    for (int half = 0; half < 2; ++half) {
+      const int i = 2 * sub + half;
+      uint8_t& scale = scales[16 * half + row];
+      if constexpr (kType == DType::q6_k) scale = from[192 + i];
+      if constexpr (kType == DType::q3_k) scale = static_cast<uint8_t>(source_scale_q3(from + 96, i));
+      if constexpr (kType == DType::q2_k) scale = from[i];
+    }
+  }
+}
+
+template <DType kType>
+void pack_row(const uint8_t* source, int64_t cols, int row, uint8_t* panel) {
+  if constexpr (kType == DType::f32) {
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k * 64 + row * 4, source + 4 * k, 4);
+  } else if constexpr (kType == DType::f16) {
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k * 32 + row * 2, source + 2 * k, 2);
+  } else if constexpr (kType == DType::bf16) {
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k / 2 * 64 + row * 4 + k % 2 * 2, source + 2 * k, 2);
+  } else {
+    for (int64_t block = 0; block < cols / kBlock; ++block) {
+      uint8_t* record = panel + record_offset<kType>(block);
+      uint32_t words[8];
+      source_codes<kType>(source, block, words);
+      put_codes<kType>(words, row, record);
+      put_scales<kType>(source, block, row, record);
+    }
+  }
+}
+
+uint16_t load_u16(const uint8_t* p) {
+  uint16_t v;
+  std::memcpy(&v, p, 2);
+  return v;
+}
+float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
+
+template <DType kType>
+void unpack_block_row(const uint8_t* panel, int64_t cols, int row, float* out) {
+  constexpr PanelFormat kFormat = panel_format(kType);
+  for (int64_t block = 0; block < cols / kBlock; ++block, out += kBlock) {
+    const uint8_t* record = panel + record_offset<kType>(block);
+    const uint8_t* scales = record + kFormat.code_bytes;
+    const uint8_t* header = record - block % kFormat.group() * kFormat.record_bytes - kFormat.header_bytes;
+    float scale[2], min[2] = {0.0f, 0.0f};
+    scale[0] = scale[1] = load_half((kFormat.header_bytes > 0 ? header : scales) + 2 * row);
+    if constexpr (kFormat.scales == Scales::block_min) {
+      min[0] = min[1] = load_half(scales + 32 + 2 * row);
+    } else if constexpr (kFormat.scales == Scales::super32_min) {
+      min[0] = min[1] = -(load_half(header + 32 + 2 * row) * static_cast<float>(scales[16 + row]));
+      scale[0] = scale[1] = scale[0] * static_cast<float>(scales[row]);
+    } else if constexpr (kFormat.scales == Scales::super16) {
+      for (int half = 0; half < 2; ++half)
+        scale[half] *= static_cast<float>(static_cast<int8_t>(scales[16 * half + row]));
+    } else if constexpr (kFormat.scales == Scales::super16_min) {
+      for (int half = 0; half < 2; ++half) {
+        const uint8_t packed = scales[16 * half + row];
+        scale[half] *= static_cast<float>(packed & 15);
+        min[half] = -(load_half(header + 32 + 2 * row) * static_cast<float>(packed >> 4));
+      }
+    }
+    uint32_t words[8];
+    get_codes<kType>(record, row, words);
+    for (int j = 0; j < 8; ++j)
+      for (int i = 0; i < 4; ++i) {
+        const int code = static_cast<int>(words[j] >> (8 * i) & 255) - kFormat.zero_point;
+        out[4 * j + i] = scale[j / 4] * static_cast<float>(code) + min[j / 4];
+      }
+  }
+}
+
+template <DType kType>
+void unpack_any_row(const uint8_t* panel, int64_t cols, int row, float* out) {
+  if constexpr (kType == DType::f32) {
+    for (int64_t k = 0; k < cols; ++k) std::memcpy(out + k, panel + k * 64 + row * 4, 4);
+  } else if constexpr (kType == DType::f16) {
+    for (int64_t k = 0; k < cols; ++k) out[k] = load_half(panel + k * 32 + row * 2);
+  } else if constexpr (kType == DType::bf16) {
+    for (int64_t k = 0; k < cols; ++k) out[k] = bf16_to_f32(load_u16(panel + k / 2 * 64 + row * 4 + k % 2 * 2));
+  } else {
+    unpack_block_row<kType>(panel, cols, row, out);
+  }
+}
+
+// Where row `row` of the matrix comes from.
+const uint8_t* source_row(const MatrixSpec& spec, int64_t row) {
+  for (const MatrixPart& part : spec.parts) {
+    const int64_t rows = part.tensor->shape[0];
+    if (row < rows) {
+      const size_t bytes = dtype_bytes(part.tensor->dtype, static_cast<size_t>(spec.cols));
+      return reinterpret_cast<const uint8_t*>(part.tensor->data.data()) +
+             static_cast<size_t>(part.source_row(row)) * bytes;
+    }
+    row -= rows;
+  }
+  return nullptr;
+}
+
+void pack_panel(const MatrixSpec& spec, const PackedMatrix::Impl& impl, int64_t panel) {
+  const Segment& segment = segment_of_panel(impl.layout, panel);
+  uint8_t* to = const_cast<uint8_t*>(impl.panel_data(segment, panel));
+  const int64_t first = (panel - segment.first_panel) * kPanelRows;
+  const int rows = static_cast<int>(std::min<int64_t>(kPanelRows, segment.rows - first));
+  if (rows < kPanelRows) std::memset(to, 0, segment.panel_bytes);
+  // An odd number of bf16 columns leaves half a pair unwritten, and rounding up leaves bytes at the end.
+  std::memset(to + segment.panel_bytes - 64, 0, 64);
+  with_type(segment.type, [&]<DType kType>() {
+    for (int row = 0; row < rows; ++row)
+      pack_row<kType>(source_row(spec, segment.first_row + first + row), spec.cols, row, to);
+  });
+}
+
+// Tells which bytes of the parts lie behind row `row` of the matrix, the first not yet packed.
+class Dropper {
+ public:
+  Dropper(const MatrixSpec& spec, const std::function<void(std::span<const std::byte>)>& drop)
+      : spec_(spec), drop_(drop) {}
+
+  void packed_to(int64_t row) {
+    if (!drop_) return;
+    while (part_ < spec_.parts.size()) {
+      const MatrixPart& part = spec_.parts[part_];
+      const int64_t rows = part.tensor->shape[0];
+      int64_t end = std::min(row - part_first_, rows);
+      if (part.interleaved_head_size > 0)
+        end -= end % part.interleaved_head_size;  // rows of a head come in another order
+      if (end > done_) {
+        const size_t bytes = dtype_bytes(part.tensor->dtype, static_cast<size_t>(spec_.cols));
+        drop_(part.tensor->data.subspan(static_cast<size_t>(done_) * bytes, static_cast<size_t>(end - done_) * bytes));
+        done_ = end;
+      }
+      if (end < rows) return;
+      part_first_ += rows;
+      done_ = 0;
+      ++part_;
+    }
+  }
+
+ private:
+  const MatrixSpec& spec_;
+  const std::function<void(std::span<const std::byte>)>& drop_;
+  size_t part_ = 0;
+  int64_t part_first_ = 0;  // row of the matrix where the part starts
+  int64_t done_ = 0;        // rows of the part already dropped
+};
+
+}  // namespace
+
+PackedMatrix::PackedMatrix() : impl_(std::make_unique<Impl>()) {}
+PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
+PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
+PackedMatrix::~PackedMatrix() = default;
+int64_t PackedMatrix::rows() const { return impl_->rows; }
+int64_t PackedMatrix::cols() const { return impl_->cols; }
+size_t PackedMatrix::bytes() const { return impl_->layout.bytes; }
+Isa PackedMatrix::isa() const { return impl_->isa; }
+
+size_t packed_bytes(const MatrixSpec& spec, Isa) {
+  check(spec);
+  return plan(spec).bytes;
+}
+
+PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const std::function<void(std::span<const std::byte>)>& drop,
+                         ThreadPool* pool) {
+  require_isa(isa);
+  check(spec);
+  PackedMatrix matrix;
+  PackedMatrix::Impl& impl = *matrix.impl_;
+  impl.rows = spec.rows;
+  impl.cols = spec.cols;
+  impl.isa = isa;
+  impl.kernels = kernels_for(isa);
+  impl.layout = plan(spec);
+  for (const Segment& segment : impl.layout.segments) {
+    impl.halves |= needs_halves(segment.type);
+    impl.quantized |= !is_float_format(segment.type);
+    impl.bf16 |= segment.type == DType::bf16;
+  }
+  impl.data = allocate_weights(impl.layout.bytes);
+
+  // In steps of about 4 MiB, each dropped from the page cache before the next is read.
+  Dropper dropper(spec, drop);
+  const size_t panel_bytes = std::max<size_t>(1, impl.layout.bytes / static_cast<size_t>(impl.layout.panels));
+  const int64_t step = std::max<int64_t>(1, static_cast<int64_t>((size_t{4} << 20) / panel_bytes));
+  for (int64_t first = 0; first < impl.layout.panels; first += step) {
+    const int64_t last = std::min(impl.layout.panels, first + step);
+    if (pool != nullptr && last - first > 1) {
+      pool->run(
+          [&](Worker& worker) { worker.share(last - first, [&](int64_t i) { pack_panel(spec, impl, first + i); }); });
+    } else {
+      for (int64_t panel = first; panel < last; ++panel) pack_panel(spec, impl, panel);
+    }
+    const Segment& segment = segment_of_panel(impl.layout, last - 1);
+    dropper.packed_to(segment.first_row + std::min(segment.rows, (last - segment.first_panel) * kPanelRows));
+  }
+  return matrix;
+}
+
+void unpack_row(const PackedMatrix& matrix, int64_t row, float* out) {
+  const PackedMatrix::Impl& impl = matrix.impl();
+  size_t i = impl.layout.segments.size() - 1;
+  while (impl.layout.segments[i].first_row > row) --i;
+  const Segment& segment = impl.layout.segments[i];
+  const int64_t in_segment = row - segment.first_row;
+  const uint8_t* panel = impl.panel_data(segment, segment.first_panel + in_segment / kPanelRows);
+  with_type(segment.type, [&]<DType kType>() {
+    unpack_any_row<kType>(panel, impl.cols, static_cast<int>(in_segment % kPanelRows), out);
+  });
+}
+
+}  // namespace ingot::cpu

@@ -1,0 +1,445 @@
+// The kernels, written once over a vector type V, which each ISA defines as Vec. Included by kernels_*.cc only, inside
+// their own namespace: every function here has internal linkage there. No include guard, no includes.
+//
+// V provides:
+//   kLanes         output rows a vector; a panel has 16
+//   kMaxTile       most activation rows of a tile
+//   kSigned8       8-bit codes are multiplied signed (stored value - 128), so they need no zero point
+//   kBf16Dot       bf16 weights take activations rounded to bf16
+//   I, F, X, P     integers, floats, four activation words of a row, a partial dot product
+//   kWords<bits>   how many words a P may add up before it must go to int32 lanes, for codes of that many bits; 0:
+//   there
+//                  is no P, dot products go straight to int32
+//   units(rows)    how many vectors of a panel are worked on together: as many as registers allow
+// and the functions used below. Accumulation goes along k, block by block, in one fixed order for every tile size.
+
+// With more than a few rows the work between two loads of weights takes so long that the processor does not look far
+// enough ahead by itself: they are asked for this many bytes before.
+constexpr int kPrefetch = 2048;
+
+constexpr int log2_of(int n) { return n <= 1 ? 0 : 1 + log2_of(n / 2); }
+
+template <class V, DType kType, int kRows>
+struct BlockTile {
+  using I = typename V::I;
+  using F = typename V::F;
+  static constexpr PanelFormat kFormat = panel_format(kType);
+  static constexpr int kBits = kFormat.low_bits + kFormat.high_bits;
+  static constexpr bool kHalves = needs_halves(kType);
+  static constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
+                                kFormat.scales == Scales::super16_min;
+  static constexpr int kZero = kBits == 8 && V::kSigned8 ? 0 : kFormat.zero_point;
+  static constexpr int kUnits = V::units(kRows);
+  // Half a block has only four words.
+  static constexpr int kWords = V::template kWords<kBits> == 8 && kHalves ? 4 : V::template kWords<kBits>;
+
+  using Dots = I[kUnits][kRows];
+  using Partials = typename V::P[kUnits][kRows];
+  using Floats = F[kUnits][kRows];
+
+  // Word j of kLanes rows, one code a byte.
+  template <int j>
+  INGOT_INLINE I word(const uint8_t* codes) {
+    constexpr int kLow = kFormat.low_bits;
+    I w;
+    if constexpr (kLow == 8) {
+      w = V::load(codes + 64 * j);
+      if constexpr (V::kSigned8) w = V::flip_sign(w);
+    } else if constexpr (kLow == 4) {
+      w = V::load(codes + 64 * (j % 4));
+      w = V::mask(V::template shift_right<j / 4 * 4>(w), V::bytes(15));
+    } else {
+      w = V::load(codes + 64 * (j / 4));
+      w = V::mask(V::template shift_right<j % 4 * 2>(w), V::bytes(3));
+    }
+    if constexpr (kFormat.high_bits > 0) {
+      constexpr bool kTwo = kFormat.high_bits == 2;
+      constexpr int kAt = kTwo ? j % 4 * 2 : j;  // where the bits lie in their plane; they belong at kLow
+      const I plane = V::load(codes + 64 * (kLow + (kTwo ? j / 4 : 0)));
+      const I bits = V::bytes((kTwo ? 3 : 1) << kLow);
+      if constexpr (kAt <= kLow) {
+        w = V::or_masked(w, V::template shift_left<kLow - kAt>(plane), bits);
+      } else {
+        w = V::or_masked(w, V::template shift_right<kAt - kLow>(plane), bits);
+      }
+    }
+    return w;
+  }
+
+  // Adds word j to the dot products, of which word kFirst was the first.
+  template <int j, int kFirst>
+  INGOT_INLINE void step(const uint8_t* codes, const typename V::X (&x)[kRows], Partials& partial, Dots& dot) {
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+      const I w = word<j>(codes + u * V::kLanes * 4);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+        if constexpr (kWords == 0) {
+          dot[u][r] = V::template dot<j % 4>(dot[u][r], w, x[r]);
+        } else {
+          constexpr int kIndex = (j - kFirst) % kWords;
+          if constexpr (kIndex == 0) partial[u][r] = V::template multiply<kBits, j % 4>(w, x[r]);
+          if constexpr (kIndex != 0) partial[u][r] = V::template multiply_add<kBits, j % 4>(partial[u][r], w, x[r]);
+          if constexpr (kIndex == kWords - 1) dot[u][r] = V::fold(dot[u][r], partial[u][r]);
+        }
+      }
+    }
+  }
+
+  // Words j..j+3.
+  template <int j, int kFirst>
+  INGOT_INLINE void steps(const uint8_t* codes, const uint8_t* act, Partials& partial, Dots& dot) {
+    typename V::X x[kRows];
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) x[r] = V::load_x(act + r * kBlock + j * 4);
+    step<j, kFirst>(codes, x, partial, dot);
+    step<j + 1, kFirst>(codes, x, partial, dot);
+    step<j + 2, kFirst>(codes, x, partial, dot);
+    step<j + 3, kFirst>(codes, x, partial, dot);
+  }
+
+  // Scale and min of half a record; d and dmin are the header's, or the record's own.
+  INGOT_INLINE F scale_of(F d, const uint8_t* scales, int half) {
+    if constexpr (kFormat.scales == Scales::super32_min) return V::mul(d, V::load_u8(scales));
+    if constexpr (kFormat.scales == Scales::super16) return V::mul(d, V::load_i8(scales + 16 * half));
+    if constexpr (kFormat.scales == Scales::super16_min) return V::mul(d, V::load_low4(scales + 16 * half));
+    return d;
+  }
+  INGOT_INLINE F min_of(F dmin, const uint8_t* scales, int half) {
+    if constexpr (kFormat.scales == Scales::super32_min) return V::negated_mul(dmin, V::load_u8(scales + 16));
+    if constexpr (kFormat.scales == Scales::super16_min) return V::negated_mul(dmin, V::load_high4(scales + 16 * half));
+    return dmin;
+  }
+
+  // Dot products begin at minus the zero point times the sum of the activations.
+  INGOT_INLINE void start(const uint8_t* minus_sums, Dots& dot) {
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      if constexpr (kZero == 0) dot[u][r] = V::zero_int();
+      if constexpr (kZero != 0) dot[u][r] = V::template start<log2_of(kZero)>(minus_sums + 4 * r);
+    }
+  }
+
+  // One record against all rows; d and dmin of each unit.
+  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, const F (&d)[kUnits],
+                           const F (&dmin)[kUnits], Floats& acc) {
+    const uint8_t* fields = act + kRows * kBlock;
+    constexpr int kField = 4 * kRows;  // bytes
+    for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
+    const uint8_t* scales = codes + kFormat.code_bytes + lane;
+    codes += lane * 4;
+    Partials partial;
+    Dots dot;
+    if constexpr (!kHalves) {
+      start(fields + kField, dot);
+      steps<0, 0>(codes, act, partial, dot);
+      steps<4, 0>(codes, act, partial, dot);
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
+            V::fma(V::to_float(dot[u][r]), V::mul(scale, V::broadcast(fields + 4 * r)), acc[u][r]);
+        if constexpr (kMins) {
+          const F min = min_of(dmin[u], scales + u * V::kLanes, 0);
+          INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
+              V::fma(min, V::broadcast(fields + 2 * kField + 4 * r), acc[u][r]);
+        }
+      }
+    } else {
+      Floats sum;
+      start(fields + 3 * kField, dot);
+      steps<0, 0>(codes, act, partial, dot);
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[u][r] = V::mul(V::to_float(dot[u][r]), scale);
+      }
+      start(fields + 4 * kField, dot);
+      steps<4, 4>(codes, act, partial, dot);
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+        const F scale = scale_of(d[u], scales + u * V::kLanes, 1);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+          sum[u][r] = V::fma(V::to_float(dot[u][r]), scale, sum[u][r]);
+          acc[u][r] = V::fma(sum[u][r], V::broadcast(fields + 4 * r), acc[u][r]);
+        }
+        if constexpr (kMins) {
+          const F min0 = min_of(dmin[u], scales + u * V::kLanes, 0), min1 = min_of(dmin[u], scales + u * V::kLanes, 1);
+          INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+            acc[u][r] = V::fma(min0, V::broadcast(fields + 5 * kField + 4 * r), acc[u][r]);
+            acc[u][r] = V::fma(min1, V::broadcast(fields + 6 * kField + 4 * r), acc[u][r]);
+          }
+        }
+      }
+    }
+  }
+
+  static void run(const TileArgs& args) {
+    const size_t act_bytes = args.halves ? kRows * 60 : kRows * 44;
+    const int64_t groups = args.cols / kBlock / kFormat.group();
+    for (int i = 0; i < args.panels; ++i) {
+      for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
+        Floats acc;
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
+            V::zero();
+        const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+        const uint8_t* act = args.act;
+        const int64_t fine = args.cols / kBlock * static_cast<int64_t>(act_bytes);  // from a record to its fine one
+        const uint32_t* levels = reinterpret_cast<const uint32_t*>(act + 2 * fine);
+        for (int64_t group = 0; group < groups; ++group) {
+          const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
+          F d[kUnits], dmin[kUnits];
+          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+            d[u] = V::load_half(own + 2 * u * V::kLanes);
+            dmin[u] = kMins ? V::load_half(own + 32 + 2 * u * V::kLanes) : V::zero();
+          }
+          at += kFormat.header_bytes;
+          for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
+            const uint32_t count = *levels++;
+            for (uint32_t level = 0; level < count; ++level) record(at, act + level * fine, lane, d, dmin, acc);
+          }
+        }
+        float* out = args.out + i * kRows * kPanelRows + lane;
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+            V::store(out + r * kPanelRows + u * V::kLanes, acc[u][r]);
+      }
+    }
+  }
+};
+
+// f32, f16 and bf16 weights, widened. Two sums, over even and over odd columns.
+template <class V, DType kType, int kRows>
+struct FloatTile {
+  using F = typename V::F;
+  static constexpr int kUnits = V::units(kRows);
+  static constexpr int kPairBytes = kType == DType::f32 ? 128 : 64;
+  static constexpr int kLaneBytes = kType == DType::f16 ? 2 : 4;
+  using Floats = F[kUnits][kRows];
+
+  // Columns k and k + 1 of kLanes rows; the second only when there is one.
+  INGOT_INLINE void load_pair(const uint8_t* codes, bool both, F& even, F& odd) {
+    if constexpr (kType == DType::f32) {
+      even = V::load_float(codes);
+      odd = both ? V::load_float(codes + 64) : V::zero();
+    } else if constexpr (kType == DType::f16) {
+      even = V::load_half(codes);
+      odd = both ? V::load_half(codes + 32) : V::zero();
+    } else {
+      V::load_bf16_pair(codes, even, odd);
+    }
+  }
+
+  template <bool kBoth>
+  INGOT_INLINE void step(const uint8_t* at, const float* in, int64_t in_stride, Floats& even_acc, Floats& odd_acc) {
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+      F even, odd;
+      load_pair(at + u * V::kLanes * kLaneBytes, kBoth, even, odd);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+        const float* x = in + r * in_stride;
+        even_acc[u][r] = V::fma(even, V::broadcast(x), even_acc[u][r]);
+        if constexpr (kBoth) odd_acc[u][r] = V::fma(odd, V::broadcast(x + 1), odd_acc[u][r]);
+      }
+    }
+  }
+
+  static void run(const TileArgs& args) {
+    for (int i = 0; i < args.panels; ++i) {
+      for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
+        Floats even_acc, odd_acc;
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
+            odd_acc[u][r] = V::zero();
+        const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes + lane * kLaneBytes;
+        int64_t k = 0;
+        for (; k + 2 <= args.cols; k += 2, at += kPairBytes) {
+          if constexpr (kRows >= 3)
+            for (int b = 0; b < kPairBytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
+          step<true>(at, args.in + k, args.in_stride, even_acc, odd_acc);
+        }
+        if (k < args.cols) step<false>(at, args.in + k, args.in_stride, even_acc, odd_acc);
+        float* out = args.out + i * kRows * kPanelRows + lane;
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+            V::store(out + r * kPanelRows + u * V::kLanes, V::add(even_acc[u][r], odd_acc[u][r]));
+      }
+    }
+  }
+};
+
+// ---- epilogue -------------------------------------------------------------------------------------------------------
+
+// e^x to about 1e-7 relative, x clamped to where the result is a normal number.
+template <class V, class F>
+INGOT_INLINE F exp_of(F x) {
+  x = V::min(V::max(x, V::set(-87.0f)), V::set(88.0f));
+  const F n = V::round(V::mul(x, V::set(1.44269504f)));
+  F r = V::fma(n, V::set(-0.693145752f), x);  // ln 2 in two parts, the first with few bits
+  r = V::fma(n, V::set(-1.42860677e-6f), r);
+  F p = V::set(1.0f / 720);
+  p = V::fma(p, r, V::set(1.0f / 120));
+  p = V::fma(p, r, V::set(1.0f / 24));
+  p = V::fma(p, r, V::set(1.0f / 6));
+  p = V::fma(p, r, V::set(0.5f));
+  p = V::fma(p, r, V::set(1.0f));
+  p = V::fma(p, r, V::set(1.0f));
+  return V::scale_by_power(p, n);
+}
+
+template <class V, StoreKind kKind, class F>
+INGOT_INLINE F activate(F x) {
+  const F one = V::set(1.0f);
+  if constexpr (kKind == StoreKind::silu) {
+    return V::div(x, V::add(one, exp_of<V>(V::negate(x))));
+  } else if constexpr (kKind == StoreKind::gelu_tanh) {
+    // (1 + tanh u) / 2 = 1 / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+    const F inner = V::fma(V::mul(V::mul(x, x), V::set(0.044715f)), x, x);
+    return V::div(x, V::add(one, exp_of<V>(V::mul(inner, V::set(-1.5957691216f)))));
+  } else {
+    // erfc(z) = t (a1 + t (a2 + ...)) e^-z^2 for z >= 0, t = 1 / (1 + p z): Abramowitz and Stegun 7.1.26
+    const F z = V::mul(V::abs(x), V::set(0.70710678119f));
+    const F t = V::div(one, V::fma(z, V::set(0.3275911f), one));
+    F p = V::set(1.061405429f);
+    p = V::fma(p, t, V::set(-1.453152027f));
+    p = V::fma(p, t, V::set(1.421413741f));
+    p = V::fma(p, t, V::set(-0.284496736f));
+    p = V::fma(p, t, V::set(0.254829592f));
+    const F tail = V::mul(V::mul(p, t), exp_of<V>(V::negate(V::mul(z, z))));
+    const F half_x = V::mul(x, V::set(0.5f));
+    return V::mul(half_x, V::select_negative(x, tail, V::sub(V::set(2.0f), tail)));
+  }
+}
+
+// 16 columns of a row; any of them may be padding when they lie in local arrays.
+template <class V, StoreKind kKind>
+INGOT_INLINE void store_16(const float* tile, const float* gate_tile, const float* bias, const float* gate_bias,
+                           float* out) {
+  for (int at = 0; at < kPanelRows; at += V::kLanes) {
+    auto v = V::load_float(tile + at);
+    if (bias != nullptr) v = V::add(v, V::load_float(bias + at));
+    if constexpr (kKind == StoreKind::add) v = V::add(V::load_float(out + at), v);
+    if constexpr (kKind != StoreKind::add && kKind != StoreKind::set) {
+      auto gate = V::load_float(gate_tile + at);
+      if (gate_bias != nullptr) gate = V::add(gate, V::load_float(gate_bias + at));
+      v = V::mul(activate<V, kKind>(gate), v);
+    }
+    V::store(out + at, v);
+  }
+}
+
+template <class V, StoreKind kKind>
+void store_tile(const StoreArgs& args) {
+  const int tail = args.cols % kPanelRows, whole = args.cols - tail;
+  float tail_bias[kPanelRows] = {}, tail_gate_bias[kPanelRows] = {}, tail_out[kPanelRows] = {};
+  for (int i = 0; i < tail; ++i) {
+    if (args.bias != nullptr) tail_bias[i] = args.bias[whole + i];
+    if (args.gate_bias != nullptr) tail_gate_bias[i] = args.gate_bias[whole + i];
+  }
+  for (int r = 0; r < args.rows; ++r) {
+    float* out = args.out + r * args.out_stride;
+    const float* tile = args.tile + r * kPanelRows;
+    const float* gate_tile = args.gate_tile == nullptr ? nullptr : args.gate_tile + r * kPanelRows;
+    for (int col = 0; col < whole; col += kPanelRows) {
+      store_16<V, kKind>(tile, gate_tile, args.bias == nullptr ? nullptr : args.bias + col,
+                         args.gate_bias == nullptr ? nullptr : args.gate_bias + col, out + col);
+      tile += args.rows * kPanelRows;
+      if (gate_tile != nullptr) gate_tile += args.rows * kPanelRows;
+    }
+    if (tail == 0) continue;
+    for (int i = 0; i < tail; ++i) tail_out[i] = out[whole + i];
+    store_16<V, kKind>(tile, gate_tile, tail_bias, tail_gate_bias, tail_out);
+    for (int i = 0; i < tail; ++i) out[whole + i] = tail_out[i];
+  }
+}
+
+// ---- activations ----------------------------------------------------------------------------------------------------
+
+// Row r of one record, from 32 values whose largest magnitude is `largest`.
+template <class V>
+INGOT_INLINE void quantize_record(const float* x, float largest, int r, int rows, bool halves, uint8_t* out) {
+  const float d = largest * (1.0f / 127.0f);
+  const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  int32_t low, high;
+  V::quantize_32(x, inverse, reinterpret_cast<int8_t*>(out + r * kBlock), low, high);
+  const int32_t sum = low + high;
+  float* floats = reinterpret_cast<float*>(out + rows * kBlock);
+  int32_t* ints = reinterpret_cast<int32_t*>(floats);
+  floats[r] = d;
+  ints[rows + r] = -sum;
+  floats[2 * rows + r] = d * static_cast<float>(sum);
+  if (halves) {
+    ints[3 * rows + r] = -low;
+    ints[4 * rows + r] = -high;
+    floats[5 * rows + r] = d * static_cast<float>(low);
+    floats[6 * rows + r] = d * static_cast<float>(high);
+  }
+}
+
+// Above this a block is an outlier's: kOutlier times the root mean square of the row, squared.
+template <class V>
+INGOT_INLINE float outlier_square(const float* x, int64_t cols) {
+  auto sums = V::zero();
+  for (int64_t k = 0; k < cols; k += V::kLanes) sums = V::fma(V::load_float(x + k), V::load_float(x + k), sums);
+  float lanes[V::kLanes];
+  V::store(lanes, sums);
+  float total = 0.0f;
+  for (int i = 0; i < V::kLanes; ++i) total += lanes[i];
+  return total / static_cast<float>(cols) * (kOutlier * kOutlier);
+}
+
+template <class V>
+void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
+                   uint8_t* act) {
+  const size_t record = static_cast<size_t>(rows) * (halves ? 60 : 44);
+  const size_t fine = static_cast<size_t>(cols / kBlock) * record;
+  uint32_t* levels = reinterpret_cast<uint32_t*>(act + 2 * fine);
+  float limit[kMaxTileRows];
+  for (int r = 0; r < rows; ++r) limit[r] = outlier_square<V>(in + r * in_stride, cols);
+  for (int64_t block = first; block < last; ++block) {
+    uint8_t* out = act + static_cast<size_t>(block) * record;
+    uint32_t outliers = 0;  // a bit a row
+    for (int r = 0; r < rows; ++r) {
+      const float* x = in + r * in_stride + block * kBlock;
+      const float largest = V::largest_of_32(x);
+      quantize_record<V>(x, largest, r, rows, halves, out);
+      outliers |= static_cast<uint32_t>(largest * largest > limit[r]) << r;
+    }
+    levels[block] = outliers != 0 ? 2 : 1;
+    for (int r = 0; outliers != 0 && r < rows; ++r) {
+      const float* x = in + r * in_stride + block * kBlock;
+      const int8_t* codes = reinterpret_cast<const int8_t*>(out + r * kBlock);
+      const float d = reinterpret_cast<const float*>(out + rows * kBlock)[r];
+      float rest[kBlock] = {};
+      if ((outliers >> r & 1) != 0)
+        for (int i = 0; i < kBlock; ++i) rest[i] = x[i] - d * static_cast<float>(codes[i]);
+      quantize_record<V>(rest, V::largest_of_32(rest), r, rows, halves, out + fine);
+    }
+  }
+}
+
+// ---- the table ------------------------------------------------------------------------------------------------------
+
+template <class V, DType kType, int kRows>
+constexpr void add_tiles(KernelTable& table) {
+  if constexpr (kType == DType::bf16 && V::kBf16Dot) {
+    table.tile[static_cast<int>(kType)][kRows - 1] = V::template bf16_tile<kRows>;
+  } else if constexpr (is_float_format(kType)) {
+    table.tile[static_cast<int>(kType)][kRows - 1] = FloatTile<V, kType, kRows>::run;
+  } else {
+    table.tile[static_cast<int>(kType)][kRows - 1] = BlockTile<V, kType, kRows>::run;
+  }
+  if constexpr (kRows > 1) add_tiles<V, kType, kRows - 1>(table);
+}
+
+template <class V, int kType>
+constexpr void add_types(KernelTable& table) {
+  add_tiles<V, static_cast<DType>(kType), V::kMaxTile>(table);
+  if constexpr (kType + 1 < kNumDTypes) add_types<V, kType + 1>(table);
+}
+
+template <class V>
+constexpr KernelTable make_table() {
+  KernelTable table = {};
+  table.max_tile = V::kMaxTile;
+  table.quantize = quantize_rows<V>;
+  if constexpr (V::kBf16Dot) table.round_to_bf16 = V::round_rows_to_bf16;
+  add_types<V, 0>(table);
+  table.store[static_cast<int>(StoreKind::set)] = store_tile<V, StoreKind::set>;
+  table.store[static_cast<int>(StoreKind::add)] = store_tile<V, StoreKind::add>;
+  table.store[static_cast<int>(StoreKind::silu)] = store_tile<V, StoreKind::silu>;
+  table.store[static_cast<int>(StoreKind::gelu_tanh)] = store_tile<V, StoreKind::gelu_tanh>;
+  table.store[static_cast<int>(StoreKind::gelu)] = store_tile<V, StoreKind::gelu>;
+  return table;
+}
+
+constinit const KernelTable kTable = make_table<Vec>();

@@ -1,0 +1,170 @@
+// The vector type of tiles.h for AVX-512: 16 lanes, a whole panel. INGOT_VNNI and INGOT_BF16 say which extensions the
+// including file is compiled for. Included inside its namespace; no include guard, no includes.
+
+using AnyInt = int32_t __attribute__((may_alias, aligned(1)));
+using AnyFloat = float __attribute__((may_alias, aligned(1)));
+
+struct Vec {
+  using I = __m512i;
+  using F = __m512;
+  using X = const uint8_t*;
+  using P = __m512i;
+  static constexpr int kLanes = 16, kMaxTile = 8;
+  static constexpr bool kBf16Dot = INGOT_BF16;
+  static constexpr int units(int) { return 1; }
+
+  INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
+  INGOT_INLINE I bytes(int v) { return _mm512_set1_epi8(static_cast<char>(v)); }
+  INGOT_INLINE I mask(I a, I b) { return _mm512_and_si512(a, b); }
+  INGOT_INLINE I or_masked(I a, I b, I m) { return _mm512_ternarylogic_epi32(a, b, m, 0xf8); }  // a | (b & m)
+  template <int n>
+  INGOT_INLINE I shift_right(I a) {
+    if constexpr (n == 0) return a;
+    return _mm512_srli_epi16(a, n);
+  }
+  template <int n>
+  INGOT_INLINE I shift_left(I a) {
+    if constexpr (n == 0) return a;
+    return _mm512_slli_epi16(a, n);
+  }
+  INGOT_INLINE I zero_int() { return _mm512_setzero_si512(); }
+  INGOT_INLINE I word_of(X x, int lane) { return _mm512_set1_epi32(*reinterpret_cast<const AnyInt*>(x + 4 * lane)); }
+  template <int shift>
+  INGOT_INLINE I start(const uint8_t* p) {
+    return _mm512_slli_epi32(word_of(p, 0), shift);
+  }
+  INGOT_INLINE X load_x(const uint8_t* p) { return p; }
+
+#if INGOT_VNNI
+  static constexpr bool kSigned8 = false;
+  template <int bits>
+  static constexpr int kWords = 0;
+  template <int lane>
+  INGOT_INLINE I dot(I sum, I w, X x) {
+    return _mm512_dpbusd_epi32(sum, w, word_of(x, lane));
+  }
+#else
+  // 16-bit sums of pairs: two products of 4-bit codes and activations reach 2 * 15 * 127, so eight of them fit, and so
+  // on.
+  static constexpr bool kSigned8 = true;
+  template <int bits>
+  static constexpr int kWords = bits <= 4   ? 8
+                                : bits == 5 ? 4
+                                : bits == 6 ? 2
+                                            : 1;
+  INGOT_INLINE I flip_sign(I w) { return _mm512_xor_si512(w, _mm512_set1_epi8(-128)); }
+  template <int bits, int lane>
+  INGOT_INLINE P multiply(I w, X x) {
+    const I word = word_of(x, lane);
+    if constexpr (bits < 8) return _mm512_maddubs_epi16(w, word);
+    // Signed codes: |w| times the activation with w's sign; 2 * 128 * 127 still fits.
+    const __mmask64 negative = _mm512_movepi8_mask(w);
+    return _mm512_maddubs_epi16(_mm512_abs_epi8(w), _mm512_mask_sub_epi8(word, negative, _mm512_setzero_si512(), word));
+  }
+  template <int bits, int lane>
+  INGOT_INLINE P multiply_add(P sum, I w, X x) {
+    return _mm512_add_epi16(sum, multiply<bits, lane>(w, x));
+  }
+  INGOT_INLINE I fold(I sum, P p) { return _mm512_add_epi32(sum, _mm512_madd_epi16(p, _mm512_set1_epi16(1))); }
+#endif
+
+  INGOT_INLINE F zero() { return _mm512_setzero_ps(); }
+  INGOT_INLINE F set(float v) { return _mm512_set1_ps(v); }
+  INGOT_INLINE F broadcast(const void* p) { return _mm512_set1_ps(*static_cast<const AnyFloat*>(p)); }
+  INGOT_INLINE F to_float(I a) { return _mm512_cvtepi32_ps(a); }
+  INGOT_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
+  INGOT_INLINE F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  INGOT_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  INGOT_INLINE F div(F a, F b) { return _mm512_div_ps(a, b); }
+  INGOT_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  INGOT_INLINE F negate(F a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
+  INGOT_INLINE F negated_mul(F a, F b) { return negate(_mm512_mul_ps(a, b)); }
+  INGOT_INLINE F abs(F a) { return _mm512_abs_ps(a); }
+  INGOT_INLINE F max(F a, F b) { return _mm512_max_ps(a, b); }
+  INGOT_INLINE F min(F a, F b) { return _mm512_min_ps(a, b); }
+  INGOT_INLINE F round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  INGOT_INLINE F scale_by_power(F a, F n) { return _mm512_scalef_ps(a, n); }
+  INGOT_INLINE F select_negative(F x, F negative, F other) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), other, negative);
+  }
+  INGOT_INLINE F load_float(const void* p) { return _mm512_loadu_ps(p); }
+  INGOT_INLINE F load_half(const void* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  INGOT_INLINE void load_bf16_pair(const void* p, F& even, F& odd) {
+    const I pair = load(p);
+    even = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
+    odd = _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
+  INGOT_INLINE __m128i load_16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+  INGOT_INLINE F load_u8(const void* p) { return to_float(_mm512_cvtepu8_epi32(load_16(p))); }
+  INGOT_INLINE F load_i8(const void* p) { return to_float(_mm512_cvtepi8_epi32(load_16(p))); }
+  INGOT_INLINE F load_low4(const void* p) {
+    return to_float(_mm512_and_si512(_mm512_cvtepu8_epi32(load_16(p)), _mm512_set1_epi32(15)));
+  }
+  INGOT_INLINE F load_high4(const void* p) { return to_float(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load_16(p)), 4)); }
+  INGOT_INLINE void store(float* p, F a) { _mm512_storeu_ps(p, a); }
+
+  INGOT_INLINE float largest_of_32(const float* x) {
+    return _mm512_reduce_max_ps(max(abs(load_float(x)), abs(load_float(x + 16))));
+  }
+  INGOT_INLINE void quantize_32(const float* x, float inverse, int8_t* codes, int32_t& low_sum, int32_t& high_sum) {
+    const F scale = set(inverse);
+    const I low = _mm512_cvtps_epi32(mul(load_float(x), scale)),
+            high = _mm512_cvtps_epi32(mul(load_float(x + 16), scale));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm512_cvtsepi32_epi8(low));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16), _mm512_cvtsepi32_epi8(high));
+    low_sum = _mm512_reduce_add_epi32(low);
+    high_sum = _mm512_reduce_add_epi32(high);
+  }
+
+#if INGOT_BF16
+  // Records of 32 columns: [rows][16 pairs], zero past the last column.
+  static void round_rows_to_bf16(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first,
+                                 int64_t last, uint8_t* act) {
+    for (int r = 0; r < rows; ++r) {
+      const float* x = in + r * in_stride;
+      for (int64_t block = first; block < last; ++block) {
+        const int64_t left = cols - block * kBlock;
+        const __mmask32 here = left >= kBlock ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+        const F low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here), x + block * kBlock);
+        const F high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here >> 16), x + block * kBlock + 16);
+        const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
+        __builtin_memcpy(act + (block * rows + r) * 64, &both, 64);
+      }
+    }
+  }
+
+  // Two sums, over even and over odd pairs of columns.
+  template <int kRows>
+  static void bf16_tile(const TileArgs& args) {
+    for (int i = 0; i < args.panels; ++i) {
+      F acc[2][kRows];
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = acc[1][r] = zero();
+      const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+      const uint8_t* act = args.act;
+      int64_t pairs = (args.cols + 1) / 2;
+      for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
+        for (int pair = 0; pair < 16; pair += 2) {
+          bf16_step<kRows>(at, act, pair, acc[0]);
+          bf16_step<kRows>(at, act, pair + 1, acc[1]);
+        }
+      for (int pair = 0; pair < static_cast<int>(pairs); ++pair) bf16_step<kRows>(at, act, pair, acc[pair % 2]);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+          store(args.out + (i * kRows + r) * kPanelRows, add(acc[0][r], acc[1][r]));
+    }
+  }
+  template <int kRows>
+  INGOT_INLINE void bf16_step(const uint8_t* codes, const uint8_t* act, int pair, F (&acc)[kRows]) {
+    const I w = load(codes + 64 * pair);
+    if constexpr (kRows >= 5) __builtin_prefetch(codes + 64 * pair + 2048);
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
+        _mm512_dpbf16_ps(acc[r], as_bf16(w), as_bf16(word_of(act + r * 64, pair)));
+  }
+  INGOT_INLINE __m512bh as_bf16(I a) {
+    __m512bh b;
+    __builtin_memcpy(&b, &a, 64);
+    return b;
+  }
+#endif
+};

@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "cli/common.h"
+#include "cli/plot.h"
+#include "core/bandwidth.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/threads.h"
+#include "engine/step_builder.h"
+#include "backend/backend.h"
+
+namespace ingot::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchArgs {
+  ModelArgs model;
+  std::vector<int32_t> batches = {1, 2, 4, 8, 16};
+  int64_t prompt_len = 128;
+  int64_t gen_len = 32;
+  std::string plot;
+  bool json = false;
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Runs a batch of equal prompts through real steps: prefill rows alone, then decode rows alone.
+class BatchBench {
+ public:
+  BatchBench(Engine& engine, int32_t batch, int64_t prompt_len, int64_t gen_len)
+      : engine_(engine), batch_(batch), prompt_len_(prompt_len), gen_len_(gen_len), builder_(engine.limits().block_size) {
+    const int64_t blocks = (prompt_len + gen_len + engine.limits().block_size - 1) / engine.limits().block_size;
+    blocks_.resize(static_cast<size_t>(batch));
+    for (int32_t s = 0; s < batch; ++s) {
+      blocks_[s].resize(static_cast<size_t>(blocks));
+      std::iota(blocks_[s].begin(), blocks_[s].end(), static_cast<int32_t>(s * blocks));
+    }
+    for (int64_t i = 0; i < prompt_len; ++i)  // any ids will do; these avoid the special ones at the low end
+      prompt_.push_back(static_cast<int32_t>((1000 + i * 7919) % engine.limits().vocab));
+  }
+
+  // Seconds for all prompts.
+  double prefill() {
+    const auto start = Clock::now();
+    std::vector<int64_t> done(static_cast<size_t>(batch_), 0);
+    for (int32_t first = 0; first < batch_;) {
+      builder_.clear();
+      int32_t seqs = 0;
+      for (int32_t s = first; s < batch_ && seqs < engine_.limits().max_seqs; ++s, ++seqs) {
+        const int64_t rows = std::min<int64_t>(engine_.limits().max_step_tokens - builder_.rows(), prompt_len_ - done[s]);
+        if (rows <= 0) break;
+        const int32_t row = builder_.add(std::span(prompt_).subspan(done[s], rows), done[s], blocks_[s]);
+        done[s] += rows;
+        if (done[s] == prompt_len_) builder_.sample(row + static_cast<int32_t>(rows) - 1, greedy_);
+      }
+      const StepResult result = engine_.run(builder_.finish());
+      note(result.stats);
+      while (first < batch_ && done[first] == prompt_len_) ++first;
+    }
+    return seconds_since(start);
+  }
+
+  // Seconds for gen_len tokens of every sequence. Each step is submitted while the one before it runs: its tokens are
+  // named as "what row r of the previous step sampled".
+  double decode() {
+    std::vector<int32_t> previous(static_cast<size_t>(batch_));
+    for (int32_t s = 0; s < batch_; ++s) previous[s] = prompt_.back();
+    const auto start = Clock::now();
+    auto lap = start;
+    StepTicket ticket = engine_.submit(decode_step(0, previous));
+    for (int32_t s = 0; s < batch_; ++s) previous[s] = -1 - s;
+    for (int64_t i = 0; i < gen_len_; ++i) {
+      StepTicket next;
+      if (i + 1 < gen_len_) next = engine_.submit(decode_step(i + 1, previous));
+      const StepResult result = engine_.wait(ticket);
+      note(result.stats);
+      const auto now = Clock::now();
+      step_ms_.push_back(std::chrono::duration<double, std::milli>(now - lap).count());
+      if (i > 0) gap_us_.push_back(result.stats.gap_us);
+      weight_bytes_ += static_cast<double>(result.stats.weight_bytes);
+      lap = now;
+      ticket = next;
+    }
+    return seconds_since(start);
+  }
+
+  double step_ms() const { return median(step_ms_); }
+  double gap_us() const { return median(gap_us_); }
+  double weight_bytes() const { return weight_bytes_; }
+  uint32_t most_submissions() const { return submissions_; }
+  uint32_t most_waits() const { return waits_; }
+
+ private:
+  const Step& decode_step(int64_t index, const std::vector<int32_t>& tokens) {
+    builder_.clear();
+    for (int32_t s = 0; s < batch_; ++s) {
+      builder_.add({&tokens[s], 1}, prompt_len_ + index, blocks_[s]);
+      builder_.sample(s, greedy_);
+    }
+    return builder_.finish();
+  }
+  void note(const StepStats& stats) {
+    submissions_ = std::max(submissions_, stats.submissions);
+    waits_ = std::max(waits_, stats.waits);
+  }
+
+  Engine& engine_;
+  int32_t batch_;
+  int64_t prompt_len_;
+  int64_t gen_len_;
+  StepBuilder builder_;
+  SamplingParams greedy_{.temperature = 0};
+  std::vector<std::vector<int32_t>> blocks_;
+  std::vector<int32_t> prompt_;
+  std::vector<double> step_ms_, gap_us_;
+  double weight_bytes_ = 0;
+  uint32_t submissions_ = 0, waits_ = 0;
+};
+
+void bench(const BenchArgs& args) {
+  const int32_t largest = *std::max_element(args.batches.begin(), args.batches.end());
+  ModelArgs model = args.model;
+  EngineOptions& options = model.engine;
+  options.max_seqs = largest;
+  if (options.max_model_len == 0) options.max_model_len = args.prompt_len + args.gen_len;
+  if (options.kv_blocks == 0)
+    options.kv_blocks = largest * ((args.prompt_len + args.gen_len + options.block_size - 1) / options.block_size);
+
+  const auto load_start = Clock::now();
+  const std::unique_ptr<Engine> engine = load_engine(model);
+  const double load_seconds = seconds_since(load_start);
+  const int threads = options.threads > 0 ? options.threads : ThreadPool::available_cpus();
+  {
+    BatchBench warm_up(*engine, 1, std::min<int64_t>(args.prompt_len, 16), 2);
+    warm_up.prefill();
+    warm_up.decode();
+  }
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  ProgressBar bar("bench");
+  for (size_t i = 0; i < args.batches.size(); ++i) {
+    const int32_t batch = args.batches[i];
+    BatchBench run(*engine, batch, args.prompt_len, args.gen_len);
+    const double prefill = run.prefill();
+    const double decode = run.decode();
+    rows.push_back({{"batch", batch},
+                    {"prefill_tok_s", static_cast<double>(batch * args.prompt_len) / prefill},
+                    {"decode_tok_s", static_cast<double>(batch * args.gen_len) / decode},
+                    {"step_ms_p50", run.step_ms()},
+                    {"step_gap_us_p50", run.gap_us()},
+                    {"weight_gb_s", run.weight_bytes() / decode / 1e9},
+                    {"submissions_per_step", run.most_submissions()},
+                    {"waits_per_step", run.most_waits()}});
+    bar.update(i + 1, args.batches.size());
+  }
+  const double peak_mb = static_cast<double>(peak_rss_bytes()) / 1e6;  // before the bandwidth test takes its buffer
+  const double bandwidth = measure_read_bandwidth(threads);
+  const std::string model_name = resolve_model(model.model);
+  const nlohmann::ordered_json report = {{"model", model_name},
+                                         {"device", engine->device().info().description},
+                                         {"threads", threads},
+                                         {"host_read_gb_s", bandwidth},
+                                         {"rows", rows},
+                                         {"load_s", load_seconds},
+                                         {"peak_rss_mb", peak_mb}};
+  if (!args.plot.empty()) write_batch_plot(args.plot, report);
+  if (args.json) {
+    fmt::print("{}\n", report.dump());
+    return;
+  }
+  fmt::print("{}\n{}, {} threads, host reads {:.1f} GB/s; loaded in {:.2f} s, peak memory {:.0f} MB\n\n", model_name,
+             engine->device().info().description, threads, bandwidth, load_seconds, peak_mb);
+  fmt::print("{:>6} {:>14} {:>13} {:>9} {:>8} {:>14} {:>9}\n", "batch", "prefill tok/s", "decode tok/s", "step ms", "gap us",
+             "weights GB/s", "of limit");
+  for (const auto& row : rows)
+    fmt::print("{:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>8.1f} {:>14.2f} {:>8.0f}%\n", row["batch"].get<int>(),
+               row["prefill_tok_s"].get<double>(), row["decode_tok_s"].get<double>(), row["step_ms_p50"].get<double>(),
+               row["step_gap_us_p50"].get<double>(), row["weight_gb_s"].get<double>(),
+               100 * row["weight_gb_s"].get<double>() / bandwidth);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto args = std::make_shared<BenchArgs>();
+  CLI::App* command = app.add_subcommand("bench", "prefill and decode speed at several batch sizes");
+  add_engine_options(*command, args->model);
+  command->add_option("--batch", args->batches, "batch sizes")->delimiter(',')->capture_default_str()->check(CLI::Range(1, 4096));
+  command->add_option("--prompt-len", args->prompt_len, "tokens a prompt")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--gen-len", args->gen_len, "tokens generated a sequence")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--plot", args->plot, "also draw the table into an SVG file");
+  command->add_flag("--json", args->json, "print one JSON object");
+  command->callback([args] { bench(*args); });
+}
+
+}  // namespace ingot::cli

@@ -1,0 +1,119 @@
+#include "cli/common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "core/error.h"
+#include "core/settings.h"
+#include "model/open_model.h"
+
+namespace ingot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefaultModelFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+fs::path cache_folder() {
+  if (const auto cache = environment("INGOT_CACHE")) return *cache;
+  if (const auto xdg = environment("XDG_CACHE_HOME")) return fs::path(*xdg) / "ingot";
+  if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / "ingot";
+  return ".cache/ingot";
+}
+
+}  // namespace
+
+void add_model_option(CLI::App& command, ModelArgs& args) {
+  command.add_option("-m,--model", args.model, "GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)");
+}
+
+void add_engine_options(CLI::App& command, ModelArgs& args) {
+  EngineOptions& e = args.engine;
+  add_model_option(command, args);
+  command.add_option("--device", e.device, "auto, cpu, cuda or metal")->capture_default_str();
+  command.add_option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  command.add_option("--isa", e.isa, "force a CPU path; `ingot doctor` lists those that run here");
+  command.add_option("--max-model-len", e.max_model_len, "longest sequence; 0: the model's own, as far as memory allows")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--block-size", e.block_size, "positions a KV block holds")->capture_default_str();
+  command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16 or f32")->capture_default_str();
+  command.add_option("--max-step-tokens", e.max_step_tokens, "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
+      ->check(CLI::NonNegativeNumber);
+  // Taken out of the arguments before they are parsed (config_file.h); declared here for --help.
+  command.add_option("--config", args.config, "read flags from a file of `name = value` lines; the command line wins");
+}
+
+void add_prompt_options(CLI::App& command, PromptArgs& args) {
+  auto* group = command.add_option_group("prompt", "exactly one of");
+  group->add_option("-p,--prompt", args.text, "the prompt");
+  group->add_option("-f,--file", args.file, "read the prompt from a file; - for standard input");
+  group->add_option("--ids", args.ids, "the prompt as token ids: 1,2,3")->delimiter(',');
+  group->require_option(1);
+}
+
+std::string resolve_model(const std::string& given) {
+  if (!given.empty()) return given;
+  if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
+  const fs::path path = cache_folder() / "models" / kDefaultModelFile;
+  if (!fs::exists(path))
+    throw_error(ErrorKind::bad_call, "no model given and the default one is not at {}: give one with -m, or fetch it with `make model`",
+                path.string());
+  return path.string();
+}
+
+std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
+  EngineOptions options = args.engine;
+  options.model = resolve_model(args.model);
+  ProgressBar bar("loading");
+  options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+  return Engine::load(options);
+}
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model) {
+  const ModelFiles files = open_model(model);
+  return files.gguf ? load_tokenizer(*files.gguf) : load_tokenizer(files.dir);
+}
+
+std::string read_file(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw_error(ErrorKind::io, "{}: cannot be read", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string prompt_text(const PromptArgs& args) { return args.file.empty() ? args.text : read_file(args.file); }
+
+std::vector<int32_t> prompt_ids(const PromptArgs& args, const Tokenizer* tokenizer) {
+  if (!args.ids.empty()) return args.ids;
+  if (tokenizer == nullptr) throw_error(ErrorKind::bad_call, "this model has no tokenizer: give the prompt with --ids");
+  return tokenizer->encode(prompt_text(args), {.add_special = true, .parse_special = false});
+}
+
+ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+ProgressBar::~ProgressBar() {
+  if (terminal_ && last_percent_ >= 0) fmt::print(stderr, "\r\x1b[K");
+}
+
+void ProgressBar::update(size_t done, size_t total) {
+  const int percent = total == 0 ? 100 : static_cast<int>(done * 100 / total);
+  if (!terminal_ || percent == last_percent_) return;
+  last_percent_ = percent;
+  constexpr int kWidth = 30;
+  const int filled = percent * kWidth / 100;
+  fmt::print(stderr, "\r{} [{:█<{}}{:·<{}}] {:3}%", label_, "", filled, "", kWidth - filled, percent);
+  std::fflush(stderr);
+}
+
+}  // namespace ingot::cli

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ingot/engine.h"
+#include "text/tokenizer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ingot::cli {
+
+// The flags every command that touches a model has.
+struct ModelArgs {
+  std::string model;
+  std::string config;
+  EngineOptions engine;
+};
+
+void add_model_option(CLI::App& command, ModelArgs& args);
+void add_engine_options(CLI::App& command, ModelArgs& args);
+
+// A prompt as text (-p), a file (-f) or token ids (--ids); exactly one.
+struct PromptArgs {
+  std::string text;
+  std::string file;
+  std::vector<int32_t> ids;
+};
+void add_prompt_options(CLI::App& command, PromptArgs& args);
+
+// Path of the model to use: what -m says, else the default model where the set-up put it. Throws Error(bad_call) that says
+// how to get it.
+std::string resolve_model(const std::string& given);
+
+// Loads with a progress bar on a terminal.
+std::unique_ptr<Engine> load_engine(const ModelArgs& args);
+
+// The model's tokenizer; throws Error(declined) when it has none.
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model);
+
+// Token ids of the prompt. `tokenizer` may be null when the prompt is given as ids.
+std::vector<int32_t> prompt_ids(const PromptArgs& args, const Tokenizer* tokenizer);
+std::string prompt_text(const PromptArgs& args);
+std::string read_file(const std::string& path);
+
+// A one-line bar on stderr, drawn only when it is a terminal.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string label);
+  ~ProgressBar();
+  void update(size_t done, size_t total);
+
+ private:
+  std::string label_;
+  bool terminal_;
+  int last_percent_ = -1;
+};
+
+// One subcommand each; the callback throws Error on failure.
+void add_run(CLI::App& app);
+void add_bench(CLI::App& app);
+void add_logits(CLI::App& app);
+void add_perplexity(CLI::App& app);
+void add_tokenize(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_doctor(CLI::App& app);
+
+}  // namespace ingot::cli

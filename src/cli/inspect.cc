@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+
+#include "cli/common.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "engine/devices.h"
+#include "engine/loader.h"
+#include "model/open_model.h"
+
+namespace ingot::cli {
+namespace {
+
+struct InspectArgs {
+  ModelArgs model;
+  bool tensors = false;
+};
+
+void print_config(const ModelConfig& c) {
+  fmt::print("architecture     {}\n", c.architecture);
+  if (!c.name.empty()) fmt::print("name             {}\n", c.name);
+  fmt::print("layers           {}\n", c.layers);
+  fmt::print("hidden           {}\n", c.hidden);
+  fmt::print("heads            {} ({} KV) of {}\n", c.heads, c.kv_heads, c.head_size);
+  fmt::print("MLP              {}\n", c.ffn);
+  fmt::print("vocabulary       {}{}\n", c.vocab, c.tied_embeddings ? ", tied embeddings" : "");
+  fmt::print("context          {}\n", c.max_position);
+  fmt::print("rope             theta {}, {} dims\n", c.rope_theta, c.rope_dims);
+  if (c.sliding_window > 0) fmt::print("sliding window   {}\n", c.sliding_window);
+  fmt::print("end of text      {}\n", fmt::join(c.eos_ids, ", "));
+}
+
+void print_tensors(const Checkpoint& checkpoint, bool all) {
+  std::map<std::string_view, std::pair<size_t, uint64_t>> formats;  // name -> count, bytes
+  for (const TensorView& t : checkpoint.tensors()) {
+    auto& [count, bytes] = formats[dtype_name(t.dtype)];
+    ++count;
+    bytes += t.data.size();
+    if (all) fmt::print("  {:<48} {:<5} [{}]\n", t.name, dtype_name(t.dtype), fmt::join(t.shape, ", "));
+  }
+  fmt::print("tensors          {} in {}\n", checkpoint.tensors().size(), format_bytes(checkpoint.file_bytes()));
+  for (const auto& [name, sum] : formats) fmt::print("  {:<14} {} tensors, {}\n", name, sum.first, format_bytes(sum.second));
+}
+
+void inspect(const InspectArgs& args) {
+  EngineOptions options = args.model.engine;
+  options.model = resolve_model(args.model.model);
+  const ModelFiles files = open_model(options.model);
+  fmt::print("model            {}\n", options.model);
+  print_config(files.config);
+  print_tensors(*files.checkpoint, args.tensors);
+  bool accepted = false;
+  for (const DeviceStatus& device : list_devices()) {
+    if (!device.usable) {
+      fmt::print("{:<16} not available: {}\n", device.name, device.detail);
+      continue;
+    }
+    options.device = device.name;
+    try {
+      const ModelInspection model = inspect_model(options);
+      accepted = true;
+      fmt::print("{:<16} accepted: {}\n", device.name, device.detail);
+      fmt::print("  memory plan    {} (of {} available)\n", model.plan.describe(), format_bytes(model.plan.available_bytes));
+      fmt::print("  limits         {} tokens and {} sequences a step, {} KV blocks of {}, sequences up to {}\n",
+                 model.plan.limits.max_step_tokens, model.plan.limits.max_seqs, model.plan.limits.num_blocks,
+                 model.plan.limits.block_size, model.plan.limits.max_model_len);
+    } catch (const Error& error) {
+      fmt::print("{:<16} declined: {}\n", device.name, error.what());
+    }
+  }
+  if (!accepted) throw_error(ErrorKind::declined, "no device here runs this model");
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  auto args = std::make_shared<InspectArgs>();
+  CLI::App* command = app.add_subcommand("inspect", "a model's configuration, tensors and memory plan, and which devices take it");
+  add_engine_options(*command, args->model);
+  command->add_option("MODEL", args->model.model, "the model, as -m takes it");
+  command->add_flag("--tensors", args->tensors, "list every tensor");
+  command->callback([args] { inspect(*args); });
+}
+
+}  // namespace ingot::cli

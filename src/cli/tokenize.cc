@@ -1,0 +1,39 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/common.h"
+
+namespace ingot::cli {
+namespace {
+
+struct TokenizeArgs {
+  ModelArgs model;
+  PromptArgs prompt;
+  bool special = false;
+};
+
+void tokenize(const TokenizeArgs& args) {
+  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(resolve_model(args.model.model));
+  if (!args.prompt.ids.empty()) {  // the way back
+    fmt::print("{}\n", tokenizer->decode(args.prompt.ids, false));
+    return;
+  }
+  const auto ids = tokenizer->encode(prompt_text(args.prompt), {.add_special = args.special, .parse_special = args.special});
+  fmt::print("[{}]\n", fmt::join(ids, ", "));
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto args = std::make_shared<TokenizeArgs>();
+  CLI::App* command = app.add_subcommand("tokenize", "text to token ids (or --ids back to text)");
+  add_model_option(*command, args->model);
+  add_prompt_options(*command, args->prompt);
+  command->add_flag("--special", args->special, "parse special tokens in the text, and add those the model begins with");
+  command->callback([args] { tokenize(*args); });
+}
+
+}  // namespace ingot::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "engine/memory_plan.h"
+#include "ingot/engine.h"
+#include "model/config.h"
+#include "model/decoder.h"
+
+namespace ingot {
+
+// A model on a device, ready to step.
+struct LoadedModel {
+  ModelConfig config;
+  MemoryPlan plan;
+  std::unique_ptr<Backend> device;
+  std::unique_ptr<Decoder> decoder;
+};
+
+// Opens, checks, declines, plans, and only then loads: nothing is allocated for a model that will not run.
+LoadedModel load_model(const EngineOptions& options);
+
+// The same checks without loading. Throws what load_model would throw.
+struct ModelInspection {
+  ModelConfig config;
+  MemoryPlan plan;
+};
+ModelInspection inspect_model(const EngineOptions& options);
+
+}  // namespace ingot

@@ -1,0 +1,150 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+namespace ingot {
+namespace {
+
+constexpr int32_t kMaxTop = 32;                         // alternatives a row may ask for
+constexpr int64_t kLogitsShare = 4;                     // logits take at most this part of the scratch pool
+constexpr int32_t kDefaultStepTokens = 2048;
+constexpr uint64_t kReserve = 256ull << 20;             // left to the system and to this process's other needs
+constexpr uint64_t kMiB = 1ull << 20;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+DType parse_kv_dtype(const std::string& name) {
+  const std::optional<DType> type = parse_dtype(name);
+  if (!type || is_block_quantized(*type))
+    throw_error(ErrorKind::bad_call, "--kv-dtype {}: must be f16, bf16 or f32", name);
+  return *type;
+}
+
+OutputLayout lay_out_output(const EngineLimits& limits) {
+  OutputLayout out;
+  out.max_rows = limits.max_sample_rows;
+  out.max_top = limits.max_top;
+  out.max_logits_rows = limits.max_logits_rows;
+  out.vocab = limits.vocab;
+  const auto place = [&out](int64_t words) {
+    const size_t offset = out.bytes;
+    out.bytes += static_cast<size_t>((words * 4 + 63) / 64 * 64);
+    return offset;
+  };
+  out.tokens = place(out.max_rows);
+  out.logprobs = place(out.max_rows);
+  out.ranks = place(out.max_rows);
+  out.top_ids = place(static_cast<int64_t>(out.max_rows) * out.max_top);
+  out.top_values = place(static_cast<int64_t>(out.max_rows) * out.max_top);
+  out.logits = place(out.max_logits_rows * out.vocab);
+  return out;
+}
+
+// The largest step's inputs: its arrays, and a pool for masks, histories and token lists.
+size_t size_stage(const EngineLimits& limits) {
+  const int64_t blocks_per_seq = ceil_div(limits.max_model_len, limits.block_size);
+  const int64_t tokens = limits.max_step_tokens;
+  const int64_t rows = limits.max_sample_rows;
+  const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 12 +
+                         rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16;
+  const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
+  const int64_t lists = std::max<int64_t>(1 << 20, 4 * 4 * limits.max_model_len) + limits.vocab * 8;
+  return static_cast<size_t>(arrays + masks + lists + 16 * 64);
+}
+
+}  // namespace
+
+std::string MemoryPlan::describe() const {
+  return fmt::format("weights {} + KV cache {} + scratch {} + sampler {} + input/output {} = {}", format_bytes(weight_bytes),
+                     format_bytes(kv_bytes), format_bytes(scratch_bytes), format_bytes(sampler_bytes), format_bytes(io_bytes),
+                     format_bytes(total_bytes()));
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, const Settings& settings,
+                       const Backend& device, uint64_t weight_bytes) {
+  MemoryPlan plan;
+  plan.weight_bytes = weight_bytes;
+  plan.available_bytes = device.info().memory_bytes;
+  EngineLimits& limits = plan.limits;
+  limits.vocab = config.vocab;
+  limits.max_top = std::min<int64_t>(kMaxTop, config.vocab);
+  limits.block_size = options.block_size;
+  if (options.block_size < 1 || options.block_size > 1024)
+    throw_error(ErrorKind::bad_call, "block size {}: must be from 1 to 1024", options.block_size);
+  if (options.max_seqs < 1 || options.max_seqs > 4096)
+    throw_error(ErrorKind::bad_call, "{} sequences: must be from 1 to 4096", options.max_seqs);
+  if (options.max_model_len < 0 || options.max_model_len > config.max_position)
+    throw_error(ErrorKind::bad_call, "--max-model-len {}: the model was made for at most {} positions", options.max_model_len,
+                config.max_position);
+  limits.max_seqs = options.max_seqs;
+  limits.sampler_slots = options.max_seqs;
+  limits.max_model_len = options.max_model_len > 0 ? options.max_model_len : config.max_position;
+
+  // Scratch: the pool's size bounds how many tokens a step may have.
+  const uint64_t pool = static_cast<uint64_t>(settings.scratch_pool_mb) * kMiB;
+  const int64_t row_budget = static_cast<int64_t>(pool / kLogitsShare) / (config.vocab * 4);
+  const bool tokens_given = options.max_step_tokens > 0 || settings.max_batch_size > 0;
+  int64_t tokens = options.max_step_tokens > 0   ? options.max_step_tokens
+                   : settings.max_batch_size > 0 ? settings.max_batch_size
+                                                 : kDefaultStepTokens;
+  tokens = std::max<int64_t>(tokens, 1);
+  for (;;) {
+    limits.max_step_tokens = static_cast<int32_t>(tokens);
+    limits.max_sample_rows = static_cast<int32_t>(std::min(tokens, std::max<int64_t>(row_budget, limits.max_seqs)));
+    plan.scratch = DecoderScratch::plan(config, tokens, limits.max_sample_rows, device.info().activation);
+    if (plan.scratch.bytes <= pool) break;
+    if (tokens_given || tokens == 1)
+      throw_error(ErrorKind::bad_call,
+                  "a step of {} tokens needs {} of scratch memory, over VLLM_METAL_SCRATCH_POOL_MB={}: raise it, or lower "
+                  "--max-step-tokens",
+                  tokens, format_bytes(plan.scratch.bytes), settings.scratch_pool_mb);
+    tokens /= 2;
+  }
+  plan.scratch_bytes = plan.scratch.bytes;
+  limits.max_seqs = std::min(limits.max_seqs, limits.max_step_tokens);
+  limits.max_logits_rows = std::min(options.max_logits_rows, limits.max_sample_rows);
+
+  // The KV cache takes what is asked for, or what the sequences could use, or what is left.
+  plan.kv = {.layers = config.layers,
+             .num_blocks = 1,
+             .kv_heads = config.kv_heads,
+             .block_size = options.block_size,
+             .head_size = config.head_size,
+             .dtype = parse_kv_dtype(options.kv_dtype)};
+  const uint64_t block_bytes = plan.kv.total_bytes();
+  plan.sampler = {.slots = limits.sampler_slots, .max_tokens = limits.max_model_len + 1, .vocab = config.vocab};
+  plan.sampler_bytes = device.sampler_bytes(plan.sampler);
+  const int64_t seq_blocks = ceil_div(limits.max_model_len, options.block_size);
+  limits.num_blocks = options.kv_blocks > 0 ? options.kv_blocks : seq_blocks * limits.max_seqs;
+  plan.output = lay_out_output(limits);
+  plan.stage_bytes = size_stage(limits);
+  plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
+
+  if (plan.available_bytes > 0) {
+    const uint64_t fixed = plan.total_bytes() + kReserve;
+    const uint64_t left = plan.available_bytes > fixed ? plan.available_bytes - fixed : 0;
+    const int64_t fit = static_cast<int64_t>(left / block_bytes);
+    if (options.kv_blocks == 0) limits.num_blocks = std::min(limits.num_blocks, fit);
+    // A model length nobody asked for gives way before the load is refused.
+    if (options.max_model_len == 0 && limits.num_blocks < seq_blocks)
+      limits.max_model_len = std::max<int64_t>(1, limits.num_blocks) * options.block_size;
+    if (limits.num_blocks > fit || fit < 1)
+      throw_error(ErrorKind::out_of_memory,
+                  "the model does not fit: {} needed with {} KV blocks ({} each), {} available; lower --kv-blocks or "
+                  "--max-model-len, or use a smaller or more quantized model",
+                  format_bytes(fixed + block_bytes * static_cast<uint64_t>(std::max<int64_t>(limits.num_blocks, 1))),
+                  std::max<int64_t>(limits.num_blocks, 1), format_bytes(block_bytes), format_bytes(plan.available_bytes));
+  }
+  if (options.max_model_len > 0 && limits.num_blocks < ceil_div(limits.max_model_len, options.block_size))
+    throw_error(ErrorKind::out_of_memory, "{} KV blocks of {} hold {} positions, fewer than the {} of --max-model-len",
+                limits.num_blocks, options.block_size, limits.num_blocks * options.block_size, limits.max_model_len);
+  limits.max_model_len = std::min(limits.max_model_len, limits.num_blocks * options.block_size);
+  plan.kv.num_blocks = limits.num_blocks;
+  plan.kv_bytes = plan.kv.total_bytes();
+  return plan;
+}
+
+}  // namespace ingot

@@ -1,0 +1,170 @@
+#include "engine/stage.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "engine/validate.h"
+
+namespace ingot {
+namespace {
+
+// Fills the shared buffer front to back.
+class Stager {
+ public:
+  explicit Stager(std::span<std::byte> memory) : memory_(memory) {}
+
+  // Reserves `bytes` at the next multiple of `alignment`; returns the offset.
+  size_t reserve(size_t bytes, size_t alignment) {
+    const size_t offset = (used_ + alignment - 1) / alignment * alignment;
+    if (offset > memory_.size() || bytes > memory_.size() - offset)
+      throw StepError("stage", -1, fmt::format("the step's inputs need more than the {} bytes planned at load", memory_.size()),
+                      static_cast<int64_t>(offset + bytes), static_cast<int64_t>(memory_.size()));
+    used_ = offset + bytes;
+    return offset;
+  }
+
+  // Copies an array to the next cache line.
+  template <typename T>
+  size_t copy(const std::vector<T>& values) {
+    const size_t offset = reserve(values.size() * sizeof(T), 64);
+    if (!values.empty()) std::memcpy(memory_.data() + offset, values.data(), values.size() * sizeof(T));
+    return offset;
+  }
+
+  template <typename T>
+  T* at(size_t offset) {
+    return reinterpret_cast<T*>(memory_.data() + offset);
+  }
+  size_t used() const { return used_; }
+
+ private:
+  std::span<std::byte> memory_;
+  size_t used_ = 0;
+};
+
+// The last part of the buffer: lists of any length, addressed by their word offset.
+class WordPool {
+ public:
+  explicit WordPool(Stager& stager) : stager_(stager), start_(stager.reserve(0, 64)) {}
+
+  size_t start() const { return start_; }
+  int32_t words() const { return static_cast<int32_t>((stager_.used() - start_) / 4); }
+
+  // Appends the values and returns the word offset of the first.
+  template <typename T>
+  int32_t append(std::span<const T> values) {
+    static_assert(sizeof(T) == 4);
+    const int32_t first = words();
+    const size_t offset = stager_.reserve(values.size_bytes(), 4);
+    if (!values.empty()) std::memcpy(stager_.at<T>(offset), values.data(), values.size_bytes());
+    return first;
+  }
+  template <typename T>
+  int32_t append(const std::vector<T>& values) {
+    return append(std::span<const T>(values));
+  }
+  int32_t append(int32_t value) { return append(std::span<const int32_t>(&value, 1)); }
+
+ private:
+  Stager& stager_;
+  size_t start_;
+};
+
+StagedSampling stage_sampling(const SamplingParams& p, WordPool& pool) {
+  StagedSampling s{};
+  s.temperature = p.temperature;
+  s.top_p = p.top_p;
+  s.min_p = p.min_p;
+  s.presence_penalty = p.presence_penalty;
+  s.frequency_penalty = p.frequency_penalty;
+  s.repetition_penalty = p.repetition_penalty;
+  s.top_k = std::max(p.top_k, 0);
+  s.seed = p.seed;
+  s.min_tokens = p.min_tokens;
+  s.stop_count = static_cast<int32_t>(p.stop_token_ids.size());
+  s.stop_offset = pool.append(p.stop_token_ids);
+  s.bias_count = static_cast<int32_t>(p.logit_bias.size());
+  s.bias_offset = pool.words();
+  for (const auto& [token, bias] : p.logit_bias) {
+    pool.append(token);
+    pool.append(std::bit_cast<int32_t>(bias));
+  }
+  std::vector<int32_t> allowed = p.allowed_token_ids;
+  std::sort(allowed.begin(), allowed.end());
+  allowed.erase(std::unique(allowed.begin(), allowed.end()), allowed.end());
+  s.allowed_count = static_cast<int32_t>(allowed.size());
+  s.allowed_offset = pool.append(allowed);
+  s.bad_count = static_cast<int32_t>(p.bad_words.size());
+  s.bad_offset = pool.words();
+  for (const std::vector<int32_t>& word : p.bad_words) {
+    pool.append(static_cast<int32_t>(word.size()));
+    pool.append(word);
+  }
+  return s;
+}
+
+void stage_samples(const Step& step, int64_t vocab, size_t offset, Stager& stager, WordPool& pool) {
+  const size_t mask_words = static_cast<size_t>((vocab + 31) / 32);
+  int32_t logits_rows = 0;
+  for (size_t r = 0; r < step.sample_rows.size(); ++r) {
+    StagedSampling s = stage_sampling(step.sampling[r], pool);
+    s.slot = step.sampler_slot[r];
+    s.position = step.positions[step.sample_rows[r]] + 1;
+    s.kind = static_cast<int32_t>(step.output[r].kind);
+    s.top = step.output[r].top;
+    s.target = step.output[r].target;
+    s.logits_row = step.output[r].kind == RowOutput::Kind::full_logits ? logits_rows++ : -1;
+    s.mask_offset = -1;
+    if (!step.grammar_mask.empty())
+      s.mask_offset = pool.append(std::span<const uint32_t>(&step.grammar_mask[r * mask_words], mask_words));
+    stager.at<StagedSampling>(offset)[r] = s;
+  }
+}
+
+}  // namespace
+
+StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::byte> memory) {
+  Stager stager(memory);
+  StagedStep staged;
+  staged.ring = ring;
+  staged.tokens = step.num_scheduled_tokens;
+  staged.seqs = step.num_seqs_active;
+  staged.decode_rows = step.num_decode_tokens;
+  staged.samples = static_cast<int32_t>(step.sample_rows.size());
+  staged.max_blocks = step.max_blocks;
+  staged.max_query_len = step.max_query_len;
+  staged.max_seq_len = step.max_seq_len;
+  staged.copies = static_cast<int32_t>(step.block_copies.size());
+  staged.zeros = static_cast<int32_t>(step.blocks_to_zero.size());
+  staged.resets = static_cast<int32_t>(step.sampler_resets.size());
+  staged.token_ids = stager.copy(step.token_ids);
+  staged.positions = stager.copy(step.positions);
+  staged.slots = stager.copy(step.slot_mapping);
+  staged.query_start = stager.copy(step.query_start_loc);
+  staged.seq_lens = stager.copy(step.seq_lens);
+  staged.block_table = stager.copy(step.block_table);
+  staged.block_copies = stager.copy(step.block_copies);
+  staged.block_zeros = stager.copy(step.blocks_to_zero);
+  staged.sample_rows = stager.copy(step.sample_rows);
+  staged.sampling = stager.reserve(step.sample_rows.size() * sizeof(StagedSampling), 64);
+  staged.reset_words = stager.reserve(step.sampler_resets.size() * 4 * sizeof(int32_t), 64);
+
+  WordPool pool(stager);
+  staged.pool = pool.start();
+  stage_samples(step, vocab, staged.sampling, stager, pool);
+  int32_t* words = stager.at<int32_t>(staged.reset_words);
+  for (const SamplerReset& reset : step.sampler_resets) {
+    const int32_t first = pool.append(reset.prompt_ids);
+    pool.append(reset.output_ids);
+    *words++ = reset.slot;
+    *words++ = first;
+    *words++ = static_cast<int32_t>(reset.prompt_ids.size());
+    *words++ = static_cast<int32_t>(reset.output_ids.size());
+  }
+  staged.bytes = stager.used();
+  return staged;
+}
+
+}  // namespace ingot

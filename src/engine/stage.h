@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "backend/backend.h"
+#include "ingot/step.h"
+
+namespace ingot {
+
+// Copies a validated step into shared memory and says where everything lies. Throws StepError when the step's lists
+// (masks, histories, token lists) do not fit; nothing but `memory` is written.
+StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::byte> memory);
+
+}  // namespace ingot

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ingot/engine.h"
+#include "ingot/step.h"
+
+namespace ingot {
+
+// Assembles a well-formed Step from sequences, so that tools and tests do not count totals by hand. Add the decode
+// sequences (one row each) first; the kind follows from what was added.
+class StepBuilder {
+ public:
+  explicit StepBuilder(int64_t block_size) : block_size_(block_size) {}
+
+  void clear();
+  bool empty() const { return step_.token_ids.empty(); }
+  int32_t rows() const { return static_cast<int32_t>(step_.token_ids.size()); }
+
+  // Adds rows for positions [start, start + ids.size()) of a sequence whose blocks are `blocks`; returns its first row.
+  int32_t add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks);
+  // Asks for the output of a row (rows in ascending order).
+  void sample(int32_t row, const SamplingParams& params, int32_t slot = -1, RowOutput output = {});
+  void reset_sampler(SamplerReset reset) { step_.sampler_resets.push_back(std::move(reset)); }
+
+  // Fills in the totals and the block table. The reference stays valid until the next change.
+  const Step& finish();
+  Step& step() { return step_; }
+
+ private:
+  int64_t block_size_;
+  Step step_;
+  std::vector<std::vector<int32_t>> tables_;  // a row each
+};
+
+}  // namespace ingot

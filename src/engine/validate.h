@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "ingot/engine.h"
+#include "ingot/step.h"
+
+namespace ingot {
+
+// A step that does not hold together. Names the field, the index in it (-1: the field itself) and the limit it broke.
+class StepError : public Error {
+ public:
+  StepError(std::string field, int64_t index, std::string reason, int64_t value, int64_t limit);
+
+  const std::string& field() const { return field_; }
+  int64_t index() const { return index_; }
+  int64_t value() const { return value_; }
+  int64_t limit() const { return limit_; }
+
+ private:
+  std::string field_;
+  int64_t index_;
+  int64_t value_;
+  int64_t limit_;
+};
+
+// What the validator must know of the steps before: the part of the engine's state that a step refers to.
+struct StepHistory {
+  // For each row the previous step sampled: whether it produced a token that a negative token id may name.
+  std::vector<bool> previous_tokens;
+  // Tokens a sampler slot holds; -1: never reset.
+  std::vector<int64_t> slot_lengths;
+  int64_t slot_capacity = 0;
+};
+
+// Checks a whole step against the limits before anything is touched. Throws StepError for the first fault found.
+class StepValidator {
+ public:
+  explicit StepValidator(const EngineLimits& limits) : limits_(limits) {}
+  void validate(const Step& step, const StepHistory& history) const;
+
+ private:
+  void check_totals(const Step& step) const;
+  void check_sequences(const Step& step) const;
+  void check_tokens(const Step& step, const StepHistory& history) const;
+  void check_blocks(const Step& step) const;
+  void check_resets(const Step& step, const StepHistory& history) const;
+  void check_samples(const Step& step, const StepHistory& history) const;
+  void check_sampling(const SamplingParams& params, int64_t row) const;
+
+  EngineLimits limits_;
+  mutable std::vector<int64_t> scratch_;  // sorted copies for the uniqueness checks
+};
+
+}  // namespace ingot

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+
+#include "core/dtype.h"
+
+// Plain conversions between float and the stored formats: the reference that fast kernels are checked against. Layouts
+// are GGUF's, byte for byte; the order of the float operations is the one of ggml's reference, so results are equal to
+// the bit.
+namespace ingot {
+
+// out[0..elements) = the values of the blocks. `elements` is a multiple of the block size; `blocks` needs no alignment.
+void dequantize(DType type, const std::byte* blocks, size_t elements, float* out);
+
+// The reverse, for f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 and q5_1; throws declined for the K formats.
+// `blocks` has dtype_bytes(type, elements) bytes.
+void quantize(DType type, const float* values, size_t elements, std::byte* blocks);
+
+}  // namespace ingot

@@ -1,0 +1,15 @@
+#include "formats/checkpoint.h"
+
+#include "core/error.h"
+#include "formats/printable.h"
+
+namespace ingot {
+
+const TensorView& Checkpoint::get(std::string_view name) const {
+  const TensorView* tensor = find(name);
+  if (tensor == nullptr)
+    throw_error(ErrorKind::bad_file, "{}: tensor {} is missing from the file", describe(), printable(name));
+  return *tensor;
+}
+
+}  // namespace ingot

@@ -1,0 +1,206 @@
+#include "formats/json.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "core/error.h"
+#include "formats/mapped_file.h"
+#include "formats/printable.h"
+
+namespace ingot {
+namespace {
+
+using nlohmann::json;
+
+// Before anything is built, so that a small hostile text cannot cost a deep tree. Malformed text is the parser's to
+// refuse.
+void check_depth(std::string_view text, const std::string& name, int max_depth) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > max_depth)
+        throw_error(ErrorKind::bad_file, "{}: JSON is nested deeper than {} levels at byte {}", name, max_depth, i);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+// Refuses an object that has the same key twice: two readers would see two different files.
+class UniqueKeys {
+ public:
+  explicit UniqueKeys(const std::string& name) : name_(name) {}
+
+  bool operator()(int /*depth*/, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) {
+      open_.emplace_back();
+    } else if (event == json::parse_event_t::object_end) {
+      open_.pop_back();
+    } else if (event == json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!open_.back().insert(key).second)
+        throw_error(ErrorKind::bad_file, "{}: key {} appears twice in one object", name_, printable(key));
+    }
+    return true;
+  }
+
+ private:
+  const std::string& name_;
+  std::vector<std::unordered_set<std::string>> open_;
+};
+
+// The library's message without its "[json.exception.parse_error.101]" tag.
+std::string reason(const json::exception& error) {
+  std::string_view text = error.what();
+  if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string_view::npos)
+    text.remove_prefix(end + 2);
+  return printable(text, 200);
+}
+
+std::string_view kind_of(const json& value) {
+  if (value.is_number_float()) return "float";
+  if (value.is_number()) return "integer";
+  return value.type_name();
+}
+
+[[noreturn]] void wrong_type(const JsonView& view, std::string_view key, std::string_view wanted, const json& value) {
+  throw_error(ErrorKind::bad_file, "{}: {} must be {}, got {}", view.name(), view.path_of(key), wanted, kind_of(value));
+}
+
+std::optional<int64_t> as_int(const json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    constexpr double kExact = 9007199254740992.0;  // 2^53
+    if (std::fabs(number) <= kExact && number == std::floor(number)) return static_cast<int64_t>(number);
+  }
+  return std::nullopt;
+}
+
+template <typename T>
+T needed(const JsonView& view, std::string_view key, std::optional<T> value) {
+  if (!value) throw_error(ErrorKind::bad_file, "{}: {} is missing", view.name(), view.path_of(key));
+  return *std::move(value);
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& name, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes)
+    throw_error(ErrorKind::bad_file, "{}: {} bytes of JSON are more than the {} allowed", name, text.size(),
+                limits.max_bytes);
+  check_depth(text, name, limits.max_depth);
+  try {
+    if (!limits.unique_keys) return json::parse(text.begin(), text.end());
+    UniqueKeys unique(name);
+    return json::parse(text.begin(), text.end(), std::ref(unique));
+  } catch (const json::exception& error) {
+    throw_error(ErrorKind::bad_file, "{}: is not valid JSON: {}", name, reason(error));
+  }
+}
+
+json read_json_file(const std::filesystem::path& path, const JsonLimits& limits) {
+  const MappedFile file = MappedFile::open(path);
+  const std::span<const std::byte> bytes = file.bytes();
+  return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.name(), limits);
+}
+
+JsonView::JsonView(const json& value, std::string name, std::string prefix)
+    : value_(&value), name_(std::move(name)), prefix_(std::move(prefix)) {
+  if (value.is_object()) return;
+  if (prefix_.empty()) throw_error(ErrorKind::bad_file, "{}: must be a JSON object, got {}", name_, kind_of(value));
+  throw_error(ErrorKind::bad_file, "{}: {} must be an object, got {}", name_,
+              std::string_view(prefix_).substr(0, prefix_.size() - 1), kind_of(value));
+}
+
+std::string JsonView::path_of(std::string_view key) const { return prefix_ + printable(key); }
+
+const json* JsonView::find(std::string_view key) const {
+  const auto found = value_->find(key);
+  return found == value_->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool JsonView::has(std::string_view key) const { return find(key) != nullptr; }
+
+std::optional<bool> JsonView::find_bool(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) wrong_type(*this, key, "true or false", *value);
+  return value->get<bool>();
+}
+
+std::optional<int64_t> JsonView::find_int(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  const std::optional<int64_t> number = as_int(*value);
+  if (!number) wrong_type(*this, key, "an integer", *value);
+  return number;
+}
+
+std::optional<double> JsonView::find_double(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) wrong_type(*this, key, "a number", *value);
+  return value->get<double>();
+}
+
+std::optional<std::string> JsonView::find_string(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) wrong_type(*this, key, "a string", *value);
+  return value->get<std::string>();
+}
+
+std::optional<JsonView> JsonView::find_object(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  return JsonView(*value, name_, path_of(key) + ".");
+}
+
+std::vector<int64_t> JsonView::find_ints(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr) return {};
+  if (const std::optional<int64_t> one = as_int(*value)) return {*one};
+  std::vector<int64_t> numbers;
+  if (!value->is_array()) wrong_type(*this, key, "an integer or a list of integers", *value);
+  for (const json& element : *value) {
+    const std::optional<int64_t> number = as_int(element);
+    if (!number) wrong_type(*this, key, "a list of integers only", element);
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::vector<std::string> JsonView::find_strings(std::string_view key) const {
+  const json* value = find(key);
+  if (value == nullptr) return {};
+  std::vector<std::string> strings;
+  if (!value->is_array()) wrong_type(*this, key, "a list of strings", *value);
+  for (const json& element : *value) {
+    if (!element.is_string()) wrong_type(*this, key, "a list of strings only", element);
+    strings.push_back(element.get<std::string>());
+  }
+  return strings;
+}
+
+bool JsonView::need_bool(std::string_view key) const { return needed(*this, key, find_bool(key)); }
+int64_t JsonView::need_int(std::string_view key) const { return needed(*this, key, find_int(key)); }
+double JsonView::need_double(std::string_view key) const { return needed(*this, key, find_double(key)); }
+std::string JsonView::need_string(std::string_view key) const { return needed(*this, key, find_string(key)); }
+JsonView JsonView::need_object(std::string_view key) const { return needed(*this, key, find_object(key)); }
+
+}  // namespace ingot

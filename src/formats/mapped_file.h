@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ingot {
+
+// A whole file, read-only, memory-mapped; or bytes held in memory under a name, for tests and fuzzers. Moving it keeps
+// the bytes where they are. (A file that another process shortens while it is mapped faults: model files are not edited
+// in place.)
+class MappedFile {
+ public:
+  // Throws io when the file is missing, not a regular file or not readable, bad_file when it is empty.
+  static MappedFile open(const std::filesystem::path& path);
+  static MappedFile from_bytes(std::string name, std::span<const std::byte> bytes);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::string& name() const { return name_; }  // the path, for errors
+
+  // Gives back the memory of whole pages inside `part` (of this file); reading them again reads the file again.
+  void drop_pages(std::span<const std::byte> part) const;
+  bool contains(std::span<const std::byte> part) const;
+
+ private:
+  void unmap();
+
+  std::string name_;
+  std::span<const std::byte> bytes_;
+  std::vector<std::byte> owned_;  // from_bytes only
+  bool mapped_ = false;
+};
+
+}  // namespace ingot

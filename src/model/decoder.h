@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace ingot {
+
+// Where the activations of a step lie in scratch memory, for the largest step. Regions that are never alive at the same
+// time share memory.
+struct DecoderScratch {
+  Region residual;  // f32 [T, hidden]
+  Region sampled;   // f32 [R, hidden]: the residual rows that produce output
+  Region rope;      // f32 [T, rope_dims / 2, 2]
+  Region narrow;    // activation [T, max(hidden, heads * head_size)]: normed input, then attention output
+  Region wide;      // activation [T, max(qkv width, ffn)]: qkv, then the MLP's inside
+  Region logits;    // f32 [R, vocab]
+  size_t bytes = 0;
+
+  static DecoderScratch plan(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
+};
+
+// One transformer for every model family: walks the layers and encodes a step's operations. The families differ in their
+// configuration only.
+class Decoder {
+ public:
+  Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch);
+
+  // Encodes everything between the step's inputs and its sampled tokens.
+  void encode(const StagedStep& step, Backend& device) const;
+
+ private:
+  void attention(const StagedStep& step, int64_t layer, Backend& device) const;
+  void mlp(const LayerWeights& weights, int64_t rows, Region residual, Backend& device) const;
+
+  ModelConfig config_;
+  ModelWeights weights_;
+  DecoderScratch scratch_;
+  AttentionShape shape_;
+  float rope_factor_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "formats/checkpoint.h"
+#include "model/config.h"
+
+namespace ingot {
+
+class GgufFile;
+
+// A model's files, opened and understood, nothing loaded yet.
+struct ModelFiles {
+  std::shared_ptr<Checkpoint> checkpoint;
+  std::shared_ptr<GgufFile> gguf;  // the same object for a GGUF model (its metadata has the tokenizer); null otherwise
+  std::filesystem::path dir;       // where the model's other files lie
+  ModelConfig config;
+};
+
+// `path`: a .gguf file; a folder with config.json and safetensors weights; or a folder with exactly one .gguf model (a
+// split set counts as one). Throws an error that says what was found instead.
+ModelFiles open_model(const std::string& path);
+
+}  // namespace ingot

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "model/config.h"
+
+namespace ingot {
+
+// Inverse frequency of each rotating pair, scaling applied: [rope_dims / 2]. Computed in double and rounded once.
+std::vector<float> rope_inv_freq(const ModelConfig& config);
+
+// What cos and sin are multiplied with; 1 but for yarn.
+float rope_attention_factor(const ModelConfig& config);
+
+}  // namespace ingot

@@ -1,0 +1,163 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "attention_rig.h"
+#include "backend/cpu/cpu_backend.h"
+
+// A row's attention is the same to the bit however its sequence was cut into steps and whatever shares them.
+namespace ingot::test {
+namespace {
+
+struct InvarianceCase {
+  std::string isa;
+  int64_t head_size, group, kv_heads, block_size, window;
+  DType dtype;
+};
+
+void PrintTo(const InvarianceCase& c, std::ostream* out) { *out << c.isa << " head size " << c.head_size; }
+
+std::vector<InvarianceCase> cases() {
+  std::vector<InvarianceCase> list;
+  for (const std::string& name : attention_isas()) {
+    list.push_back({name, 64, 3, 2, 16, 0, DType::f16});
+    list.push_back({name, 80, 1, 2, 8, 0, DType::bf16});
+    list.push_back({name, 128, 8, 1, 32, 100, DType::f16});
+    list.push_back({name, 40, 5, 1, 16, 300, DType::f32});
+  }
+  return list;
+}
+
+class AttentionInvariance : public testing::TestWithParam<InvarianceCase> {
+ protected:
+  static constexpr int32_t kLength = 523;  // three splits
+
+  AttentionCase config() const {
+    const InvarianceCase& p = GetParam();
+    AttentionCase c;
+    c.shape.heads = p.group * p.kv_heads;
+    c.shape.kv_heads = p.kv_heads;
+    c.shape.head_size = p.head_size;
+    c.shape.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(p.head_size)));
+    c.shape.window = p.window;
+    c.shape.rope_dims = p.head_size;
+    c.kv_dtype = p.dtype;
+    c.block_size = p.block_size;
+    c.num_blocks = 4096 / p.block_size;
+    return c;
+  }
+  std::unique_ptr<Backend> device(int threads) const {
+    return make_cpu_backend({.threads = threads, .isa = GetParam().isa, .drop_pages = {}});
+  }
+  int64_t out_width() const { return GetParam().group * GetParam().kv_heads * GetParam().head_size; }
+
+  // The sequence alone, in one prefill.
+  std::vector<float> alone(const std::vector<TestSequence>& sequences, int threads = 2) const {
+    const auto backend = device(threads);
+    AttentionRig rig(*backend, config());
+    return rig.step(sequences, {{0, 0, kLength, false}});
+  }
+
+  // In chunks, each row a decode row or each chunk a prefill, with neighbours in every step. `fillers` run once before,
+  // so that decoding neighbours have a past.
+  std::vector<float> chunked(const std::vector<TestSequence>& sequences, int32_t chunk, bool decode,
+                             const std::vector<AttentionRig::Piece>& before = {},
+                             const std::vector<AttentionRig::Piece>& after = {},
+                             const std::vector<AttentionRig::Piece>& fillers = {}) const {
+    const auto backend = device(2);
+    AttentionRig rig(*backend, config());
+    for (const AttentionRig::Piece& piece : fillers) rig.step(sequences, {piece});
+    std::vector<float> all;
+    for (int32_t first = 0; first < kLength; first += chunk) {
+      const int32_t count = std::min(chunk, kLength - first);
+      std::vector<AttentionRig::Piece> pieces = before;
+      pieces.push_back({0, first, count, decode});
+      pieces.insert(pieces.end(), after.begin(), after.end());
+      const std::vector<float> out = rig.step(sequences, pieces);
+      const auto begin = out.begin() + static_cast<int64_t>(before.size()) * out_width();
+      all.insert(all.end(), begin, begin + count * out_width());
+    }
+    return all;
+  }
+
+  void expect_same(const std::vector<float>& got, const std::vector<float>& want, const char* what) const {
+    ASSERT_EQ(got.size(), want.size());
+    if (std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0) return;
+    for (size_t i = 0; i < got.size(); ++i)
+      if (std::memcmp(&got[i], &want[i], sizeof(float)) != 0) {
+        ADD_FAILURE() << what << ": row " << static_cast<int64_t>(i) / out_width() << " differs at "
+                      << static_cast<int64_t>(i) % out_width() << ": " << got[i] << " instead of " << want[i];
+        return;
+      }
+  }
+};
+
+TEST_P(AttentionInvariance, PrefillChunks) {
+  const auto sequences = make_sequences(config(), {kLength});
+  const std::vector<float> want = alone(sequences);
+  EXPECT_TRUE(std::all_of(want.begin(), want.end(), [](float x) { return std::isfinite(x); }));
+  for (int32_t chunk : {1, 7, 64, 200}) expect_same(chunked(sequences, chunk, false), want, "prefill chunks");
+}
+
+TEST_P(AttentionInvariance, DecodeEqualsPrefill) {
+  const auto sequences = make_sequences(config(), {kLength});
+  expect_same(chunked(sequences, 1, true), alone(sequences), "decode");
+}
+
+TEST_P(AttentionInvariance, Neighbours) {
+  const auto sequences = make_sequences(config(), {kLength, 300, 17, 90, 260, 33, 5, 64, 1, 28, 65, 9, 40, 12, 15});
+  const std::vector<float> want = alone(sequences);
+  const size_t row_width = sequences[0].qkv.size() / kLength;
+  std::vector<AttentionRig::Piece> decoding, fillers, prefilling;
+  for (int s = 1; s < 15; ++s) {
+    const int32_t length = static_cast<int32_t>(sequences[static_cast<size_t>(s)].qkv.size() / row_width);
+    if (s < 8) {
+      fillers.push_back({s, 0, length - 1, false});
+      decoding.push_back({s, length - 1, 1, true});
+    } else {
+      prefilling.push_back({s, 0, length, false});
+    }
+  }
+  expect_same(chunked(sequences, 64, false, {}, prefilling), want, "prefill with neighbours");
+  expect_same(chunked(sequences, 1, true, decoding, {}, fillers), want, "decode with neighbours");
+  expect_same(chunked(sequences, 1, true, decoding, prefilling, fillers), want, "decode in mixed steps");
+}
+
+TEST_P(AttentionInvariance, BlockTables) {
+  auto sequences = make_sequences(config(), {kLength});
+  const std::vector<float> want = alone(sequences);
+  std::sort(sequences[0].blocks.begin(), sequences[0].blocks.end());
+  expect_same(alone(sequences), want, "sorted blocks");
+  std::reverse(sequences[0].blocks.begin(), sequences[0].blocks.end());
+  expect_same(alone(sequences), want, "reversed blocks");
+}
+
+TEST_P(AttentionInvariance, Threads) {
+  const auto sequences = make_sequences(config(), {kLength});
+  const std::vector<float> want = alone(sequences, 1);
+  for (int threads : {2, 3, 5}) expect_same(alone(sequences, threads), want, "threads");
+}
+
+// What a row must not see cannot reach it, not even as NaN times zero: a later row of the same chunk is poisoned.
+TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
+  auto sequences = make_sequences(config(), {kLength});
+  const std::vector<float> want = alone(sequences);
+  const int64_t width = static_cast<int64_t>(sequences[0].qkv.size()) / kLength;
+  constexpr int32_t kPoisoned = 333;
+  for (int64_t i = 0; i < width; ++i)
+    sequences[0].qkv[static_cast<size_t>(kPoisoned * width + i)] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> got = alone(sequences);
+  const size_t before = static_cast<size_t>(kPoisoned * out_width());
+  EXPECT_TRUE(std::isnan(got[before]));
+  got.resize(before);
+  expect_same(got, {want.begin(), want.begin() + static_cast<int64_t>(before)}, "rows before the poisoned one");
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionInvariance, testing::ValuesIn(cases()), [](const auto& info) {
+  return info.param.isa + "_head" + std::to_string(info.param.head_size);
+});
+
+}  // namespace
+}  // namespace ingot::test

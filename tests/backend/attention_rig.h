@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "core/half.h"
+#include "formats/block_quant.h"
+#include "harness.h"
+
+namespace ingot::test {
+
+// One attention layer on one device, fed with given q, k and v rows: the steps that a decoder would run, without a
+// model.
+struct AttentionCase {
+  AttentionShape shape;
+  DType kv_dtype = DType::f16;
+  int64_t block_size = 16;
+  int64_t num_blocks = 64;
+  bool qk_norm = false;
+  float spread = 1.0f;  // of q, k and v
+  unsigned seed = 1;
+};
+
+// A sequence's rows and where they live.
+struct TestSequence {
+  std::vector<float> qkv;  // [length, (heads + 2 kv_heads) * head_size]
+  std::vector<int32_t> blocks;
+};
+
+class AttentionRig {
+ public:
+  static constexpr int32_t kMaxRows = 1024;
+  struct Piece {  // rows of one sequence in a step
+    int sequence;
+    int32_t first, count;
+    bool decode;
+  };
+
+  AttentionRig(Backend& backend, const AttentionCase& config) : backend_(backend), case_(config) {
+    const AttentionShape& s = config.shape;
+    width_ = (s.heads + 2 * s.kv_heads) * s.head_size;
+    RegionPlan plan;
+    qkv_ = plan.take(static_cast<size_t>(kMaxRows * width_));
+    rope_ = plan.take(static_cast<size_t>(kMaxRows * std::max<int64_t>(s.rope_dims, 1)));
+    out_ = plan.take(static_cast<size_t>(kMaxRows * s.heads * s.head_size));
+    backend.create_scratch(plan.bytes());
+    KvLayout kv;
+    kv.layers = kLayers;
+    kv.num_blocks = config.num_blocks;
+    kv.kv_heads = s.kv_heads;
+    kv.block_size = config.block_size;
+    kv.head_size = s.head_size;
+    kv.dtype = config.kv_dtype;
+    kv_ = kv;
+    backend.create_kv_cache(kv);
+    backend.create_io(1 << 20, make_output_layout(1, 1, 1, 16));
+    std::vector<float> freqs;
+    for (int64_t i = 0; i < s.rope_dims / 2; ++i)
+      freqs.push_back(
+          static_cast<float>(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(s.rope_dims))));
+    if (!freqs.empty()) freqs_ = backend.load_vector("inv_freq", freqs);
+    if (config.qk_norm) {
+      std::mt19937 random(7);
+      q_norm_ = backend.load_vector("q_norm", random_floats(random, static_cast<size_t>(s.head_size)));
+      k_norm_ = backend.load_vector("k_norm", random_floats(random, static_cast<size_t>(s.head_size)));
+    }
+    poison_cache();
+  }
+
+  // Whatever was in a block before must never be seen.
+  void poison_cache() {
+    const size_t n = static_cast<size_t>(kv_.num_blocks) * kv_.block_bytes();
+    std::vector<std::byte> bytes(n);
+    const size_t elements = n / dtype_bytes(kv_.dtype, 1);
+    const std::vector<float> nan(elements, std::numeric_limits<float>::quiet_NaN());
+    quantize(kv_.dtype, nan.data(), elements, bytes.data());
+    for (int64_t layer = 0; layer < kLayers; ++layer)
+      for (bool value : {false, true}) backend_.write_cache(layer, value, bytes);
+  }
+
+  // Runs one step and returns the attention outputs of its rows: [rows, heads * head_size].
+  std::vector<float> step(const std::vector<TestSequence>& sequences, const std::vector<Piece>& pieces) {
+    TestStep step;
+    step.ring = ring_;
+    std::vector<float> qkv;
+    for (const Piece& piece : pieces) {
+      const TestSequence& sequence = sequences[static_cast<size_t>(piece.sequence)];
+      step.add_rows(sequence.blocks, case_.block_size, piece.first, piece.count, piece.decode);
+      const auto begin = sequence.qkv.begin() + piece.first * width_;
+      qkv.insert(qkv.end(), begin, begin + piece.count * width_);
+    }
+    put(backend_, qkv_, qkv);
+    backend_.begin(step.stage(backend_));
+    RopeTableOp table;
+    table.inv_freq = freqs_;
+    table.out = rope_;
+    if (freqs_) backend_.rope_table(table);
+    DecodeAttentionOp decode;
+    decode.layer = kLayer;
+    decode.shape = case_.shape;
+    decode.qkv = qkv_;
+    decode.rope = rope_;
+    decode.q_norm = q_norm_;
+    decode.k_norm = k_norm_;
+    decode.out = out_;
+    backend_.decode_attention(decode);
+    PrefillWriteOp write;
+    write.layer = kLayer;
+    write.shape = case_.shape;
+    write.qkv = qkv_;
+    write.rope = rope_;
+    write.q_norm = q_norm_;
+    write.k_norm = k_norm_;
+    backend_.prefill_write(write);
+    PrefillAttentionOp attend;
+    attend.layer = kLayer;
+    attend.shape = case_.shape;
+    attend.qkv = qkv_;
+    attend.out = out_;
+    backend_.prefill_attention(attend);
+    backend_.submit();
+    backend_.wait(ring_);
+    ring_ = 1 - ring_;
+    return get(backend_, out_, step.positions.size() * static_cast<size_t>(case_.shape.heads * case_.shape.head_size));
+  }
+
+  std::vector<float> cache(bool value) {
+    const size_t bytes = static_cast<size_t>(kv_.num_blocks) * kv_.block_bytes();
+    std::vector<std::byte> raw(bytes);
+    backend_.read_cache(kLayer, value, raw);
+    std::vector<float> values(bytes / dtype_bytes(kv_.dtype, 1));
+    dequantize(kv_.dtype, raw.data(), values.size(), values.data());
+    return values;
+  }
+
+  int64_t width() const { return width_; }
+
+ private:
+  static constexpr int64_t kLayers = 2, kLayer = 1;
+  Backend& backend_;
+  AttentionCase case_;
+  KvLayout kv_;
+  int64_t width_ = 0;
+  int ring_ = 0;
+  Region qkv_, rope_, out_;
+  WeightId freqs_, q_norm_, k_norm_;
+};
+
+// Sequences of these lengths with random rows, in shuffled blocks that they do not share.
+inline std::vector<TestSequence> make_sequences(const AttentionCase& config, const std::vector<int32_t>& lengths,
+                                                bool exact_in_bf16 = false) {
+  std::mt19937 random(config.seed);
+  std::vector<int32_t> blocks(static_cast<size_t>(config.num_blocks));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::shuffle(blocks.begin(), blocks.end(), random);
+  const AttentionShape& s = config.shape;
+  const int64_t width = (s.heads + 2 * s.kv_heads) * s.head_size;
+  std::vector<TestSequence> sequences;
+  for (int32_t length : lengths) {
+    TestSequence sequence;
+    sequence.qkv = random_floats(random, static_cast<size_t>(length * width), config.spread);
+    if (exact_in_bf16)
+      for (float& x : sequence.qkv) x = bf16_to_f32(f32_to_bf16(x));
+    for (int64_t i = 0; i * config.block_size < length; ++i) {
+      sequence.blocks.push_back(blocks.back());
+      blocks.pop_back();
+    }
+    sequences.push_back(std::move(sequence));
+  }
+  return sequences;
+}
+
+}  // namespace ingot::test

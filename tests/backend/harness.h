@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "ingot/step.h"
+
+// What the device tests share: the devices, and a step put together by hand.
+namespace ingot::test {
+
+struct DeviceCase {
+  std::string name;  // of letters, digits and underscores: part of the tests' names
+  std::function<std::unique_ptr<Backend>()> make;
+};
+// Every device of this build. A new device is one more entry here.
+const std::vector<DeviceCase>& devices();
+// Those whose attention and sampling differ: several instruction sets of the CPU share these kernels.
+const std::vector<DeviceCase>& attention_devices();
+// The CPU's part of the same, by name of the instruction set.
+std::vector<std::string> attention_isas();
+inline std::string device_name(const DeviceCase& device) { return device.name; }
+inline void PrintTo(const DeviceCase& device, std::ostream* out) { *out << device.name; }
+
+// A step in vectors; stage() lays it out in a device's buffer, without any checks.
+struct TestStep {
+  int ring = 0;
+  int32_t decode_rows = 0;
+  std::vector<int32_t> token_ids, positions;
+  std::vector<int64_t> slots;
+  std::vector<int32_t> query_start = {0};
+  std::vector<std::vector<int32_t>> blocks;  // of each sequence
+  std::vector<int32_t> seq_lens;
+  std::vector<BlockCopy> copies;
+  std::vector<int32_t> zeros;
+  std::vector<SamplerReset> resets;
+  std::vector<int32_t> sample_rows;
+  std::vector<SamplingParams> sampling;
+  std::vector<int32_t> sampler_slot;
+  std::vector<RowOutput> output;
+  std::vector<int32_t> sample_positions;     // of the tokens to be drawn
+  std::vector<std::vector<uint32_t>> masks;  // of each sampled row; empty: none
+
+  // Rows [first, first + count) of a sequence that lives in `blocks`.
+  void add_rows(const std::vector<int32_t>& sequence_blocks, int64_t block_size, int32_t first, int32_t count,
+                bool decode);
+  void add_sample(int32_t row, const SamplingParams& params, RowOutput wanted = {}, int32_t slot = -1);
+
+  StagedStep stage(Backend& backend) const;
+};
+
+// The output layout for `rows` rows.
+OutputLayout make_output_layout(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab);
+
+std::vector<float> random_floats(std::mt19937& random, size_t n, float scale = 1.0f);
+
+// Activations in scratch, as floats whatever the device keeps them in.
+void put(Backend& backend, Region region, std::span<const float> values, bool f32 = false);
+std::vector<float> get(Backend& backend, Region region, size_t n, bool f32 = false);
+
+// Takes consecutive regions of scratch.
+class RegionPlan {
+ public:
+  Region take(size_t floats) {
+    Region region{next_, (floats * 4 + 63) / 64 * 64};
+    next_ += region.bytes;
+    return region;
+  }
+  size_t bytes() const { return next_; }
+
+ private:
+  size_t next_ = 0;
+};
+
+}  // namespace ingot::test

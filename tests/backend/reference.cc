@@ -1,0 +1,373 @@
+#include "reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/half.h"
+#include "formats/block_quant.h"
+#include "reference_sampling.h"
+
+namespace ingot::test {
+
+// ---- load ----
+
+WeightId ReferenceBackend::load_matrix(const MatrixSpec& spec) {
+  Matrix m{spec.rows, spec.cols, {}};
+  std::vector<float> row(static_cast<size_t>(spec.cols));
+  for (const MatrixPart& part : spec.parts) {
+    const int64_t rows = part.tensor->shape[0];
+    const size_t row_bytes = dtype_bytes(part.tensor->dtype, static_cast<size_t>(spec.cols));
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::byte* source = part.tensor->data.data() + static_cast<size_t>(part.source_row(r)) * row_bytes;
+      dequantize(part.tensor->dtype, source, row.size(), row.data());
+      m.values.insert(m.values.end(), row.begin(), row.end());
+    }
+  }
+  weights_.push_back(std::move(m));
+  return WeightId{static_cast<int32_t>(weights_.size()) - 1};
+}
+
+WeightId ReferenceBackend::load_vector(const std::string&, std::span<const float> values) {
+  weights_.push_back({1, static_cast<int64_t>(values.size()), std::vector<double>(values.begin(), values.end())});
+  return WeightId{static_cast<int32_t>(weights_.size()) - 1};
+}
+
+void ReferenceBackend::create_kv_cache(const KvLayout& layout) {
+  kv_ = layout;
+  cache_.assign(static_cast<size_t>(2 * layout.layers * layout.num_blocks * layout.kv_heads * layout.block_size *
+                                    layout.head_size),
+                0.0f);
+}
+
+void ReferenceBackend::create_sampler(const SamplerLayout& layout) { slots_.resize(static_cast<size_t>(layout.slots)); }
+
+void ReferenceBackend::create_io(size_t stage_bytes, const OutputLayout& output) {
+  output_layout_ = output;
+  for (int ring = 0; ring < 2; ++ring) {
+    stage_[ring].resize(stage_bytes);
+    output_[ring].resize(output.bytes);
+  }
+}
+
+void ReferenceBackend::write_scratch(Region region, std::span<const std::byte> bytes) {
+  std::memcpy(at(region), bytes.data(), bytes.size());
+}
+void ReferenceBackend::read_scratch(Region region, std::span<std::byte> bytes) {
+  std::memcpy(bytes.data(), at(region), bytes.size());
+}
+
+void ReferenceBackend::write_cache(int64_t layer, bool value, std::span<const std::byte> bytes) {
+  const size_t n = cache_.size() / static_cast<size_t>(2 * kv_.layers);
+  float* out = cache_.data() + (2 * static_cast<size_t>(layer) + value) * n;
+  dequantize(kv_.dtype, bytes.data(), n, out);
+}
+void ReferenceBackend::read_cache(int64_t layer, bool value, std::span<std::byte> bytes) {
+  const size_t n = cache_.size() / static_cast<size_t>(2 * kv_.layers);
+  quantize(kv_.dtype, cache_.data() + (2 * static_cast<size_t>(layer) + value) * n, n, bytes.data());
+}
+
+float& ReferenceBackend::cached(int64_t layer, bool value, int64_t kv_head, int64_t slot, int64_t dim) {
+  const int64_t block = slot / kv_.block_size, offset = slot % kv_.block_size;
+  int64_t i = 2 * layer + value;
+  i = i * kv_.num_blocks + block;
+  i = i * kv_.kv_heads + kv_head;
+  i = i * kv_.block_size + offset;
+  i = i * kv_.head_size + dim;
+  return cache_[static_cast<size_t>(i)];
+}
+
+float ReferenceBackend::round_to_cache(float x) const {
+  if (kv_.dtype == DType::f16) return f16_to_f32(f32_to_f16(x));
+  if (kv_.dtype == DType::bf16) return bf16_to_f32(f32_to_bf16(x));
+  return x;
+}
+
+// ---- a step ----
+
+void ReferenceBackend::begin(const StagedStep& step) {
+  step_ = step;
+  operations_.clear();
+  record([this] {
+    const auto each_element = [this](auto f) {
+      for (int64_t layer = 0; layer < kv_.layers; ++layer)
+        for (int value = 0; value < 2; ++value)
+          for (int64_t h = 0; h < kv_.kv_heads; ++h)
+            for (int64_t offset = 0; offset < kv_.block_size; ++offset)
+              for (int64_t d = 0; d < kv_.head_size; ++d) f(layer, value != 0, h, offset, d);
+    };
+    for (int32_t i = 0; i < step_.zeros; ++i) {
+      const int64_t block = staged<int32_t>(step_.block_zeros)[i];
+      each_element([&](int64_t layer, bool value, int64_t h, int64_t offset, int64_t d) {
+        cached(layer, value, h, block * kv_.block_size + offset, d) = 0.0f;
+      });
+    }
+    for (int32_t i = 0; i < step_.copies; ++i) {
+      const int32_t* pair = staged<int32_t>(step_.block_copies) + 2 * i;
+      each_element([&](int64_t layer, bool value, int64_t h, int64_t offset, int64_t d) {
+        cached(layer, value, h, pair[1] * kv_.block_size + offset, d) =
+            cached(layer, value, h, pair[0] * kv_.block_size + offset, d);
+      });
+    }
+    for (int32_t i = 0; i < step_.resets; ++i) {
+      const int32_t* words = staged<int32_t>(step_.reset_words) + 4 * i;
+      const int32_t* ids = staged<int32_t>(step_.pool) + words[1];
+      Slot& slot = slots_[static_cast<size_t>(words[0])];
+      slot.prompt.assign(ids, ids + words[2]);
+      slot.output.assign(ids + words[2], ids + words[2] + words[3]);
+    }
+  });
+}
+
+void ReferenceBackend::embed(const EmbedOp& op) {
+  record([this, op] {
+    const Matrix& table = weight(op.table);
+    for (int64_t t = 0; t < step_.tokens; ++t) {
+      int64_t token = staged<int32_t>(step_.token_ids)[t];
+      if (token < 0) token = sampled_[static_cast<size_t>(-1 - token)];
+      for (int64_t i = 0; i < table.cols; ++i) {
+        double x = table.values[static_cast<size_t>(token * table.cols + i)] * op.scale;
+        if (op.position_table) {
+          const int64_t position = staged<int32_t>(step_.positions)[t];
+          x += weight(op.position_table).values[static_cast<size_t>(position * table.cols + i)];
+        }
+        at(op.out)[t * table.cols + i] = static_cast<float>(x);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::rope_table(const RopeTableOp& op) {
+  record([this, op] {
+    const std::vector<double>& freqs = weight(op.inv_freq).values;
+    for (int64_t t = 0; t < step_.tokens; ++t)
+      for (size_t i = 0; i < freqs.size(); ++i) {
+        const double angle = staged<int32_t>(step_.positions)[t] * freqs[i];
+        float* out = at(op.out) + (static_cast<size_t>(t) * freqs.size() + i) * 2;
+        out[0] = static_cast<float>(std::cos(angle) * op.factor);
+        out[1] = static_cast<float>(std::sin(angle) * op.factor);
+      }
+  });
+}
+
+void ReferenceBackend::norm(const NormOp& op) {
+  record([this, op] {
+    for (int64_t r = 0; r < op.rows; ++r) {
+      const float* in = at(op.in) + r * op.dim;
+      double mean = 0.0, squares = 0.0;
+      if (op.kind == NormKind::layer) {
+        for (int64_t i = 0; i < op.dim; ++i) mean += in[i];
+        mean /= static_cast<double>(op.dim);
+      }
+      for (int64_t i = 0; i < op.dim; ++i) squares += (in[i] - mean) * (in[i] - mean);
+      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(op.dim) + op.eps);
+      std::vector<double> out(static_cast<size_t>(op.dim));
+      for (int64_t i = 0; i < op.dim; ++i)
+        out[static_cast<size_t>(i)] =
+            (in[i] - mean) * scale * weight(op.weight).values[static_cast<size_t>(i)] + bias(op.bias, i);
+      std::copy(out.begin(), out.end(), at(op.out) + r * op.dim);
+    }
+  });
+}
+
+void ReferenceBackend::linear(const LinearOp& op) {
+  record([this, op] {
+    const Matrix& w = weight(op.weight);
+    for (int64_t r = 0; r < op.rows; ++r)
+      for (int64_t n = 0; n < w.rows; ++n) {
+        double sum = bias(op.bias, n);
+        for (int64_t k = 0; k < w.cols; ++k)
+          sum += at(op.in)[r * w.cols + k] * w.values[static_cast<size_t>(n * w.cols + k)];
+        float& out = at(op.out)[r * w.rows + n];
+        out = static_cast<float>(op.accumulate ? out + sum : sum);
+      }
+  });
+}
+
+namespace {
+double activate(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::silu: return x / (1.0 + std::exp(-x));
+    case ActivationKind::gelu: return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0)));
+    case ActivationKind::gelu_tanh:
+      return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+  }
+  return 0.0;
+}
+}  // namespace
+
+void ReferenceBackend::gated_linear(const GatedLinearOp& op) {
+  record([this, op] {
+    const Matrix& gate = weight(op.gate);
+    const Matrix& up = weight(op.up);
+    for (int64_t r = 0; r < op.rows; ++r)
+      for (int64_t n = 0; n < gate.rows; ++n) {
+        double g = bias(op.gate_bias, n), u = bias(op.up_bias, n);
+        for (int64_t k = 0; k < gate.cols; ++k) {
+          const double x = at(op.in)[r * gate.cols + k];
+          g += x * gate.values[static_cast<size_t>(n * gate.cols + k)];
+          u += x * up.values[static_cast<size_t>(n * gate.cols + k)];
+        }
+        at(op.out)[r * gate.rows + n] = static_cast<float>(activate(op.activation, g) * u);
+      }
+  });
+}
+
+// ---- attention ----
+
+// One head of q or k, normalized when asked for, and rotated.
+std::vector<double> ReferenceBackend::rotated(const float* head, const AttentionShape& shape, const float* rope,
+                                              WeightId norm_weight, float eps) const {
+  std::vector<double> x(head, head + shape.head_size);
+  if (norm_weight) {
+    double squares = 0.0;
+    for (double v : x) squares += v * v;
+    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= scale * weight(norm_weight).values[i];
+  }
+  const size_t half = static_cast<size_t>(shape.rope_dims / 2);
+  for (size_t i = 0; i < half; ++i) {
+    const double c = rope[2 * i], s = rope[2 * i + 1];
+    const double a = x[i], b = x[i + half];
+    x[i] = a * c - b * s;
+    x[i + half] = b * c + a * s;
+  }
+  return x;
+}
+
+void ReferenceBackend::write_kv(int64_t layer, const AttentionShape& shape, const float* qkv, const float* rope,
+                                WeightId k_norm, float eps, int64_t row) {
+  const int64_t slot = staged<int64_t>(step_.slots)[row];
+  for (int64_t h = 0; h < shape.kv_heads; ++h) {
+    const float* k = qkv + (shape.heads + h) * shape.head_size;
+    const float* v = k + shape.kv_heads * shape.head_size;
+    const std::vector<double> key = rotated(k, shape, rope, k_norm, eps);
+    for (int64_t d = 0; d < shape.head_size; ++d) {
+      cached(layer, false, h, slot, d) = round_to_cache(static_cast<float>(key[static_cast<size_t>(d)]));
+      cached(layer, true, h, slot, d) = round_to_cache(v[d]);
+    }
+  }
+}
+
+void ReferenceBackend::attend(int64_t layer, const AttentionShape& shape, int64_t seq, int64_t row, int64_t head,
+                              const std::vector<double>& q, float* out) {
+  const int64_t kv_head = head / (shape.heads / shape.kv_heads);
+  const int64_t position = staged<int32_t>(step_.positions)[row];
+  const int64_t first = shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
+  const int32_t* blocks = staged<int32_t>(step_.block_table) + seq * step_.max_blocks;
+  const auto slot_of = [&](int64_t p) { return blocks[p / kv_.block_size] * kv_.block_size + p % kv_.block_size; };
+
+  std::vector<double> scores;
+  for (int64_t p = first; p <= position; ++p) {
+    double score = 0.0;
+    const float* key = &cached(layer, false, kv_head, slot_of(p), 0);
+    for (int64_t d = 0; d < shape.head_size; ++d) score += q[static_cast<size_t>(d)] * key[d];
+    scores.push_back(score * shape.scale);
+  }
+  const double best = *std::max_element(scores.begin(), scores.end());
+  double sum = 0.0;
+  for (double& s : scores) sum += s = std::exp(s - best);
+  std::vector<double> sums(static_cast<size_t>(shape.head_size), 0.0);
+  for (int64_t p = first; p <= position; ++p) {
+    const float* value = &cached(layer, true, kv_head, slot_of(p), 0);
+    for (size_t d = 0; d < sums.size(); ++d) sums[d] += scores[static_cast<size_t>(p - first)] * value[d];
+  }
+  for (size_t d = 0; d < sums.size(); ++d)
+    out[head * shape.head_size + static_cast<int64_t>(d)] = static_cast<float>(sums[d] / sum);
+}
+
+void ReferenceBackend::decode_attention(const DecodeAttentionOp& op) {
+  record([this, op] {
+    const AttentionShape& shape = op.shape;
+    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+    for (int64_t row = 0; row < step_.decode_rows; ++row) {
+      const float* qkv = at(op.qkv) + row * width;
+      const float* rope = at(op.rope) + row * shape.rope_dims;
+      write_kv(op.layer, shape, qkv, rope, op.k_norm, op.norm_eps, row);
+      for (int64_t h = 0; h < shape.heads; ++h)
+        attend(op.layer, shape, row, row, h, rotated(qkv + h * shape.head_size, shape, rope, op.q_norm, op.norm_eps),
+               at(op.out) + row * shape.heads * shape.head_size);
+    }
+  });
+}
+
+void ReferenceBackend::prefill_write(const PrefillWriteOp& op) {
+  record([this, op] {
+    const AttentionShape& shape = op.shape;
+    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+    for (int64_t row = step_.decode_rows; row < step_.tokens; ++row) {
+      float* qkv = at(op.qkv) + row * width;
+      const float* rope = at(op.rope) + row * shape.rope_dims;
+      write_kv(op.layer, shape, qkv, rope, op.k_norm, op.norm_eps, row);
+      for (int64_t h = 0; h < shape.heads; ++h) {
+        const std::vector<double> q = rotated(qkv + h * shape.head_size, shape, rope, op.q_norm, op.norm_eps);
+        std::copy(q.begin(), q.end(), qkv + h * shape.head_size);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::prefill_attention(const PrefillAttentionOp& op) {
+  record([this, op] {
+    const AttentionShape& shape = op.shape;
+    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+    const int32_t* start = staged<int32_t>(step_.query_start);
+    for (int64_t seq = step_.decode_rows; seq < step_.seqs; ++seq)
+      for (int64_t row = start[seq]; row < start[seq + 1]; ++row)
+        for (int64_t h = 0; h < shape.heads; ++h) {
+          const float* q = at(op.qkv) + row * width + h * shape.head_size;
+          attend(op.layer, shape, seq, row, h, std::vector<double>(q, q + shape.head_size),
+                 at(op.out) + row * shape.heads * shape.head_size);
+        }
+  });
+}
+
+// ---- the end of a step ----
+
+void ReferenceBackend::gather_rows(const GatherRowsOp& op) {
+  record([this, op] {
+    for (int64_t r = 0; r < step_.samples; ++r)
+      std::copy_n(at(op.in) + staged<int32_t>(step_.sample_rows)[r] * op.dim, op.dim, at(op.out) + r * op.dim);
+  });
+}
+
+void ReferenceBackend::sample(const SampleOp& op) {
+  record([this, op] {
+    sampled_.clear();
+    for (int64_t r = 0; r < step_.samples; ++r) sample_row(at(op.logits) + r * op.vocab, op.vocab, r);
+    for (int64_t r = 0; r < step_.samples; ++r) {
+      const StagedSampling& params = staged<StagedSampling>(step_.sampling)[r];
+      const auto kind = static_cast<RowOutput::Kind>(params.kind);
+      const bool chosen = kind == RowOutput::Kind::token || kind == RowOutput::Kind::logprobs;
+      const int32_t token = sampled_[static_cast<size_t>(r)];
+      if (chosen && params.slot >= 0 && token >= 0) slots_[static_cast<size_t>(params.slot)].output.push_back(token);
+    }
+  });
+}
+
+void ReferenceBackend::sample_row(const float* logits, int64_t vocab, int64_t row) {
+  const StagedSampling& params = staged<StagedSampling>(step_.sampling)[row];
+  const Slot none;
+  const Slot& slot = params.slot >= 0 ? slots_[static_cast<size_t>(params.slot)] : none;
+  const ReferenceRow result = reference_sample({logits, static_cast<size_t>(vocab)}, params,
+                                               staged<int32_t>(step_.pool), slot.prompt, slot.output);
+  std::byte* out = output_[step_.ring].data();
+  reinterpret_cast<int32_t*>(out + output_layout_.tokens)[row] = result.token;
+  reinterpret_cast<float*>(out + output_layout_.logprobs)[row] = static_cast<float>(result.logprob);
+  reinterpret_cast<int32_t*>(out + output_layout_.ranks)[row] = result.rank;
+  for (size_t i = 0; i < result.top.size(); ++i) {
+    const size_t at_top = static_cast<size_t>(row * output_layout_.max_top) + i;
+    reinterpret_cast<int32_t*>(out + output_layout_.top_ids)[at_top] = result.top[i].first;
+    reinterpret_cast<float*>(out + output_layout_.top_values)[at_top] = static_cast<float>(result.top[i].second);
+  }
+  if (static_cast<RowOutput::Kind>(params.kind) == RowOutput::Kind::full_logits && params.logits_row >= 0)
+    std::copy_n(logits, vocab, reinterpret_cast<float*>(out + output_layout_.logits) + params.logits_row * vocab);
+  sampled_.push_back(result.token);
+}
+
+void ReferenceBackend::submit() {
+  for (const auto& operation : operations_) operation();
+  operations_.clear();
+}
+
+}  // namespace ingot::test

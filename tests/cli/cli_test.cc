@@ -1,0 +1,204 @@
+// The commands as a user calls them: real processes, real files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/sequences.h"
+
+namespace ingot::testing {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using nlohmann::json;
+
+struct Outcome {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Cli : public ::testing::Test {
+ protected:
+  Cli() {
+    char name[] = "/tmp/ingot-cli-XXXXXX";
+    folder_ = mkdtemp(name);
+    model_ = "-m " + fixture_model("llama-bf16-llama3") + " ";
+  }
+  ~Cli() override { std::filesystem::remove_all(folder_); }
+
+  Outcome ingot(const std::string& arguments) {
+    const std::string command = std::string(INGOT_BINARY) + " " + arguments + " >" + file("out") + " 2>" + file("err") + " </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(file("out")), slurp(file("err"))};
+  }
+  std::string file(const std::string& name) const { return folder_ + "/" + name; }
+
+  // A failure is one line on stderr that starts with the program's name, and the right status.
+  void expect_failure(const std::string& arguments, int status, const std::string& says) {
+    const Outcome outcome = ingot(arguments);
+    EXPECT_EQ(outcome.status, status) << arguments << "\n" << outcome.err;
+    EXPECT_THAT(outcome.err, StartsWith("ingot: ")) << arguments;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(says)) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+  }
+
+  std::string folder_;
+  std::string model_;
+};
+
+TEST_F(Cli, HelpAndVersion) {
+  EXPECT_EQ(ingot("--version").out, "ingot " INGOT_VERSION "\n");
+  const Outcome help = ingot("--help");
+  EXPECT_EQ(help.status, 0);
+  for (const char* command : {"run", "bench", "logits", "perplexity", "tokenize", "inspect", "doctor"}) {
+    EXPECT_THAT(help.out, HasSubstr(command));
+    const Outcome own = ingot(std::string(command) + " --help");
+    EXPECT_EQ(own.status, 0);
+    EXPECT_THAT(own.out, HasSubstr("--model"));
+  }
+}
+
+TEST_F(Cli, BadCallsExitWithTwo) {
+  expect_failure("", 2, "subcommand");
+  expect_failure("fly", 2, "fly");
+  expect_failure("run " + model_, 2, "prompt");
+  expect_failure("run -m x --ids 1,two", 2, "two");
+  const std::string tiny = "-m " + fixture_model("llama-bf16-llama3") + " ";
+  expect_failure("run " + tiny + "--ids 1,2 --temperature -1", 2, "temperature");
+  expect_failure("run " + tiny + "--ids 1,2 --top-p 7", 2, "top_p");
+  expect_failure("run " + tiny + "--ids 1,99999", 2, "99999");
+  expect_failure("run " + tiny + "--ids 1 --device toaster", 2, "toaster");
+  expect_failure("run " + tiny + "--ids 1 --isa sse9", 2, "sse9");
+  expect_failure("run " + tiny + "--ids 1 --max-model-len 100000000", 2, "100000000");
+}
+
+TEST_F(Cli, FailuresExitWithOne) {
+  expect_failure("run -m /nowhere/model.gguf -p x", 1, "/nowhere/model.gguf");
+  expect_failure("run -m " + fixture_model("llama-bf16-llama3") + " --ids 1 --device cuda", 1, "cuda");
+  std::ofstream(file("bad.gguf")) << "GGUF but not really";
+  expect_failure("inspect " + file("bad.gguf"), 1, "bad.gguf");
+  // No tokenizer in this folder: text is declined, ids work.
+  expect_failure("run -m " + fixture_model("llama-bf16-llama3") + " -p hello", 1, "tokenizer");
+}
+
+TEST_F(Cli, RunCompletesTokenIds) {
+  const Outcome outcome = ingot("run " + model_ + "--ids 5,6,7,8 -n 6 --temperature 0 --ignore-eos --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json report = json::parse(outcome.out);
+  EXPECT_EQ(report["token_ids"].size(), 6u);
+  EXPECT_EQ(report["finish_reason"], "length");
+  EXPECT_EQ(report["usage"]["prompt_tokens"], 4);
+  EXPECT_EQ(report["usage"]["completion_tokens"], 6);
+  EXPECT_GT(report["timings"]["decode_tok_s"].get<double>(), 0);
+  EXPECT_TRUE(report.contains("text"));
+  // Chunked prefill and a seed change nothing in a greedy answer.
+  const json chunked = json::parse(ingot("run " + model_ + "--ids 5,6,7,8 -n 6 --ignore-eos --json --max-step-tokens 2 --seed 3").out);
+  EXPECT_EQ(chunked["token_ids"], report["token_ids"]);
+}
+
+TEST_F(Cli, SeedsRepeat) {
+  const std::string call = "run " + model_ + "--ids 5,6,7,8 -n 12 --temperature 1.5 --ignore-eos --json --seed ";
+  const json first = json::parse(ingot(call + "1").out);
+  EXPECT_EQ(json::parse(ingot(call + "1").out)["token_ids"], first["token_ids"]);
+  EXPECT_NE(json::parse(ingot(call + "2").out)["token_ids"], first["token_ids"]);
+}
+
+TEST_F(Cli, LogitsAreTheReference) {
+  const Reference reference = fixture_reference("llama-bf16-llama3");
+  std::string ids;
+  for (int32_t id : reference.ids) ids += (ids.empty() ? "" : ",") + std::to_string(id);
+  const Outcome outcome = ingot("logits " + model_ + "--ids " + ids + " --out " + file("logits.npy"));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::string bytes = slurp(file("logits.npy"));
+  ASSERT_GT(bytes.size(), 128u);
+  EXPECT_EQ(bytes.substr(1, 5), "NUMPY");
+  const size_t vocab = reference.logits[0].size();
+  ASSERT_EQ((bytes.size() - 128) % (vocab * 4), 0u);
+  ASSERT_EQ((bytes.size() - 128) / (vocab * 4), reference.ids.size());
+  Logits got(reference.ids.size(), std::vector<float>(vocab));
+  for (size_t r = 0; r < got.size(); ++r) std::memcpy(got[r].data(), bytes.data() + 128 + r * vocab * 4, vocab * 4);
+  EXPECT_LT(max_difference(got, reference.logits), 0.05);
+}
+
+TEST_F(Cli, BenchReportsEveryField) {
+  const Outcome outcome = ingot("bench " + model_ + "--batch 1,3 --prompt-len 9 --gen-len 4 --threads 2 --json --plot " + file("p.svg"));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json report = json::parse(outcome.out);
+  for (const char* field : {"model", "device", "threads", "host_read_gb_s", "rows", "load_s", "peak_rss_mb"})
+    EXPECT_TRUE(report.contains(field)) << field;
+  ASSERT_EQ(report["rows"].size(), 2u);
+  for (const json& row : report["rows"]) {
+    for (const char* field : {"batch", "prefill_tok_s", "decode_tok_s", "step_ms_p50", "step_gap_us_p50", "weight_gb_s"})
+      EXPECT_TRUE(row[field].is_number()) << field;
+    EXPECT_EQ(row["submissions_per_step"], 1);
+    EXPECT_EQ(row["waits_per_step"], 1);
+  }
+  EXPECT_THAT(slurp(file("p.svg")), EndsWith("</svg>\n"));
+}
+
+TEST_F(Cli, InspectSaysWhatAndWhere) {
+  const Outcome outcome = ingot("inspect " + fixture_model("llama-bf16-llama3"));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("architecture"));
+  EXPECT_THAT(outcome.out, HasSubstr("memory plan"));
+  EXPECT_THAT(outcome.out, HasSubstr("accepted"));
+}
+
+TEST_F(Cli, DoctorPasses) {
+  const Outcome outcome = ingot("doctor");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("VLLM_METAL_SCRATCH_POOL_MB"));
+  EXPECT_THAT(outcome.out, HasSubstr("self-test"));
+  EXPECT_EQ(outcome.out.find("FAILED"), std::string::npos) << outcome.out;
+  setenv("VLLM_METAL_MAX_BATCH_SIZE", "many", 1);
+  EXPECT_EQ(ingot("doctor").status, 2);
+  unsetenv("VLLM_METAL_MAX_BATCH_SIZE");
+}
+
+TEST_F(Cli, ConfigFileGivesFlags) {
+  std::ofstream(file("ingot.toml")) << "model = \"" << fixture_model("llama-bf16-llama3") << "\"\nmax-tokens = 3  # few\nignore-eos = true\n";
+  const Outcome outcome = ingot("run --config " + file("ingot.toml") + " --ids 5,6 --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["token_ids"].size(), 3u);
+  const Outcome overridden = ingot("run --config=" + file("ingot.toml") + " --ids 5,6 --json -n 2");
+  EXPECT_EQ(json::parse(overridden.out)["token_ids"].size(), 2u) << "the command line wins";
+  std::ofstream(file("bad.toml")) << "model = x\nwheels = 4\n";
+  expect_failure("run --config " + file("bad.toml") + " --ids 5", 2, "bad.toml:2");
+}
+
+class DefaultModel : public Cli {
+ protected:
+  void SetUp() override { ASSERT_FALSE(default_model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test"; }
+};
+
+TEST_F(DefaultModel, AnswersInText) {
+  const Outcome outcome = ingot("run --chat -p 'What is the capital of France?' -n 24 --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json report = json::parse(outcome.out);
+  EXPECT_THAT(report["text"].get<std::string>(), HasSubstr("Paris"));
+}
+
+TEST_F(DefaultModel, TokenizesBothWays) {
+  const Outcome outcome = ingot("tokenize -p 'Hello, world!'");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out), json({19556, 28, 905, 17}));
+  EXPECT_EQ(ingot("tokenize --ids 19556,28,905,17").out, "Hello, world!\n");
+}
+
+}  // namespace
+}  // namespace ingot::testing

@@ -1,0 +1,207 @@
+// Each invariant of the step contract, asserted on the counters the engine keeps while it runs.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
+#include "engine/sequences.h"
+#include "engine/step_builder.h"
+#include "engine/validate.h"
+
+namespace ingot::testing {
+namespace {
+
+class Contract : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    EngineOptions options;
+    options.model = fixture_model("llama-bf16-llama3");
+    options.device = "cpu";
+    options.threads = 2;
+    options.max_model_len = 128;
+    options.max_seqs = 16;
+    options.kv_blocks = 16 * 8;
+    options.max_step_tokens = 256;
+    engine_ = Engine::load(options);
+    blocks_ = assign_blocks(engine_->limits(), 16, 128, 3);
+  }
+
+  // A step with `decode` sequences at position 0 and `prefill` prompts of five tokens; every sequence's last row samples.
+  const Step& make_step(int decode, int prefill) {
+    builder_.clear();
+    for (int s = 0; s < decode; ++s) builder_.add({&kToken, 1}, 0, blocks_[s]);
+    const std::vector<int32_t> ids = random_ids(5, engine_->limits().vocab, 5);
+    std::vector<int32_t> rows;
+    for (int s = 0; s < decode; ++s) rows.push_back(s);
+    for (int s = 0; s < prefill; ++s) rows.push_back(builder_.add(ids, 0, blocks_[decode + s]) + 4);
+    for (int32_t row : rows) builder_.sample(row, greedy_);
+    return builder_.finish();
+  }
+
+  // The greedy continuation of a fixed prompt, one step at a time: what a healthy engine answers.
+  std::vector<int32_t> continuation(int count) {
+    std::vector<int32_t> ids = random_ids(9, engine_->limits().vocab, 77);
+    const size_t prompt = ids.size();
+    for (int i = 0; i < count; ++i) {
+      builder_.clear();
+      const int64_t start = i == 0 ? 0 : static_cast<int64_t>(ids.size()) - 1;
+      builder_.add(std::span(ids).subspan(start), start, blocks_[0]);
+      builder_.sample(builder_.rows() - 1, greedy_);
+      ids.push_back(engine_->run(builder_.finish()).rows[0].token);
+    }
+    return {ids.begin() + static_cast<int64_t>(prompt), ids.end()};
+  }
+
+  static constexpr int32_t kToken = 17;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::vector<int32_t>> blocks_;
+  StepBuilder builder_{16};
+  SamplingParams greedy_{.temperature = 0};
+};
+
+TEST_F(Contract, OneSubmissionOneWaitNothingElse) {
+  struct Shape {
+    int decode, prefill;
+    StepKind kind;
+  };
+  for (int batch : {1, 4, 8, 16}) {
+    for (const Shape& shape : {Shape{batch, 0, StepKind::decode}, Shape{0, batch, StepKind::prefill},
+                               Shape{batch / 2, batch - batch / 2, batch == 1 ? StepKind::prefill : StepKind::mixed}}) {
+      const Step& step = make_step(shape.decode, shape.prefill);
+      ASSERT_EQ(step.kind, shape.kind);
+      const StepStats stats = engine_->run(step).stats;
+      EXPECT_EQ(stats.submissions, 1u);
+      EXPECT_EQ(stats.waits, 1u);
+      EXPECT_EQ(stats.encode_waits, 0u);
+      EXPECT_EQ(stats.encode_readbacks, 0u);
+      EXPECT_EQ(stats.encode_allocations, 0u);
+      EXPECT_EQ(stats.encode_compiles, 0u);
+      EXPECT_GT(stats.dispatches, 0u);
+      EXPECT_GT(stats.weight_bytes, 0u);
+      EXPECT_GT(stats.run_us, 0);
+    }
+  }
+}
+
+TEST_F(Contract, RowsNobodyAskedForProduceNothing) {
+  builder_.clear();
+  const std::vector<int32_t> ids = random_ids(20, engine_->limits().vocab, 5);
+  builder_.add(ids, 0, blocks_[0]);  // a chunk that is not the last: no sample
+  const StepResult silent = engine_->run(builder_.finish());
+  EXPECT_TRUE(silent.rows.empty());
+  EXPECT_EQ(silent.stats.submissions, 1u);
+  const StepResult sampled = engine_->run(make_step(0, 1));
+  EXPECT_GT(sampled.stats.weight_bytes, silent.stats.weight_bytes) << "the head was read for rows that nobody samples";
+}
+
+TEST_F(Contract, TwoStepsInFlightFeedEachOther) {
+  const std::vector<int32_t> expected = continuation(6);
+  std::vector<int32_t> prompt = random_ids(9, engine_->limits().vocab, 77);
+  builder_.clear();
+  builder_.add(prompt, 0, blocks_[1]);
+  builder_.sample(8, greedy_);
+  StepTicket ticket = engine_->submit(builder_.finish());
+  std::vector<int32_t> got;
+  const int32_t from_previous = -1;  // row 0 of the step before
+  for (int64_t i = 0; i < 6; ++i) {
+    StepTicket next;
+    if (i + 1 < 6) {
+      builder_.clear();
+      builder_.add({&from_previous, 1}, 9 + i, blocks_[1]);
+      builder_.sample(0, greedy_);
+      next = engine_->submit(builder_.finish());
+      if (i == 0) {
+        EXPECT_THROW(engine_->submit(builder_.finish()), Error) << "a third step was accepted";
+        EXPECT_THROW(engine_->wait(next), Error) << "steps must be waited for in order";
+      }
+    }
+    got.push_back(engine_->wait(ticket).rows[0].token);
+    ticket = next;
+  }
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(Contract, WritingASlotAgainOverwritesIt) {
+  const std::vector<int32_t> expected = continuation(3);
+  engine_->run(make_step(0, 2));  // other tokens over the same blocks
+  EXPECT_EQ(continuation(3), expected);
+}
+
+TEST_F(Contract, BlockCopyCarriesTheContext) {
+  // A prompt in blocks_[0], its first block copied elsewhere, continued there: the same next token.
+  const std::vector<int32_t> prompt = random_ids(12, engine_->limits().vocab, 21);
+  builder_.clear();
+  builder_.add(prompt, 0, blocks_[0]);
+  builder_.sample(11, greedy_);
+  const int32_t first = engine_->run(builder_.finish()).rows[0].token;
+  const auto next_token = [&](const std::vector<int32_t>& blocks, bool copy) {
+    builder_.clear();
+    builder_.add({&first, 1}, 12, blocks);
+    builder_.sample(0, greedy_, -1, {.kind = RowOutput::Kind::full_logits});
+    if (copy) builder_.step().block_copies = {{blocks_[0][0], blocks[0]}};
+    return engine_->run(builder_.finish()).rows[0].logits;
+  };
+  const std::vector<float> expected = next_token(blocks_[0], false);
+  engine_->run(make_step(0, 6));  // dirt in the target
+  builder_.clear();
+  builder_.add(prompt, 0, blocks_[0]);
+  engine_->run(builder_.finish());
+  EXPECT_EQ(next_token(blocks_[5], true), expected);
+
+  builder_.clear();
+  builder_.add({&first, 1}, 12, blocks_[6]);
+  builder_.sample(0, greedy_, -1, {.kind = RowOutput::Kind::full_logits});
+  builder_.step().blocks_to_zero = {blocks_[6][0]};
+  EXPECT_NE(engine_->run(builder_.finish()).rows[0].logits, expected) << "a zeroed block still had the context";
+}
+
+// 100 malformed steps, generated; each is refused by name, and the engine goes on as if nothing had been asked.
+TEST_F(Contract, MalformedStepsLeaveTheEngineAlone) {
+  const std::vector<int32_t> expected = continuation(4);
+  std::mt19937 random(2024);
+  int refused = 0;
+  for (int round = 0; round < 100; ++round) {
+    Step step = make_step(static_cast<int>(random() % 4) + 1, static_cast<int>(random() % 4) + 1);
+    const auto pick = [&](size_t size) { return random() % size; };
+    const int32_t wild[] = {-1000000, 1 << 30, -2147483647 - 1, 2147483647, 129};
+    const int32_t bad = wild[pick(std::size(wild))];
+    switch (round % 12) {
+      case 0: step.token_ids[pick(step.token_ids.size())] = bad == 129 ? 100000 : bad; break;
+      case 1: step.positions[pick(step.positions.size())] = bad; break;
+      case 2: step.slot_mapping[pick(step.slot_mapping.size())] = static_cast<int64_t>(bad) * 1000; break;
+      case 3: step.seq_lens[pick(step.seq_lens.size())] = bad; break;
+      case 4: step.query_start_loc[pick(step.query_start_loc.size())] = bad; break;
+      case 5: step.block_table[pick(step.num_seqs_active) * step.max_blocks] = bad; break;
+      case 6: step.sample_rows[pick(step.sample_rows.size())] = bad; break;
+      case 7: step.num_scheduled_tokens = bad; break;
+      case 8: step.block_copies = {{0, bad}}; break;
+      case 9: step.sampler_slot[pick(step.sampler_slot.size())] = bad == -1 ? 50 : bad; break;
+      case 10: step.slot_mapping.back() = step.slot_mapping.front(); break;
+      case 11: step.max_blocks = bad; break;
+    }
+    try {
+      engine_->submit(step);
+      ADD_FAILURE() << "malformed step " << round << " was accepted";
+    } catch (const StepError& error) {
+      ++refused;
+      EXPECT_FALSE(error.field().empty());
+    }
+    if (round % 10 == 9) {
+      ASSERT_EQ(continuation(4), expected) << "after malformed step " << round;
+    }
+  }
+  EXPECT_EQ(refused, 100);
+  EXPECT_EQ(continuation(4), expected);
+}
+
+TEST_F(Contract, AFailedStepFailsAloneAndTheNextWorks) {
+  const std::vector<int32_t> expected = continuation(4);
+  auto& device = dynamic_cast<CpuBackend&>(engine_->device());
+  device.inject_failure();
+  EXPECT_THROW(engine_->run(make_step(2, 1)), Error);
+  EXPECT_EQ(continuation(4), expected);
+}
+
+}  // namespace
+}  // namespace ingot::testing

@@ -1,0 +1,123 @@
+// The default model against an fp32 reference of its dequantized weights (scripts/make_default_model_goldens.py).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/sequences.h"
+#include "engine/step_builder.h"
+
+namespace ingot::testing {
+namespace {
+
+using nlohmann::json;
+
+json golden(const std::string& name) {
+  std::ifstream file(std::string(INGOT_FIXTURES) + "/default_model/" + name);
+  return json::parse(file);
+}
+
+class DefaultModel : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ASSERT_FALSE(default_model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
+    EngineOptions options;
+    options.model = default_model();
+    options.device = "cpu";
+    options.max_model_len = 1024;
+    options.max_seqs = 4;
+    options.max_logits_rows = 64;
+    engine_ = Engine::load(options);
+    reference_error_ = largest_logit_error();
+  }
+  static void TearDownTestSuite() { engine_.reset(); }
+
+  // Over all sampled columns of a short text.
+  static double largest_logit_error() {
+    const json reference = golden("logits.json");
+    const Logits logits = run_alone(*engine_, reference["ids"].get<std::vector<int32_t>>());
+    const auto columns = reference["columns"].get<std::vector<int32_t>>();
+    double most = 0;
+    for (size_t r = 0; r < logits.size(); ++r)
+      for (size_t c = 0; c < columns.size(); ++c)
+        most = std::max(most, std::abs(logits[r][columns[c]] - reference["rows"][r][c].get<double>()));
+    return most;
+  }
+
+  // Logprobs of `ids[1..]` in windows of their own; runs one window.
+  double window_nll(std::span<const int32_t> ids) {
+    const auto blocks = assign_blocks(engine_->limits(), 1, 1024, 0)[0];
+    StepBuilder builder(engine_->limits().block_size);
+    double nll = 0;
+    for (size_t done = 0; done < ids.size();) {
+      const size_t rows = std::min<size_t>(ids.size() - done, std::min(engine_->limits().max_step_tokens, engine_->limits().max_sample_rows));
+      builder.clear();
+      builder.add(ids.subspan(done, rows), static_cast<int64_t>(done), blocks);
+      for (size_t i = 0; i < rows && done + i + 1 < ids.size(); ++i)
+        builder.sample(static_cast<int32_t>(i), {}, -1, {.kind = RowOutput::Kind::score, .target = ids[done + i + 1]});
+      for (const RowResult& row : engine_->run(builder.finish()).rows) nll -= row.logprob;
+      done += rows;
+    }
+    return nll;
+  }
+
+  static std::unique_ptr<Engine> engine_;
+  static double reference_error_;
+};
+
+std::unique_ptr<Engine> DefaultModel::engine_;
+double DefaultModel::reference_error_ = 0;
+
+TEST_F(DefaultModel, LogitsAreClose) {
+  // 4-bit weights meet activations of 8 bits a block; the logits' own spread is 5.25.
+  RecordProperty("largest_error", std::to_string(reference_error_));
+  EXPECT_LT(reference_error_, 0.1 * golden("logits.json")["std"].get<double>());
+}
+
+// Every greedy choice along the reference's text is the reference's, but for near-ties: where its two best tokens are
+// closer than twice our largest error.
+TEST_F(DefaultModel, GreedyChoicesAreTheReferences) {
+  int choices = 0, ties = 0;
+  const json goldens = golden("greedy.json");
+  for (const json& item : goldens["cases"]) {
+    std::vector<int32_t> ids = item["prompt_ids"];
+    const auto expected = item["token_ids"].get<std::vector<int32_t>>();
+    const size_t prompt = ids.size();
+    ids.insert(ids.end(), expected.begin(), expected.end() - 1);
+    const Logits logits = run_alone(*engine_, ids);
+    for (size_t i = 0; i < expected.size(); ++i, ++choices) {
+      const std::vector<float>& row = logits[prompt - 1 + i];
+      const auto choice = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+      if (choice == expected[i]) continue;
+      ++ties;
+      EXPECT_LE(item["gaps"][i].get<double>(), 2 * reference_error_)
+          << item["name"] << ": token " << i << " is " << choice << " instead of " << expected[i];
+    }
+  }
+  EXPECT_GE(choices, 6 * 32);
+  EXPECT_LE(ties, choices / 10);
+}
+
+TEST_F(DefaultModel, PerplexityIsWithinOnePercent) {
+  const json goldens = golden("perplexity.json");
+  ASSERT_FALSE(goldens["texts"].empty());
+  for (const json& text : goldens["texts"]) {
+    const auto ids = text["ids"].get<std::vector<int32_t>>();
+    for (const json& score : text["scores"]) {
+      const size_t context = score["ctx"];
+      double nll = 0;
+      size_t tokens = 0;
+      for (size_t at = 0; at + context <= ids.size(); at += context) {
+        nll += window_nll(std::span(ids).subspan(at, context));
+        tokens += context - 1;
+      }
+      const double expected = score["perplexity_full_windows"];
+      EXPECT_EQ(tokens, score["tokens_full_windows"].get<size_t>());
+      EXPECT_NEAR(std::exp(nll / static_cast<double>(tokens)) / expected, 1.0, 0.01) << "windows of " << context;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot::testing

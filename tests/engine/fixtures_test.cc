@@ -1,0 +1,68 @@
+// Tiny checkpoints against fp32 logits from transformers, at every position.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/sequences.h"
+
+namespace ingot::testing {
+namespace {
+
+// 16-bit weights are computed exactly but for activation rounding; block formats also quantize the activations to 8 bits,
+// which costs a 96-wide model more than a real one.
+constexpr double kTolerance = 0.05;
+constexpr double kQuantizedTolerance = 0.15;
+
+class Fixture : public ::testing::TestWithParam<std::string> {};
+
+std::unique_ptr<Engine> load(const std::string& name, const std::string& isa = "") {
+  EngineOptions options;
+  options.model = fixture_model(name);
+  options.device = "cpu";
+  options.threads = 2;
+  options.isa = isa;
+  options.max_seqs = 2;
+  options.max_logits_rows = 128;
+  return Engine::load(options);
+}
+
+TEST_P(Fixture, LogitsMatchTheReference) {
+  const Reference reference = fixture_reference(GetParam());
+  const std::unique_ptr<Engine> engine = load(GetParam());
+  const double difference = max_difference(run_alone(*engine, reference.ids), reference.logits);
+  const bool quantized = GetParam().find("q8_0") != std::string::npos || GetParam().find("q4_0") != std::string::npos;
+  EXPECT_LT(difference, quantized ? kQuantizedTolerance : kTolerance);
+  RecordProperty("max_difference", std::to_string(difference));
+}
+
+TEST_P(Fixture, PortablePathMatchesToo) {
+  const Reference reference = fixture_reference(GetParam());
+  const std::unique_ptr<Engine> engine = load(GetParam(), "portable");
+  const bool quantized = GetParam().find("q8_0") != std::string::npos || GetParam().find("q4_0") != std::string::npos;
+  EXPECT_LT(max_difference(run_alone(*engine, reference.ids), reference.logits), quantized ? kQuantizedTolerance : kTolerance);
+}
+
+// The comparison means something only if getting the model wrong moves the logits far more than the tolerance.
+TEST_P(Fixture, MutationsWouldBeSeen) {
+  std::ifstream file(fixture_model(GetParam()) + "/report.json");
+  const nlohmann::json report = nlohmann::json::parse(file);
+  EXPECT_GE(report["logits_std"].get<double>(), 1.0);
+  EXPECT_GE(report["mutations"].size(), 4u);
+  for (const auto& [name, difference] : report["mutations"].items())
+    EXPECT_GT(difference.get<double>(), 10 * kTolerance) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Fixture,
+                         ::testing::Values("llama-bf16-bias", "llama-bf16-linear", "llama-bf16-llama3", "llama-bf16-tied",
+                                           "llama-f16-untied-sharded", "llama-f16-yarn", "mistral-bf16-window",
+                                           "gguf-bf16-bias", "gguf-bf16-llama3", "gguf-q4_0-llama3", "gguf-q8_0-llama3"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace ingot::testing

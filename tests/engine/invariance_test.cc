@@ -1,0 +1,92 @@
+// The same sequence gives the same bits, whatever shares its batch and however it is cut: the promise of the contract.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/sequences.h"
+
+namespace ingot::testing {
+namespace {
+
+void expect_same_bits(const Logits& expected, const Logits& got, const std::string& what) {
+  ASSERT_EQ(expected.size(), got.size()) << what;
+  for (size_t r = 0; r < expected.size(); ++r)
+    ASSERT_EQ(std::memcmp(expected[r].data(), got[r].data(), expected[r].size() * sizeof(float)), 0)
+        << what << ": row " << r << " differs by " << max_difference({expected[r]}, {got[r]});
+}
+
+EngineOptions options_for(const std::string& model, int threads, int64_t block_size) {
+  EngineOptions options;
+  options.model = model;
+  options.device = "cpu";
+  options.threads = threads;
+  options.block_size = block_size;
+  options.max_model_len = 256;
+  options.max_seqs = 16;
+  options.kv_blocks = 16 * 256 / block_size;
+  options.max_step_tokens = 512;
+  options.max_logits_rows = 128;
+  return options;
+}
+
+class Invariance : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string model() const { return GetParam() == "default" ? default_model() : fixture_model(GetParam()); }
+};
+
+TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
+  ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
+  const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), 2, 16));
+  const size_t length = GetParam() == "default" ? 70 : 100;
+  const std::vector<int32_t> ids = random_ids(length, engine->limits().vocab, 7);
+  const Logits alone = run_alone(*engine, ids);
+
+  for (int64_t chunk : {1, 7, 64}) {
+    Sequence sequence{ids, assign_blocks(engine->limits(), 1, 256, 11)[0], chunk};
+    expect_same_bits(alone, run_sequences(*engine, {sequence})[0], "in chunks of " + std::to_string(chunk));
+  }
+  for (int64_t chunk : {1, 7, 64}) {
+    // 15 neighbours: decoding, prefilling in odd chunks, and of all lengths.
+    const auto blocks = assign_blocks(engine->limits(), 16, 256, 23);
+    std::vector<Sequence> crowd;
+    for (uint32_t s = 0; s < 16; ++s) {
+      Sequence neighbour{random_ids(3 + s * 9, engine->limits().vocab, 100 + s), blocks[s], s % 3 == 0 ? 1 : 1 + s * 2, false};
+      crowd.push_back(neighbour);
+    }
+    crowd[5] = {ids, blocks[5], chunk, true};
+    expect_same_bits(alone, run_sequences(*engine, crowd)[5], "among 15 neighbours, in chunks of " + std::to_string(chunk));
+  }
+}
+
+TEST_P(Invariance, ThreadsDoNotMatter) {
+  ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
+  Logits first;
+  for (int threads : {1, 2, 3}) {
+    const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), threads, 16));
+    const Logits logits = run_alone(*engine, random_ids(40, engine->limits().vocab, 9));
+    if (first.empty()) first = logits;
+    expect_same_bits(first, logits, std::to_string(threads) + " threads");
+  }
+}
+
+TEST_P(Invariance, BlockSizeDoesNotMatter) {
+  ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
+  Logits first;
+  for (int64_t block_size : {8, 16, 32}) {
+    const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), 2, block_size));
+    const Logits logits = run_alone(*engine, random_ids(40, engine->limits().vocab, 9));
+    if (first.empty()) first = logits;
+    expect_same_bits(first, logits, "blocks of " + std::to_string(block_size));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Invariance, ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "gguf-q8_0-llama3", "mistral-bf16-window", "default"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace ingot::testing

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ingot/engine.h"
+
+// Drives an engine through whole sequences, the way tests want them cut.
+namespace ingot::testing {
+
+struct Sequence {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> blocks;
+  int64_t chunk = 1 << 20;  // most rows a step
+  bool wanted = true;       // collect its logits
+};
+
+using Logits = std::vector<std::vector<float>>;  // [rows][vocab]
+
+// Runs all sequences side by side, each in its own chunks, until every one is done; returns the logits of the wanted ones.
+std::vector<Logits> run_sequences(Engine& engine, const std::vector<Sequence>& sequences);
+
+// Logits of one sequence alone, in one prefill as far as the limits allow.
+Logits run_alone(Engine& engine, const std::vector<int32_t>& ids);
+
+std::vector<int32_t> random_ids(size_t count, int64_t vocab, uint32_t seed);
+// `count` sets of blocks for `length` positions each, disjoint, in an order shuffled by `seed` (0: ascending).
+std::vector<std::vector<int32_t>> assign_blocks(const EngineLimits& limits, size_t count, int64_t length, uint32_t seed);
+
+// Path of a checkpoint under tests/fixtures/models, and what transformers said about it.
+std::string fixture_model(const std::string& name);
+struct Reference {
+  std::vector<int32_t> ids;
+  Logits logits;
+};
+Reference fixture_reference(const std::string& name);
+
+// Largest absolute difference.
+double max_difference(const Logits& a, const Logits& b);
+
+// The default model (INGOT_DEFAULT_MODEL), empty when it is not there.
+std::string default_model();
+
+}  // namespace ingot::testing

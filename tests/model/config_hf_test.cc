@@ -1,0 +1,186 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "formats/test_files.h"
+#include "model/config_read.h"
+
+namespace ingot {
+namespace {
+
+using nlohmann::json;
+
+json base() {
+  return json::parse(R"({
+    "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2})");
+}
+
+ModelConfig read(const json& config, const std::string& generation = "") {
+  return read_hf_config_text(config.dump(), generation);
+}
+ModelConfig read_with(const std::string& patch, const std::string& generation = "") {
+  json config = base();
+  config.update(json::parse(patch));
+  return read(config, generation);
+}
+ModelConfig read_without(const std::string& key) {
+  json config = base();
+  config.erase(key);
+  return read(config);
+}
+
+TEST(HfConfig, ReadsTheLlamaFamily) {
+  const ModelConfig config = read(base());
+  EXPECT_EQ(config.architecture, "llama");
+  EXPECT_EQ(config.hidden, 64);
+  EXPECT_EQ(config.layers, 2);
+  EXPECT_EQ(config.heads, 4);
+  EXPECT_EQ(config.kv_heads, 2);
+  EXPECT_EQ(config.head_size, 16);
+  EXPECT_EQ(config.rope_dims, 16);
+  EXPECT_EQ(config.ffn, 96);
+  EXPECT_EQ(config.vocab, 100);
+  EXPECT_EQ(config.max_position, 512);
+  EXPECT_FLOAT_EQ(config.norm_eps, 1e-5f);
+  EXPECT_EQ(config.activation, ActivationKind::silu);
+  EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::none);
+  EXPECT_FALSE(config.tied_embeddings || config.attention_bias || config.mlp_bias);
+  EXPECT_EQ(config.sliding_window, 0);
+  EXPECT_EQ(config.bos_id, 1);
+  EXPECT_EQ(config.eos_ids, std::vector<int32_t>{2});
+}
+
+TEST(HfConfig, OptionalValues) {
+  EXPECT_EQ(read_with(R"({"head_dim": 32})").head_size, 32);
+  EXPECT_EQ(read_with(R"({"head_dim": null})").head_size, 16);
+  EXPECT_EQ(read_without("num_key_value_heads").kv_heads, 4);
+  EXPECT_TRUE(read_with(R"({"tie_word_embeddings": true})").tied_embeddings);
+  EXPECT_TRUE(read_with(R"({"attention_bias": true})").attention_bias);
+  EXPECT_TRUE(read_with(R"({"mlp_bias": true})").mlp_bias);
+  EXPECT_EQ(read_with(R"({"hidden_act": "gelu_pytorch_tanh"})").activation, ActivationKind::gelu_tanh);
+  EXPECT_EQ(read_with(R"({"eos_token_id": [2, 5]})").eos_ids, (std::vector<int32_t>{2, 5}));
+  EXPECT_TRUE(read_with(R"({"eos_token_id": null})").eos_ids.empty());
+  EXPECT_EQ(read_with("{}", R"({"eos_token_id": [7, 8]})").eos_ids, (std::vector<int32_t>{7, 8}));
+  EXPECT_EQ(read_with("{}", R"({"temperature": 0.6})").eos_ids, std::vector<int32_t>{2});
+}
+
+TEST(HfConfig, MistralHasItsOwnDefaults) {
+  const std::string mistral = R"({"architectures": ["MistralForCausalLM"], "num_attention_heads": 16)";
+  EXPECT_EQ(read_with(mistral + "}").sliding_window, 4096);
+  EXPECT_EQ(read_with(mistral + R"(, "sliding_window": null})").sliding_window, 0);
+  EXPECT_EQ(read_with(mistral + R"(, "sliding_window": 16})").sliding_window, 16);
+  EXPECT_EQ(read_with(mistral + R"(, "num_key_value_heads": null})").kv_heads, 8);
+  EXPECT_EQ(read_with(R"({"sliding_window": 16})").sliding_window, 0);  // Llama ignores it, as transformers does
+}
+
+TEST(HfConfig, ModelTypeStandsInForArchitectures) {
+  EXPECT_EQ(read_with(R"({"architectures": null, "model_type": "mistral"})").sliding_window, 4096);
+}
+
+TEST(HfConfig, RopeInItsThreeSpellings) {
+  json llama3 = json::parse(R"({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                "original_max_position_embeddings": 64})");
+  for (const char* spelling : {"type", "rope_type"}) {
+    json scaling = llama3;
+    scaling[spelling] = "llama3";
+    json patched = base();
+    patched["rope_scaling"] = scaling;
+    const ModelConfig config = read(patched);
+    EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::llama3);
+    EXPECT_EQ(config.rope_scaling.factor, 8.0);
+    EXPECT_EQ(config.rope_scaling.original_max_position, 64);
+    EXPECT_EQ(config.rope_theta, 10000.0);
+  }
+  json patched = base();
+  llama3["rope_type"] = "llama3";
+  llama3["rope_theta"] = 77.0;
+  patched["rope_parameters"] = llama3;
+  const ModelConfig newer = read(patched);
+  EXPECT_EQ(newer.rope_scaling.kind, RopeScaling::Kind::llama3);
+  EXPECT_EQ(newer.rope_theta, 77.0);
+  EXPECT_EQ(read_with(R"({"rope_scaling": {"type": "linear", "factor": 2}})").rope_scaling.factor, 2.0);
+  const RopeScaling yarn = read_with(R"({"rope_scaling": {"type": "yarn", "original_max_position_embeddings": 64,
+                                         "beta_slow": 0, "truncate": false}})")
+                               .rope_scaling;
+  EXPECT_EQ(yarn.kind, RopeScaling::Kind::yarn);
+  EXPECT_EQ(yarn.factor, 8.0);  // 512 / 64
+  EXPECT_EQ(yarn.beta_slow, 1.0);
+  EXPECT_FALSE(yarn.truncate);
+}
+
+struct Bad {
+  std::string patch;
+  std::string error;
+  ErrorKind kind = ErrorKind::bad_file;
+};
+
+TEST(HfConfig, ImpossibleValuesNameTheKey) {
+  const std::vector<Bad> cases = {
+      {R"({"hidden_size": "64"})", "config.json: hidden_size must be an integer, got string"},
+      {R"({"hidden_size": null})", "hidden_size is missing"},
+      {R"({"hidden_size": 0})", "hidden_size must be from 1 to"},
+      {R"({"hidden_size": -64})", "hidden_size must be from 1 to"},
+      {R"({"hidden_size": 4611686018427387904})", "hidden_size must be from 1 to"},
+      {R"({"num_hidden_layers": 0})", "num_hidden_layers must be from 1"},
+      {R"({"num_hidden_layers": 1000000})", "num_hidden_layers must be from 1"},
+      {R"({"num_attention_heads": 0})", "not a multiple of num_attention_heads = 0"},
+      {R"({"num_attention_heads": 0, "head_dim": 16})", "num_attention_heads must be from 1"},
+      {R"({"num_attention_heads": 5})", "hidden_size = 64 is not a multiple of num_attention_heads = 5"},
+      {R"({"num_key_value_heads": 3})", "num_attention_heads = 4 is not a multiple of num_key_value_heads = 3"},
+      {R"({"num_key_value_heads": 0})", "num_key_value_heads must be from 1"},
+      {R"({"head_dim": 15})", "head_dim must be even, got 15"},
+      {R"({"head_dim": 1})", "head_dim must be from 2 to 1"},
+      {R"({"head_dim": 100000})", "head_dim must be from 1 to"},
+      {R"({"intermediate_size": 0})", "intermediate_size must be from 1"},
+      {R"({"vocab_size": 0})", "vocab_size must be from 1"},
+      {R"({"vocab_size": 1e12})", "vocab_size must be from 1"},
+      {R"({"max_position_embeddings": 0})", "max_position_embeddings must be from 1"},
+      {R"({"rms_norm_eps": 0})", "rms_norm_eps must be above 0"},
+      {R"({"rms_norm_eps": -1e-5})", "rms_norm_eps must be above 0"},
+      {R"({"rms_norm_eps": 1e300})", "rms_norm_eps must be above 0"},
+      {R"({"rope_theta": 0})", "rope_theta must be above 0"},
+      {R"({"eos_token_id": 100})", "eos_token_id must be from 0 to 99, got 100"},
+      {R"({"eos_token_id": -1})", "eos_token_id = -1 is not a token id"},
+      {R"({"eos_token_id": 99999999999})", "eos_token_id = 99999999999 is not a token id"},
+      {R"({"eos_token_id": "</s>"})", "eos_token_id must be an integer or a list"},
+      {R"({"bos_token_id": 1000})", "bos_token_id must be from 0 to 99"},
+      {R"({"tie_word_embeddings": 1})", "tie_word_embeddings must be true or false"},
+      {R"({"architectures": "LlamaForCausalLM"})", "architectures must be a list of strings, got string"},
+      {R"({"architectures": null})", "architectures is missing"},
+      {R"({"rope_scaling": "linear"})", "rope_scaling must be an object, got string"},
+      {R"({"rope_scaling": {"type": "linear"}})", "rope_scaling.factor is missing"},
+      {R"({"rope_scaling": {"type": "linear", "factor": 0}})", "rope_scaling.factor must be above 0"},
+      {R"({"rope_scaling": {"type": "llama3", "factor": 8}})", "rope_scaling.low_freq_factor is missing"},
+      {R"({"rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4}})",
+       "high_freq_factor 4 must be above low_freq_factor 4"},
+      {R"({"rope_scaling": {"type": "yarn", "factor": 8, "original_max_position_embeddings": 0}})",
+       "rope_scaling.original_max_position_embeddings must be from 1"},
+      {R"({"rope_scaling": {"type": "yarn", "factor": -8}})", "rope_scaling.factor must be above 0"},
+  };
+  for (const Bad& bad : cases) expect_error(bad.kind, bad.error, [&] { read_with(bad.patch); });
+  expect_error(ErrorKind::bad_file, "hidden_size is missing", [] { read_without("hidden_size"); });
+  expect_error(ErrorKind::bad_file, "generation_config.json: is not valid JSON", [] { read_with("{}", "{"); });
+  expect_error(ErrorKind::bad_file, "generation_config.json: eos_token_id must be",
+               [] { read_with("{}", R"({"eos_token_id": {}})"); });
+  expect_error(ErrorKind::bad_file, "config.json: must be a JSON object", [] { read_hf_config_text("[1]", ""); });
+}
+
+TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
+  const std::vector<Bad> cases = {
+      {R"({"architectures": ["Qwen2ForCausalLM"]})",
+       "architecture Qwen2ForCausalLM is not supported; supported are LlamaForCausalLM and MistralForCausalLM"},
+      {R"({"architectures": null, "model_type": "gemma3"})", "architecture gemma3 is not supported"},
+      {R"({"hidden_act": "relu"})", "hidden_act relu is not supported; supported are silu"},
+      {R"({"rope_scaling": {"rope_type": "longrope"}})", "rope_scaling.rope_type longrope is not supported"},
+      {R"({"rope_scaling": {"type": "dynamic", "factor": 2}})", "dynamic is not supported"},
+      {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor 0.5 is not supported"},
+      {R"({"quantization_config": {"quant_method": "awq"}})", "weights quantized with awq are not supported"},
+  };
+  for (const Bad& bad : cases) expect_error(ErrorKind::declined, bad.error, [&] { read_with(bad.patch); });
+}
+
+}  // namespace
+}  // namespace ingot
