@@ -102,7 +102,7 @@ TEST(Jinja, HostileTemplatesEndWithAnError) {
        "recurses"},
       {"{{ 'x' * 1000000000 }}", "repeating"},
       {"{{ [1] * 1000000000 }}", "repeating"},
-      {"{{ 'x' * 30000000 + 'x' * 30000000 }}", "grew over"},
+      {"{% set a = 'x' * 4000000 %}{{ [a, a, a, a, a, a, a, a, a] }}", "grew over"},
       {"{% set ns = namespace(x=[]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
        "grew over"},
       {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}", "nest deeper"},
@@ -120,7 +120,7 @@ TEST(Jinja, HostileTemplatesEndWithAnError) {
       {"{% set a = 'ab' * 1000000 %}{% for i in range(99999) %}{{ a|wordcount }}{% endfor %}", "steps"},
   };
   RenderOptions options;  // smaller than the defaults, for the tests' sake
-  options.limits.max_steps = 1'000'000;
+  options.limits.max_steps = 300'000;
   options.limits.max_output = 100'000;
   for (const auto& [source, message] : kCases) {
     SCOPED_TRACE(source);

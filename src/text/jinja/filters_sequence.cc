@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <list>
 
 #include "text/jinja/filters.h"
 #include "text/jinja/ops.h"
@@ -77,9 +78,10 @@ Value reverse(Interpreter&, Args& args) {
 // Sorts `items` by their keys; equal ones keep their order.
 std::vector<Value> sorted_by(Interpreter& interpreter, std::vector<Value> items, std::vector<Value> keys,
                              bool reverse) {
-  std::vector<size_t> order(items.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  // A list's sort is stable, and safe even when the order makes no sense, as with NaN.
+  std::list<size_t> order;
+  for (size_t i = 0; i < items.size(); ++i) order.push_back(i);
+  order.sort([&](size_t a, size_t b) {
     interpreter.spend(1 + (std::min(keys[a].weight(), keys[b].weight()) >> 8));
     return reverse ? compare(keys[b], keys[a], "<") < 0 : compare(keys[a], keys[b], "<") < 0;
   });
