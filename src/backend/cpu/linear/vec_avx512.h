@@ -114,8 +114,14 @@ struct Vec {
             high = _mm512_cvtps_epi32(mul(load_float(x + 16), scale));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm512_cvtsepi32_epi8(low));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16), _mm512_cvtsepi32_epi8(high));
-    low_sum = _mm512_reduce_add_epi32(low);
-    high_sum = _mm512_reduce_add_epi32(high);
+    // Both sums together: the four lanes of 128 bits are added, then lanes within each half.
+    const __m256i low4 = _mm256_add_epi32(_mm512_castsi512_si256(low), _mm512_extracti64x4_epi64(low, 1));
+    const __m256i high4 = _mm256_add_epi32(_mm512_castsi512_si256(high), _mm512_extracti64x4_epi64(high, 1));
+    const __m256i pairs = _mm256_hadd_epi32(low4, high4);  // of low, low, high, high; in both halves
+    const __m128i both = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    const __m128i sums = _mm_hadd_epi32(both, both);
+    low_sum = _mm_cvtsi128_si32(sums);
+    high_sum = _mm_extract_epi32(sums, 1);
   }
 
 #if INGOT_BF16
