@@ -19,8 +19,8 @@ inline constexpr int kMaxAttentionRows = 96;  // query rows (tokens x heads of a
 
 // A softmax state: the weighted sum of values, padded_head(head_size) floats; the largest score (a power of two); the
 // sum of the weights.
-inline constexpr int64_t padded_head(int64_t head_size) { return (head_size + 15) / 16 * 16; }
-inline constexpr int64_t softmax_stride(int64_t head_size) { return padded_head(head_size) + 16; }
+static inline constexpr int64_t padded_head(int64_t head_size) { return (head_size + 15) / 16 * 16; }
+static inline constexpr int64_t softmax_stride(int64_t head_size) { return padded_head(head_size) + 16; }
 
 struct AttentionArgs {
   // One layer and KV head of the cache, and one sequence's blocks. Inside a block keys are [head_size, block_size] (so

@@ -14,28 +14,28 @@ inline constexpr int kCols = 2;
 inline constexpr int kBlockRows = 6;  // 12 accumulators of 16 registers
 inline constexpr bool kDirect = true;
 
-inline Vec load(const float* p) { return (Vec)_mm256_loadu_ps(p); }
-inline void store(float* p, Vec v) { _mm256_storeu_ps(p, (__m256)v); }
-inline Vec broadcast(float x) { return (Vec)_mm256_set1_ps(x); }
-inline Vec fma(Vec a, Vec b, Vec c) { return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-inline Vec load_f16(const uint16_t* p) {
+static inline Vec load(const float* p) { return (Vec)_mm256_loadu_ps(p); }
+static inline void store(float* p, Vec v) { _mm256_storeu_ps(p, (__m256)v); }
+static inline Vec broadcast(float x) { return (Vec)_mm256_set1_ps(x); }
+static inline Vec fma(Vec a, Vec b, Vec c) { return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+static inline Vec load_f16(const uint16_t* p) {
   return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-inline Vec load_bf16(const uint16_t* p) {
+static inline Vec load_bf16(const uint16_t* p) {
   return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16);
 }
-inline void widen8_f16(const uint16_t* p, float* out) {
+static inline void widen8_f16(const uint16_t* p, float* out) {
   _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
-inline void store_f16(uint16_t* p, Vec v) {
+static inline void store_f16(uint16_t* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
-inline float reduce_max(Vec v) {
+static inline float reduce_max(Vec v) {
   __m128 x = _mm_max_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
   x = _mm_max_ps(x, _mm_movehl_ps(x, x));
   return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
-inline float reduce_add(Vec v) {
+static inline float reduce_add(Vec v) {
   __m128 x = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
   x = _mm_add_ps(x, _mm_movehl_ps(x, x));
   return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));

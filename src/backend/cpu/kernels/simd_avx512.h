@@ -14,23 +14,23 @@ inline constexpr int kCols = 4;        // vectors across in a register block ...
 inline constexpr int kBlockRows = 6;   // ... and rows down: 24 accumulators of 32 registers
 inline constexpr bool kDirect = true;  // 16-bit floats convert as fast as they load: use them straight from the cache
 
-inline Vec load(const float* p) { return (Vec)_mm512_loadu_ps(p); }
-inline void store(float* p, Vec v) { _mm512_storeu_ps(p, (__m512)v); }
-inline Vec broadcast(float x) { return (Vec)_mm512_set1_ps(x); }
-inline Vec fma(Vec a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-inline Vec load_f16(const uint16_t* p) {
+static inline Vec load(const float* p) { return (Vec)_mm512_loadu_ps(p); }
+static inline void store(float* p, Vec v) { _mm512_storeu_ps(p, (__m512)v); }
+static inline Vec broadcast(float x) { return (Vec)_mm512_set1_ps(x); }
+static inline Vec fma(Vec a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+static inline Vec load_f16(const uint16_t* p) {
   return (Vec)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-inline Vec load_bf16(const uint16_t* p) {
+static inline Vec load_bf16(const uint16_t* p) {
   return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
 }
-inline void widen8_f16(const uint16_t* p, float* out) {
+static inline void widen8_f16(const uint16_t* p, float* out) {
   _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
-inline void store_f16(uint16_t* p, Vec v) {
+static inline void store_f16(uint16_t* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
-inline float reduce_max(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
-inline float reduce_add(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
+static inline float reduce_max(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
+static inline float reduce_add(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
 
 }  // namespace ingot::cpu::avx512

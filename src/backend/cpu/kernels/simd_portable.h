@@ -20,14 +20,14 @@ inline constexpr int kBlockRows = 4;  // 8 accumulators of 16 registers, and roo
 #endif
 inline constexpr bool kDirect = false;  // conversion is slow: do it once a tile
 
-inline Vec load(const float* p) {
+static inline Vec load(const float* p) {
   Vec v;
   __builtin_memcpy(&v, p, sizeof v);
   return v;
 }
-inline void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
-inline Vec broadcast(float x) { return Vec{x, x, x, x}; }
-inline Vec fma(Vec a, Vec b, Vec c) {
+static inline void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
+static inline Vec broadcast(float x) { return Vec{x, x, x, x}; }
+static inline Vec fma(Vec a, Vec b, Vec c) {
 #if defined(__aarch64__)
   return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
@@ -36,22 +36,22 @@ inline Vec fma(Vec a, Vec b, Vec c) {
 }
 
 // Branch-free, so that the loops around it vectorize. 2^112 moves the exponent; subnormals come out right on the way.
-inline float widen_f16(uint16_t h) {
+static inline float widen_f16(uint16_t h) {
   const uint32_t magnitude = static_cast<uint32_t>(h & 0x7fff) << 13;
   const float scaled = __builtin_bit_cast(float, magnitude) * 0x1p112f;
   const uint32_t special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, scaled) | special | sign);
 }
-inline Vec load_f16(const uint16_t* p) {
+static inline Vec load_f16(const uint16_t* p) {
   return Vec{widen_f16(p[0]), widen_f16(p[1]), widen_f16(p[2]), widen_f16(p[3])};
 }
-inline void widen8_f16(const uint16_t* p, float* out) {
+static inline void widen8_f16(const uint16_t* p, float* out) {
   for (int i = 0; i < 8; ++i) out[i] = widen_f16(p[i]);
 }
-inline Vec load_bf16(const uint16_t* p) { return (Vec)(IVec{p[0] << 16, p[1] << 16, p[2] << 16, p[3] << 16}); }
+static inline Vec load_bf16(const uint16_t* p) { return (Vec)(IVec{p[0] << 16, p[1] << 16, p[2] << 16, p[3] << 16}); }
 
-inline uint16_t narrow_f16(float f) {
+static inline uint16_t narrow_f16(float f) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, f);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t sign = (bits >> 16) & 0x8000;
@@ -64,14 +64,14 @@ inline uint16_t narrow_f16(float f) {
   half = magnitude > 0x7f800000u ? 0x7e00u : half;
   return static_cast<uint16_t>(sign | half);
 }
-inline void store_f16(uint16_t* p, Vec v) {
+static inline void store_f16(uint16_t* p, Vec v) {
   for (int i = 0; i < kLanes; ++i) p[i] = narrow_f16(v[i]);
 }
-inline float reduce_max(Vec v) {
+static inline float reduce_max(Vec v) {
   const float a = v[0] > v[2] ? v[0] : v[2];
   const float b = v[1] > v[3] ? v[1] : v[3];
   return a > b ? a : b;
 }
-inline float reduce_add(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+static inline float reduce_add(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 
 }  // namespace ingot::cpu::portable
