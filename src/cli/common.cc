@@ -50,7 +50,8 @@ void add_engine_options(CLI::App& command, ModelArgs& args) {
   command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16 or f32")->capture_default_str();
   command.add_option("--max-step-tokens", e.max_step_tokens, "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
       ->check(CLI::NonNegativeNumber);
-  command.set_config("--config", "", "read flags from a file (name = value lines)");
+  // Taken out of the arguments before they are parsed (config_file.h); declared here for --help.
+  command.add_option("--config", args.config, "read flags from a file of `name = value` lines; the command line wins");
 }
 
 void add_prompt_options(CLI::App& command, PromptArgs& args) {

@@ -17,6 +17,7 @@ namespace ingot::cli {
 // The flags every command that touches a model has.
 struct ModelArgs {
   std::string model;
+  std::string config;
   EngineOptions engine;
 };
 

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "cli/common.h"
+#include "cli/config_file.h"
 #include "core/error.h"
 
 namespace {
@@ -32,7 +36,15 @@ int main(int argc, char** argv) {
   ingot::cli::add_inspect(app);
   ingot::cli::add_doctor(app);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (!arguments.empty() && !arguments[0].starts_with("-")) {
+      const std::vector<CLI::App*> commands = app.get_subcommands([&](CLI::App* c) { return c->get_name() == arguments[0]; });
+      if (commands.empty())
+        return fail(kBadCall, fmt::format("there is no command `{}`; see `ingot --help`", arguments[0]).c_str());
+      arguments = ingot::cli::expand_config_file(*commands[0], std::move(arguments));
+    }
+    std::reverse(arguments.begin(), arguments.end());  // the order CLI11 wants
+    app.parse(std::move(arguments));
   } catch (const CLI::Success& request) {  // --help and --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {

@@ -2,13 +2,20 @@
 // their own namespace: every function here has internal linkage there. No include guard, no includes.
 //
 // V provides:
-//   kLanes         output rows a vector (a panel has 16); kParts = 16 / kLanes
+//   kLanes         output rows a vector; a panel has 16
 //   kMaxTile       most activation rows of a tile
 //   kSigned8       8-bit codes are multiplied signed (stored value - 128), so they need no zero point
 //   kBf16Dot       bf16 weights take activations rounded to bf16
 //   I, F, X, P     integers, floats, four activation words of a row, a partial dot product
-//   kWords<bits>   how many words a P may add up before it must go to int32 lanes, for codes of that many bits
+//   kWords<bits>   how many words a P may add up before it must go to int32 lanes, for codes of that many bits; 0:
+//   there
+//                  is no P, dot products go straight to int32
+//   units(rows)    how many vectors of a panel are worked on together: as many as registers allow
 // and the functions used below. Accumulation goes along k, block by block, in one fixed order for every tile size.
+
+// With more than a few rows the work between two loads of weights takes so long that the processor does not look far
+// enough ahead by itself: they are asked for this many bytes before.
+constexpr int kPrefetch = 2048;
 
 constexpr int log2_of(int n) { return n <= 1 ? 0 : 1 + log2_of(n / 2); }
 
@@ -22,8 +29,13 @@ struct BlockTile {
   static constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
                                 kFormat.scales == Scales::super16_min;
   static constexpr int kZero = kBits == 8 && V::kSigned8 ? 0 : kFormat.zero_point;
-  // Words in a partial sum; 0: there are none, dot products go straight to int32.
+  static constexpr int kUnits = V::units(kRows);
+  // Half a block has only four words.
   static constexpr int kWords = V::template kWords<kBits> == 8 && kHalves ? 4 : V::template kWords<kBits>;
+
+  using Dots = I[kUnits][kRows];
+  using Partials = typename V::P[kUnits][kRows];
+  using Floats = F[kUnits][kRows];
 
   // Word j of kLanes rows, one code a byte.
   template <int j>
@@ -54,32 +66,33 @@ struct BlockTile {
     return w;
   }
 
-  // Adds word j of every row to its dot product.
+  // Adds word j to the dot products, of which word kFirst was the first.
   template <int j, int kFirst>
-  INGOT_INLINE void step(const uint8_t* codes, const typename V::X (&x)[kRows], typename V::P (&partial)[kRows],
-                         I (&dot)[kRows]) {
-    const I w = word<j>(codes);
-    if constexpr (kWords == 0) {
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = V::template dot<kBits, j % 4>(dot[r], w, x[r]);
-    } else {
-      constexpr int kIndex = (j - kFirst) % kWords;
+  INGOT_INLINE void step(const uint8_t* codes, const typename V::X (&x)[kRows], Partials& partial, Dots& dot) {
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+      const I w = word<j>(codes + u * V::kLanes * 4);
       INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-        const typename V::P product = V::template multiply<kBits, j % 4>(w, x[r]);
-        partial[r] = kIndex == 0 ? product : V::add_partial(partial[r], product);
-        if constexpr (kIndex == kWords - 1) dot[r] = V::fold(dot[r], partial[r]);
+        if constexpr (kWords == 0) {
+          dot[u][r] = V::template dot<j % 4>(dot[u][r], w, x[r]);
+        } else {
+          constexpr int kIndex = (j - kFirst) % kWords;
+          if constexpr (kIndex == 0) partial[u][r] = V::template multiply<kBits, j % 4>(w, x[r]);
+          if constexpr (kIndex != 0) partial[u][r] = V::template multiply_add<kBits, j % 4>(partial[u][r], w, x[r]);
+          if constexpr (kIndex == kWords - 1) dot[u][r] = V::fold(dot[u][r], partial[u][r]);
+        }
       }
     }
   }
 
-  // Words kFirst..kFirst+3 of every row.
-  template <int kFirst, int kChainStart>
-  INGOT_INLINE void steps(const uint8_t* codes, const uint8_t* act, typename V::P (&partial)[kRows], I (&dot)[kRows]) {
+  // Words j..j+3.
+  template <int j, int kFirst>
+  INGOT_INLINE void steps(const uint8_t* codes, const uint8_t* act, Partials& partial, Dots& dot) {
     typename V::X x[kRows];
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) x[r] = V::load_x(act + r * kBlock + kFirst * 4);
-    step<kFirst, kChainStart>(codes, x, partial, dot);
-    step<kFirst + 1, kChainStart>(codes, x, partial, dot);
-    step<kFirst + 2, kChainStart>(codes, x, partial, dot);
-    step<kFirst + 3, kChainStart>(codes, x, partial, dot);
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) x[r] = V::load_x(act + r * kBlock + j * 4);
+    step<j, kFirst>(codes, x, partial, dot);
+    step<j + 1, kFirst>(codes, x, partial, dot);
+    step<j + 2, kFirst>(codes, x, partial, dot);
+    step<j + 3, kFirst>(codes, x, partial, dot);
   }
 
   // Scale and min of half a record; d and dmin are the header's, or the record's own.
@@ -95,46 +108,60 @@ struct BlockTile {
     return dmin;
   }
 
-  INGOT_INLINE I start(const uint8_t* minus_sum) {
-    if constexpr (kZero == 0) return V::zero_int();
-    return V::template start<log2_of(kZero)>(minus_sum);
+  // Dot products begin at minus the zero point times the sum of the activations.
+  INGOT_INLINE void start(const uint8_t* minus_sums, Dots& dot) {
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      if constexpr (kZero == 0) dot[u][r] = V::zero_int();
+      if constexpr (kZero != 0) dot[u][r] = V::template start<log2_of(kZero)>(minus_sums + 4 * r);
+    }
   }
 
-  // One record: kLanes rows starting at lane `lane`.
-  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, F d, F dmin, F (&acc)[kRows]) {
-    const uint8_t* fields = act + kRows * kBlock;  // 4 * kRows bytes each
+  // One record against all rows; d and dmin of each unit.
+  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, const F (&d)[kUnits],
+                           const F (&dmin)[kUnits], Floats& acc) {
+    const uint8_t* fields = act + kRows * kBlock;
+    constexpr int kField = 4 * kRows;  // bytes
+    for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
     codes += lane * 4;
-    typename V::P partial[kRows];
-    I dot[kRows];
+    Partials partial;
+    Dots dot;
     if constexpr (!kHalves) {
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(fields + 4 * (kRows + r));
+      start(fields + kField, dot);
       steps<0, 0>(codes, act, partial, dot);
       steps<4, 0>(codes, act, partial, dot);
-      const F scale = scale_of(d, scales, 0);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
-          V::fma(V::to_float(dot[r]), V::mul(scale, V::broadcast(fields + 4 * r)), acc[r]);
-      if constexpr (kMins) {
-        const F min = min_of(dmin, scales, 0);
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
-            V::fma(min, V::broadcast(fields + 4 * (2 * kRows + r)), acc[r]);
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
+            V::fma(V::to_float(dot[u][r]), V::mul(scale, V::broadcast(fields + 4 * r)), acc[u][r]);
+        if constexpr (kMins) {
+          const F min = min_of(dmin[u], scales + u * V::kLanes, 0);
+          INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
+              V::fma(min, V::broadcast(fields + 2 * kField + 4 * r), acc[u][r]);
+        }
       }
     } else {
-      F sum[kRows];
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(fields + 4 * (3 * kRows + r));
+      Floats sum;
+      start(fields + 3 * kField, dot);
       steps<0, 0>(codes, act, partial, dot);
-      const F scale0 = scale_of(d, scales, 0);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = V::mul(V::to_float(dot[r]), scale0);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) dot[r] = start(fields + 4 * (4 * kRows + r));
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[u][r] = V::mul(V::to_float(dot[u][r]), scale);
+      }
+      start(fields + 4 * kField, dot);
       steps<4, 4>(codes, act, partial, dot);
-      const F scale1 = scale_of(d, scales, 1);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = V::fma(V::to_float(dot[r]), scale1, sum[r]);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = V::fma(sum[r], V::broadcast(fields + 4 * r), acc[r]);
-      if constexpr (kMins) {
-        const F min0 = min_of(dmin, scales, 0), min1 = min_of(dmin, scales, 1);
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+        const F scale = scale_of(d[u], scales + u * V::kLanes, 1);
         INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-          acc[r] = V::fma(min0, V::broadcast(fields + 4 * (5 * kRows + r)), acc[r]);
-          acc[r] = V::fma(min1, V::broadcast(fields + 4 * (6 * kRows + r)), acc[r]);
+          sum[u][r] = V::fma(V::to_float(dot[u][r]), scale, sum[u][r]);
+          acc[u][r] = V::fma(sum[u][r], V::broadcast(fields + 4 * r), acc[u][r]);
+        }
+        if constexpr (kMins) {
+          const F min0 = min_of(dmin[u], scales + u * V::kLanes, 0), min1 = min_of(dmin[u], scales + u * V::kLanes, 1);
+          INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+            acc[u][r] = V::fma(min0, V::broadcast(fields + 5 * kField + 4 * r), acc[u][r]);
+            acc[u][r] = V::fma(min1, V::broadcast(fields + 6 * kField + 4 * r), acc[u][r]);
+          }
         }
       }
     }
@@ -144,21 +171,30 @@ struct BlockTile {
     const size_t act_bytes = args.halves ? kRows * 60 : kRows * 44;
     const int64_t groups = args.cols / kBlock / kFormat.group();
     for (int i = 0; i < args.panels; ++i) {
-      for (int lane = 0; lane < kPanelRows; lane += V::kLanes) {
-        F acc[kRows];
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] = V::zero();
+      for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
+        Floats acc;
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
+            V::zero();
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
         const uint8_t* act = args.act;
+        const int64_t fine = args.cols / kBlock * static_cast<int64_t>(act_bytes);  // from a record to its fine one
+        const uint32_t* levels = reinterpret_cast<const uint32_t*>(act + 2 * fine);
         for (int64_t group = 0; group < groups; ++group) {
-          const uint8_t* own = kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes;
-          const F d = V::load_half(own + 2 * lane);
-          const F dmin = kMins ? V::load_half(own + 32 + 2 * lane) : V::zero();
+          const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
+          F d[kUnits], dmin[kUnits];
+          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+            d[u] = V::load_half(own + 2 * u * V::kLanes);
+            dmin[u] = kMins ? V::load_half(own + 32 + 2 * u * V::kLanes) : V::zero();
+          }
           at += kFormat.header_bytes;
-          for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes)
-            record(at, act, lane, d, dmin, acc);
+          for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
+            const uint32_t count = *levels++;
+            for (uint32_t level = 0; level < count; ++level) record(at, act + level * fine, lane, d, dmin, acc);
+          }
         }
         float* out = args.out + i * kRows * kPanelRows + lane;
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) V::store(out + r * kPanelRows, acc[r]);
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+            V::store(out + r * kPanelRows + u * V::kLanes, acc[u][r]);
       }
     }
   }
@@ -168,52 +204,54 @@ struct BlockTile {
 template <class V, DType kType, int kRows>
 struct FloatTile {
   using F = typename V::F;
+  static constexpr int kUnits = V::units(kRows);
+  static constexpr int kPairBytes = kType == DType::f32 ? 128 : 64;
+  static constexpr int kLaneBytes = kType == DType::f16 ? 2 : 4;
+  using Floats = F[kUnits][kRows];
 
-  // Column k and k + 1 of kLanes rows.
-  INGOT_INLINE void load_pair(const uint8_t* codes, F& even, F& odd) {
+  // Columns k and k + 1 of kLanes rows; the second only when there is one.
+  INGOT_INLINE void load_pair(const uint8_t* codes, bool both, F& even, F& odd) {
     if constexpr (kType == DType::f32) {
       even = V::load_float(codes);
-      odd = V::load_float(codes + 64);
+      odd = both ? V::load_float(codes + 64) : V::zero();
     } else if constexpr (kType == DType::f16) {
       even = V::load_half(codes);
-      odd = V::load_half(codes + 32);
+      odd = both ? V::load_half(codes + 32) : V::zero();
     } else {
       V::load_bf16_pair(codes, even, odd);
     }
   }
 
+  template <bool kBoth>
+  INGOT_INLINE void step(const uint8_t* at, const float* in, int64_t in_stride, Floats& even_acc, Floats& odd_acc) {
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+      F even, odd;
+      load_pair(at + u * V::kLanes * kLaneBytes, kBoth, even, odd);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+        const float* x = in + r * in_stride;
+        even_acc[u][r] = V::fma(even, V::broadcast(x), even_acc[u][r]);
+        if constexpr (kBoth) odd_acc[u][r] = V::fma(odd, V::broadcast(x + 1), odd_acc[u][r]);
+      }
+    }
+  }
+
   static void run(const TileArgs& args) {
-    constexpr int kPairBytes = kType == DType::f32 ? 128 : 64;
-    constexpr int kLaneBytes = kType == DType::f16 ? 2 : 4;
     for (int i = 0; i < args.panels; ++i) {
-      for (int lane = 0; lane < kPanelRows; lane += V::kLanes) {
-        F even_acc[kRows], odd_acc[kRows];
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[r] = odd_acc[r] = V::zero();
+      for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
+        Floats even_acc, odd_acc;
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
+            odd_acc[u][r] = V::zero();
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes + lane * kLaneBytes;
         int64_t k = 0;
         for (; k + 2 <= args.cols; k += 2, at += kPairBytes) {
-          F even, odd;
-          load_pair(at, even, odd);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-            const float* x = args.in + r * args.in_stride + k;
-            even_acc[r] = V::fma(even, V::broadcast(x), even_acc[r]);
-            odd_acc[r] = V::fma(odd, V::broadcast(x + 1), odd_acc[r]);
-          }
+          if constexpr (kRows >= 3)
+            for (int b = 0; b < kPairBytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
+          step<true>(at, args.in + k, args.in_stride, even_acc, odd_acc);
         }
-        if (k < args.cols) {
-          F even, odd = V::zero();
-          if constexpr (kType == DType::bf16) {
-            V::load_bf16_pair(at, even, odd);
-          } else if constexpr (kType == DType::f16) {
-            even = V::load_half(at);
-          } else {
-            even = V::load_float(at);
-          }
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[r] =
-              V::fma(even, V::broadcast(args.in + r * args.in_stride + k), even_acc[r]);
-        }
+        if (k < args.cols) step<false>(at, args.in + k, args.in_stride, even_acc, odd_acc);
         float* out = args.out + i * kRows * kPanelRows + lane;
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) V::store(out + r * kPanelRows, V::add(even_acc[r], odd_acc[r]));
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+            V::store(out + r * kPanelRows + u * V::kLanes, V::add(even_acc[u][r], odd_acc[u][r]));
       }
     }
   }
@@ -306,31 +344,65 @@ void store_tile(const StoreArgs& args) {
 
 // ---- activations ----------------------------------------------------------------------------------------------------
 
+// Row r of one record, from 32 values whose largest magnitude is `largest`.
 template <class V>
-void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t first, int64_t last, bool halves,
+INGOT_INLINE void quantize_record(const float* x, float largest, int r, int rows, bool halves, uint8_t* out) {
+  const float d = largest * (1.0f / 127.0f);
+  const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  int32_t low, high;
+  V::quantize_32(x, inverse, reinterpret_cast<int8_t*>(out + r * kBlock), low, high);
+  const int32_t sum = low + high;
+  float* floats = reinterpret_cast<float*>(out + rows * kBlock);
+  int32_t* ints = reinterpret_cast<int32_t*>(floats);
+  floats[r] = d;
+  ints[rows + r] = -sum;
+  floats[2 * rows + r] = d * static_cast<float>(sum);
+  if (halves) {
+    ints[3 * rows + r] = -low;
+    ints[4 * rows + r] = -high;
+    floats[5 * rows + r] = d * static_cast<float>(low);
+    floats[6 * rows + r] = d * static_cast<float>(high);
+  }
+}
+
+// Above this a block is an outlier's: kOutlier times the root mean square of the row, squared.
+template <class V>
+INGOT_INLINE float outlier_square(const float* x, int64_t cols) {
+  auto sums = V::zero();
+  for (int64_t k = 0; k < cols; k += V::kLanes) sums = V::fma(V::load_float(x + k), V::load_float(x + k), sums);
+  float lanes[V::kLanes];
+  V::store(lanes, sums);
+  float total = 0.0f;
+  for (int i = 0; i < V::kLanes; ++i) total += lanes[i];
+  return total / static_cast<float>(cols) * (kOutlier * kOutlier);
+}
+
+template <class V>
+void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
                    uint8_t* act) {
   const size_t record = static_cast<size_t>(rows) * (halves ? 60 : 44);
-  for (int r = 0; r < rows; ++r) {
-    const float* x = in + r * in_stride + first * kBlock;
-    uint8_t* out = act + static_cast<size_t>(first) * record;
-    for (int64_t block = first; block < last; ++block, x += kBlock, out += record) {
+  const size_t fine = static_cast<size_t>(cols / kBlock) * record;
+  uint32_t* levels = reinterpret_cast<uint32_t*>(act + 2 * fine);
+  float limit[kMaxTileRows];
+  for (int r = 0; r < rows; ++r) limit[r] = outlier_square<V>(in + r * in_stride, cols);
+  for (int64_t block = first; block < last; ++block) {
+    uint8_t* out = act + static_cast<size_t>(block) * record;
+    uint32_t outliers = 0;  // a bit a row
+    for (int r = 0; r < rows; ++r) {
+      const float* x = in + r * in_stride + block * kBlock;
       const float largest = V::largest_of_32(x);
-      const float d = largest * (1.0f / 127.0f);
-      const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
-      int32_t low, high;
-      V::quantize_32(x, inverse, reinterpret_cast<int8_t*>(out + r * kBlock), low, high);
-      const int32_t sum = low + high;
-      float* floats = reinterpret_cast<float*>(out + rows * kBlock);
-      int32_t* ints = reinterpret_cast<int32_t*>(floats);
-      floats[r] = d;
-      ints[rows + r] = -sum;
-      floats[2 * rows + r] = d * static_cast<float>(sum);
-      if (halves) {
-        ints[3 * rows + r] = -low;
-        ints[4 * rows + r] = -high;
-        floats[5 * rows + r] = d * static_cast<float>(low);
-        floats[6 * rows + r] = d * static_cast<float>(high);
-      }
+      quantize_record<V>(x, largest, r, rows, halves, out);
+      outliers |= static_cast<uint32_t>(largest * largest > limit[r]) << r;
+    }
+    levels[block] = outliers != 0 ? 2 : 1;
+    for (int r = 0; outliers != 0 && r < rows; ++r) {
+      const float* x = in + r * in_stride + block * kBlock;
+      const int8_t* codes = reinterpret_cast<const int8_t*>(out + r * kBlock);
+      const float d = reinterpret_cast<const float*>(out + rows * kBlock)[r];
+      float rest[kBlock] = {};
+      if ((outliers >> r & 1) != 0)
+        for (int i = 0; i < kBlock; ++i) rest[i] = x[i] - d * static_cast<float>(codes[i]);
+      quantize_record<V>(rest, V::largest_of_32(rest), r, rows, halves, out + fine);
     }
   }
 }

@@ -9,8 +9,9 @@ struct Vec {
   using F = __m512;
   using X = const uint8_t*;
   using P = __m512i;
-  static constexpr int kLanes = 16, kParts = 1, kMaxTile = 8;
+  static constexpr int kLanes = 16, kMaxTile = 8;
   static constexpr bool kBf16Dot = INGOT_BF16;
+  static constexpr int units(int) { return 1; }
 
   INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
   INGOT_INLINE I bytes(int v) { return _mm512_set1_epi8(static_cast<char>(v)); }
@@ -38,7 +39,7 @@ struct Vec {
   static constexpr bool kSigned8 = false;
   template <int bits>
   static constexpr int kWords = 0;
-  template <int bits, int lane>
+  template <int lane>
   INGOT_INLINE I dot(I sum, I w, X x) {
     return _mm512_dpbusd_epi32(sum, w, word_of(x, lane));
   }
@@ -60,7 +61,10 @@ struct Vec {
     const __mmask64 negative = _mm512_movepi8_mask(w);
     return _mm512_maddubs_epi16(_mm512_abs_epi8(w), _mm512_mask_sub_epi8(word, negative, _mm512_setzero_si512(), word));
   }
-  INGOT_INLINE P add_partial(P a, P b) { return _mm512_add_epi16(a, b); }
+  template <int bits, int lane>
+  INGOT_INLINE P multiply_add(P sum, I w, X x) {
+    return _mm512_add_epi16(sum, multiply<bits, lane>(w, x));
+  }
   INGOT_INLINE I fold(I sum, P p) { return _mm512_add_epi32(sum, _mm512_madd_epi16(p, _mm512_set1_epi16(1))); }
 #endif
 
@@ -110,8 +114,14 @@ struct Vec {
             high = _mm512_cvtps_epi32(mul(load_float(x + 16), scale));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm512_cvtsepi32_epi8(low));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16), _mm512_cvtsepi32_epi8(high));
-    low_sum = _mm512_reduce_add_epi32(low);
-    high_sum = _mm512_reduce_add_epi32(high);
+    // Both sums together: the four lanes of 128 bits are added, then lanes within each half.
+    const __m256i low4 = _mm256_add_epi32(_mm512_castsi512_si256(low), _mm512_extracti64x4_epi64(low, 1));
+    const __m256i high4 = _mm256_add_epi32(_mm512_castsi512_si256(high), _mm512_extracti64x4_epi64(high, 1));
+    const __m256i pairs = _mm256_hadd_epi32(low4, high4);  // of low, low, high, high; in both halves
+    const __m128i both = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+    const __m128i sums = _mm_hadd_epi32(both, both);
+    low_sum = _mm_cvtsi128_si32(sums);
+    high_sum = _mm_extract_epi32(sums, 1);
   }
 
 #if INGOT_BF16
@@ -153,6 +163,7 @@ struct Vec {
   template <int kRows>
   INGOT_INLINE void bf16_step(const uint8_t* codes, const uint8_t* act, int pair, F (&acc)[kRows]) {
     const I w = load(codes + 64 * pair);
+    if constexpr (kRows >= 5) __builtin_prefetch(codes + 64 * pair + 2048);
     INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
         _mm512_dpbf16_ps(acc[r], as_bf16(w), as_bf16(word_of(act + r * 64, pair)));
   }

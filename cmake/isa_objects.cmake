@@ -1,0 +1,28 @@
+# cmake -DNM=nm -DARCHIVE=lib.a -P isa_objects.cmake
+# Fails when an object compiled for a special instruction set (kernels_avx*) defines a weak symbol, such as
+# an inline function of a shared header: the linker keeps one copy of those for the whole program, and it could be the
+# one that other processors cannot run.
+execute_process(COMMAND ${NM} ${ARCHIVE} OUTPUT_VARIABLE symbols ERROR_QUIET RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "${NM} cannot read ${ARCHIVE}")
+endif()
+string(REPLACE ";" "," symbols "${symbols}")
+string(REPLACE "\n" ";" lines "${symbols}")
+set(object "")
+set(objects 0)
+foreach(line IN LISTS lines)
+  if(line MATCHES "^(.*\\.o):$")
+    set(object "${CMAKE_MATCH_1}")
+    if(object MATCHES "kernels_avx")
+      math(EXPR objects "${objects} + 1")
+    endif()
+  elseif(object MATCHES "kernels_avx" AND line MATCHES " [WVu] (.*)$")
+    set(name "${CMAKE_MATCH_1}")
+    if(NOT name MATCHES "^(DW\\.ref\\.|__asan|__ubsan|__tsan|__sanitizer|__sancov|__odr_asan)")
+      message(SEND_ERROR "${object} defines the weak symbol ${name}: keep such functions out of it, or force them inline")
+    endif()
+  endif()
+endforeach()
+if(objects EQUAL 0)
+  message(FATAL_ERROR "${ARCHIVE} has no objects for special instruction sets: is this the right library?")
+endif()

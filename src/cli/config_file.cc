@@ -1,0 +1,85 @@
+#include "cli/config_file.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "cli/common.h"
+#include "core/error.h"
+
+namespace ingot::cli {
+namespace {
+
+std::string trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
+}
+
+std::string unquote(std::string text) {
+  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
+    return text.substr(1, text.size() - 2);
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') return trim(std::string_view(text).substr(1, text.size() - 2));
+  return text;
+}
+
+// Whether the arguments have the option under any of its names: -m, --model, --model=x.
+bool is_given(const CLI::Option& option, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    for (const std::string& name : option.get_lnames())
+      if (argument == "--" + name || argument.starts_with("--" + name + "=")) return true;
+    for (const std::string& name : option.get_snames())
+      if (argument.starts_with("-" + name) && !argument.starts_with("--")) return true;
+  }
+  return false;
+}
+
+// Takes `--config FILE` or `--config=FILE` out; returns the file, or nothing.
+std::string take_config(std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with("--config=")) {
+      std::string file = arguments[i].substr(9);
+      arguments.erase(arguments.begin() + static_cast<int64_t>(i));
+      return file;
+    }
+    if (arguments[i] == "--config" && i + 1 < arguments.size()) {
+      std::string file = arguments[i + 1];
+      arguments.erase(arguments.begin() + static_cast<int64_t>(i), arguments.begin() + static_cast<int64_t>(i) + 2);
+      return file;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> expand_config_file(const CLI::App& command, std::vector<std::string> arguments) {
+  const std::string path = take_config(arguments);
+  if (path.empty()) return arguments;
+  std::istringstream lines(read_file(path));
+  std::vector<std::string> from_file;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    line = trim(std::string_view(line).substr(0, line.find('#')));
+    if (line.empty()) continue;
+    const size_t equals = line.find('=');
+    if (equals == std::string::npos) throw_error(ErrorKind::bad_call, "{}:{}: must be `name = value`", path, number);
+    const std::string name = trim(std::string_view(line).substr(0, equals));
+    const std::string value = unquote(trim(std::string_view(line).substr(equals + 1)));
+    const CLI::Option* option = command.get_option_no_throw("--" + name);
+    if (option == nullptr)
+      throw_error(ErrorKind::bad_call, "{}:{}: `ingot {}` has no flag --{}", path, number, command.get_name(), name);
+    if (is_given(*option, arguments)) continue;
+    if (option->get_expected_max() == 0) {  // a switch
+      if (value != "true" && value != "false") throw_error(ErrorKind::bad_call, "{}:{}: {} must be true or false", path, number, name);
+      if (value == "true") from_file.push_back("--" + name);
+    } else {
+      from_file.push_back("--" + name);
+      from_file.push_back(value);
+    }
+  }
+  arguments.insert(arguments.end(), from_file.begin(), from_file.end());
+  return arguments;
+}
+
+}  // namespace ingot::cli
