@@ -13,6 +13,7 @@ goldens.json:
 default/ has only goldens.json: its vocabulary is that of the default model.
 """
 import base64
+import collections
 import json
 import os
 import random
@@ -44,11 +45,15 @@ def compact(ids):
 
 
 def train(tok, size, special=(), initial=True):
-    trainer = trainers.BpeTrainer(
-        vocab_size=size, special_tokens=list(special), show_progress=False, min_frequency=2,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if initial else list("▁abcdefghijklmnopqrstuvwxyzABCDEFGHIJ0123456789"),
-        limit_alphabet=1000 if initial else 160)
     text = [t for t in CORPUS if len(t) < 600] * 3 + [open(tokenizer_corpus.__file__).read()]
+    if initial:
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    else:
+        # The commonest characters, chosen here: the trainer breaks ties at random.
+        count = collections.Counter("".join(text).replace(" ", "▁"))
+        alphabet = sorted(count, key=lambda c: (-count[c], c))[:160]
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=list(special), show_progress=False, min_frequency=2,
+                                  initial_alphabet=alphabet, limit_alphabet=len(alphabet))
     tok.train_from_iterator(text, trainer)
     return tok
 

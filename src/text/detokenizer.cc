@@ -68,8 +68,9 @@ void Detokenizer::emit(std::string_view text, std::string& out) {
 }
 
 // Hands out whole characters. Broken bytes become U+FFFD: in a byte-level text one for each maximal subpart, in a run
-// of byte-fallback tokens one for each byte, as the two decoders of Hugging Face do. A character that could still be
-// completed waits unless `all`.
+// of byte-fallback tokens one for each broken byte, as SentencePiece does. (The decoder of Hugging Face gives up the
+// whole characters of a broken run too; a stream has shown them already.) A character that could still be completed
+// waits unless `all`.
 void Detokenizer::flush_bytes(std::string& out, bool all) {
   size_t done = 0;
   while (done < bytes_.size()) {
