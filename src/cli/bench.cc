@@ -93,6 +93,7 @@ class BatchBench {
       const auto now = Clock::now();
       step_ms_.push_back(std::chrono::duration<double, std::milli>(now - lap).count());
       if (i > 0) gap_us_.push_back(result.stats.gap_us);
+      encode_us_.push_back(result.stats.encode_us);
       weight_bytes_ += static_cast<double>(result.stats.weight_bytes);
       lap = now;
       ticket = next;
@@ -102,6 +103,7 @@ class BatchBench {
 
   double step_ms() const { return median(step_ms_); }
   double gap_us() const { return median(gap_us_); }
+  double encode_us() const { return median(encode_us_); }
   double weight_bytes() const { return weight_bytes_; }
   uint32_t most_submissions() const { return submissions_; }
   uint32_t most_waits() const { return waits_; }
@@ -128,7 +130,7 @@ class BatchBench {
   SamplingParams greedy_{.temperature = 0};
   std::vector<std::vector<int32_t>> blocks_;
   std::vector<int32_t> prompt_;
-  std::vector<double> step_ms_, gap_us_;
+  std::vector<double> step_ms_, gap_us_, encode_us_;
   double weight_bytes_ = 0;
   uint32_t submissions_ = 0, waits_ = 0;
 };
@@ -163,6 +165,7 @@ void bench(const BenchArgs& args) {
                     {"decode_tok_s", static_cast<double>(batch * args.gen_len) / decode},
                     {"step_ms_p50", run.step_ms()},
                     {"step_gap_us_p50", run.gap_us()},
+                    {"encode_us_p50", run.encode_us()},
                     {"weight_gb_s", run.weight_bytes() / decode / 1e9},
                     {"submissions_per_step", run.most_submissions()},
                     {"waits_per_step", run.most_waits()}});

@@ -59,6 +59,26 @@ TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
   }
 }
 
+// A prefix found in the cache, and one computed anew after its blocks were given away, are the prefix.
+TEST_P(Invariance, CachedAndRecomputed) {
+  ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
+  const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), 2, 16));
+  const std::vector<int32_t> ids = random_ids(60, engine->limits().vocab, 31);
+  const auto blocks = assign_blocks(engine->limits(), 3, 64, 5);
+  const Logits alone = run_sequences(*engine, {{ids, blocks[0]}})[0];
+
+  // Another sequence takes the first two blocks over and computes the rest into its own.
+  Sequence cached{ids, blocks[1]};
+  cached.blocks[0] = blocks[0][0];
+  cached.blocks[1] = blocks[0][1];
+  cached.start = 32;
+  expect_same_bits({alone.begin() + 32, alone.end()}, run_sequences(*engine, {cached})[0], "with a cached prefix");
+
+  // Preempted: the blocks serve somebody else, then the sequence is computed again, elsewhere, in other chunks.
+  run_sequences(*engine, {{random_ids(60, engine->limits().vocab, 32), blocks[0], 9, false}});
+  expect_same_bits(alone, run_sequences(*engine, {{ids, blocks[2], 25}})[0], "after a preemption");
+}
+
 TEST_P(Invariance, ThreadsDoNotMatter) {
   ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
   Logits first;

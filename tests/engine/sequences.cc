@@ -43,7 +43,8 @@ std::vector<Logits> run_sequences(Engine& engine, const std::vector<Sequence>& s
   const EngineLimits& limits = engine.limits();
   StepBuilder builder(limits.block_size);
   std::vector<Logits> logits(sequences.size());
-  std::vector<int64_t> done(sequences.size(), 0);
+  std::vector<int64_t> done;
+  for (const Sequence& sequence : sequences) done.push_back(sequence.start);
   const SamplingParams greedy{.temperature = 0};
   for (;;) {
     // Sequences with one row to run come first: they are the decode rows.

@@ -16,6 +16,7 @@ struct Sequence {
   std::vector<int32_t> blocks;
   int64_t chunk = 1 << 20;  // most rows a step
   bool wanted = true;       // collect its logits
+  int64_t start = 0;        // positions before this one are in the cache already
 };
 
 using Logits = std::vector<std::vector<float>>;  // [rows][vocab]
