@@ -21,7 +21,7 @@ void tokenize(const TokenizeArgs& args) {
     fmt::print("{}\n", tokenizer->decode(args.prompt.ids, false));
     return;
   }
-  const auto ids = tokenizer->encode(prompt_text(args.prompt), {.add_special = args.special, .parse_special = args.special});
+  const auto ids = tokenizer->encode(prompt_text(args.prompt), {.add_special = false, .parse_special = args.special});
   fmt::print("[{}]\n", fmt::join(ids, ", "));
 }
 
@@ -32,7 +32,7 @@ void add_tokenize(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tokenize", "text to token ids (or --ids back to text)");
   add_model_option(*command, args->model);
   add_prompt_options(*command, args->prompt);
-  command->add_flag("--special", args->special, "parse special tokens in the text, and add those the model begins with");
+  command->add_flag("--special", args->special, "special tokens written in the text become that token");
   command->callback([args] { tokenize(*args); });
 }
 

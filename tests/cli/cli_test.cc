@@ -208,6 +208,8 @@ TEST_F(DefaultModel, TokenizesBothWays) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(json::parse(outcome.out), json({19556, 28, 905, 17}));
   EXPECT_EQ(ingot("tokenize --ids 19556,28,905,17").out, "Hello, world!\n");
+  EXPECT_EQ(json::parse(ingot("tokenize --special -p '<|im_end|>'").out), json({2}));
+  EXPECT_GT(json::parse(ingot("tokenize -p '<|im_end|>'").out).size(), 1u);
 }
 
 }  // namespace
