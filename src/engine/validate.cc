@@ -31,10 +31,12 @@ void check_equal(const char* field, int64_t value, int64_t expected, const char*
   if (value != expected) fail(field, -1, value, expected, fmt::format("is {}, but {} is {}", value, what, expected));
 }
 
+// A StepError tells numbers as integers; the text has the real ones.
+int64_t as_integer(double value) { return std::isfinite(value) ? static_cast<int64_t>(std::clamp(value, -1e18, 1e18)) : 0; }
+
 void check_float(const char* field, int64_t index, double value, double low, double high) {
   if (!(value >= low && value <= high))
-    fail(field, index, static_cast<int64_t>(std::isfinite(value) ? value : 0), static_cast<int64_t>(high),
-         fmt::format("{} is outside [{}, {}]", value, low, high));
+    fail(field, index, as_integer(value), as_integer(high), fmt::format("{} is outside [{}, {}]", value, low, high));
 }
 
 void check_ids(const char* field, int64_t index, std::span<const int32_t> ids, int64_t vocab) {

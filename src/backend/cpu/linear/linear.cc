@@ -92,8 +92,9 @@ struct Call {
     args.panel_bytes = segment.panel_bytes;
     args.panels = panels;
     args.cols = cols;
-    args.act = segment.type == DType::bf16 ? rounded + row * bf16_row_bytes(cols)
-                                           : quantized + row * quantized_row_bytes(cols, halves);
+    args.act = nullptr;
+    if (is_block_quantized(segment.type)) args.act = quantized + row * quantized_row_bytes(cols, halves);
+    if (segment.type == DType::bf16 && bf16) args.act = rounded + row * bf16_row_bytes(cols);
     args.halves = halves;
     args.in = in + row * in_stride;
     args.in_stride = in_stride;
