@@ -162,6 +162,8 @@ range(1, 5)
 range(5, 0, -2)
 range(3)[1]
 range(3)[-1]
+range(3).index(2)
+range(3).count(2)
 range(0)|list
 range(2, 10, 3)|list
 d.a
@@ -569,6 +571,11 @@ html|forceescape
 ['<'|safe]
 ('<b>'|safe)|upper
 ('<b>'|safe)[1:]
+[('<b>'|safe)|last, ('<b>'|safe)|first]
+[1, 2]|truncate(5)
+[('<b>'|safe)|title]
+'a' % undefined_thing
+undefined_thing|filesizeformat
 ('<b>'|safe) == '<b>'
 s|center(15) ~ '|'
 'a long sentence that goes on'|truncate(12)
@@ -918,6 +925,8 @@ STATEMENTS = [
     "{% filter upper %}{% set q = 1 %}{% endfilter %}{{ q is defined }}",
     "a{% generation %}b{{ n }}{% endgeneration %}c",
     "{% for x in xs %}{% generation %}{{ x }}{% set z = 1 %}{% endgeneration %}{{ z is defined }}{% endfor %}",
+    "{% generation %}{{ varargs }}{{ kwargs }}{% endgeneration %}",
+    "{% generation %}{{ caller() }}{% endgeneration %}",
     "{% print n %}{% print n, s %}",
     "{% do xs %}",
     "{% trans %}x{% endtrans %}",
@@ -934,6 +943,8 @@ STATEMENTS = [
     "{{ [n) }}",
     "{# comment",
     "{% raw %}x",
+    "{#",
+    "{% raw %}",
     # whitespace control
     "a\n  {% if t %}\n  b\n  {% endif %}\nc\n",
     "a\n  {%- if t %}\n  b\n  {%- endif %}\nc",

@@ -33,7 +33,7 @@ Value copy(Interpreter&, const Value& self, Args& args) {
 Value sequence_count(Interpreter& interpreter, const Value& self, Args& args) {
   const Params p("count", args, {"value"}, 1);
   interpreter.spend_comparing(self);
-  const auto& items = self.items();
+  const std::vector<Value> items = to_vector(self);
   return static_cast<int64_t>(
       std::count_if(items.begin(), items.end(), [&](const Value& v) { return equal(v, p.at(0)); }));
 }
@@ -41,7 +41,7 @@ Value sequence_count(Interpreter& interpreter, const Value& self, Args& args) {
 Value sequence_index(Interpreter& interpreter, const Value& self, Args& args) {
   const Params p("index", args, {"value", "start", "stop"}, 1);
   interpreter.spend_comparing(self);
-  const auto& items = self.items();
+  const std::vector<Value> items = to_vector(self);
   const SliceRange r = resolve_slice(p.get(1, Value()), p.get(2, Value()), Value(), static_cast<int64_t>(items.size()));
   for (int64_t i = r.start; i < r.stop; ++i)
     if (equal(items[static_cast<size_t>(i)], p.at(0))) return i;
@@ -137,6 +137,9 @@ std::optional<Value> python_attribute(const Value& v, std::string_view name) {
     case Kind::real: method = find_method(name, kRealMethods); break;
     case Kind::boolean:
     case Kind::integer: method = find_method(name, kIntMethods); break;
+    case Kind::object:
+      if (dynamic_cast<Range*>(v.object()) != nullptr) method = find_method(name, kTupleMethods);
+      break;
     default: break;
   }
   if (not_here) unsupported_attribute(v, name);

@@ -158,6 +158,7 @@ Value round_to(Interpreter&, Args& args) {
 
 Value filesizeformat(Interpreter&, Args& args) {
   const Params p("filesizeformat", args, {"value", "binary"}, 1);
+  require_defined(p.at(0));
   const bool binary = p.truthy(1, false);
   std::optional<double> bytes;
   if (p.at(0).is_number()) bytes = p.at(0).as_real();

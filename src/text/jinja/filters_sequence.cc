@@ -45,6 +45,7 @@ Value last(Interpreter&, Args& args) {
   const Params p("last", args, {"seq"}, 1);
   const Value& v = p.at(0);
   if (v.seq() != nullptr && !v.items().empty()) return v.items().back();
+  if (v.is_markup() && !v.text().empty()) return Value(substring(v, static_cast<int64_t>(v.length()) - 1, 1), true);
   auto items = reversed_items(v);
   if (!items) raise(Fault::type_error, "'{}' object is not reversible", type_name(v));
   return items->empty() ? Value::undefined("No last item, sequence was empty.") : items->front();

@@ -44,6 +44,10 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
+Value title(Interpreter& interpreter, Args& args) {
+  return Value(title_words(soft(interpreter, Params("title", args, {"s"}, 1).at(0)).text()));
+}
+
 Value trim(Interpreter& interpreter, Args& args) {
   const Params p("trim", args, {"value", "chars"}, 1);
   const Value s = soft(interpreter, p.at(0));
@@ -106,7 +110,6 @@ Value center(Interpreter& interpreter, Args& args) {
 
 Value truncate(Interpreter&, Args& args) {
   const Params p("truncate", args, {"s", "length", "killwords", "end", "leeway"}, 1);
-  if (!p.at(0).is_string()) raise(Fault::type_error, "truncate() needs a string, not {}", type_name(p.at(0)));
   const Value end = p.get(3, Value("..."));
   if (!end.is_string()) raise(Fault::type_error, "truncate() needs a string as end, not {}", type_name(end));
   const int64_t length = p.integer(1, 255);
@@ -114,8 +117,9 @@ Value truncate(Interpreter&, Args& args) {
   const int64_t end_length = static_cast<int64_t>(end.length());
   if (length < end_length) raise(Fault::value_error, "expected length >= {}, got {}", end_length, length);
   if (leeway < 0) raise(Fault::value_error, "expected leeway >= 0, got {}", leeway);
-  const int64_t size = static_cast<int64_t>(p.at(0).length());
-  if (size <= leeway || size - leeway <= length) return p.at(0);
+  const int64_t size = length_of(p.at(0)).value_or(-1);
+  if (size >= 0 && (size <= leeway || size - leeway <= length)) return p.at(0);
+  if (!p.at(0).is_string()) raise(Fault::type_error, "truncate() needs a string, not {}", type_name(p.at(0)));
   std::string head = substring(p.at(0), 0, length - end_length);
   if (!p.truthy(2, false)) {
     const size_t space = head.rfind(' ');
@@ -215,7 +219,7 @@ constexpr FilterEntry kFilters[] = {
     {"replace", replace},
     {"safe", safe},
     {"string", to_string},
-    {"title", convert<title_words>},
+    {"title", title},
     {"tojson", tojson},
     {"trim", trim},
     {"truncate", truncate},

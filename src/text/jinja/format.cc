@@ -266,7 +266,10 @@ class PercentArgs {
     return *v;
   }
   void finish() const {
-    const size_t count = args_.is_tuple() ? args_.items().size() : args_.is_dict() || args_.is_list() ? 0 : 1;
+    // What has items is taken for a mapping, and may go unused.
+    const bool mapping = args_.is_dict() || args_.is_list() || args_.is_undefined() ||
+                         (args_.object() != nullptr && args_.object()->has_items());
+    const size_t count = args_.is_tuple() ? args_.items().size() : mapping ? 0 : 1;
     if (used_ < count) raise(Fault::type_error, "not all arguments converted during string formatting");
   }
 

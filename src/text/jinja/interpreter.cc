@@ -172,7 +172,9 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, const ScopePtr& scope) 
     case StmtType::call_block: execute_call_block(stmt, scope); return Flow::normal;
     case StmtType::filter_block: return execute_filter_block(stmt, scope);
     case StmtType::with: return execute_with(stmt, scope);
-    case StmtType::generation: return execute(stmt.body, inner(scope, stmt.hidden));
+    case StmtType::generation:  // a macro without arguments that is called at once
+      write(call_macro(stmt, scope, {}).text());
+      return Flow::normal;
     case StmtType::break_loop: return Flow::break_loop;
     case StmtType::continue_loop: return Flow::continue_loop;
   }

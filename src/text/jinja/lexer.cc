@@ -96,6 +96,7 @@ class Lexer {
 
   void read_comment(size_t tag) {
     size_t end = source_.find("#}", pos_);
+    if (end == source_.npos && pos_ == source_.size()) return;  // as in jinja2, nothing is missing then
     if (end == source_.npos) fail(tag, "Missing end of comment tag");
     char sign = '\0';
     if (end > pos_ && (source_[end - 1] == '-' || source_[end - 1] == '+')) sign = source_[--end];
@@ -138,6 +139,8 @@ class Lexer {
       close(end_sign);
       return true;
     }
+    pos_ = source_.size();
+    if (start == source_.size()) return true;  // as in jinja2, nothing is missing then
     fail(tag, "Missing end of raw directive");
   }
 
