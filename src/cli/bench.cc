@@ -186,8 +186,8 @@ void bench(const BenchArgs& args) {
     fmt::print("{}\n", report.dump());
     return;
   }
-  fmt::print("{}\n{}, {} threads, host reads {:.1f} GB/s; loaded in {:.2f} s, peak memory {:.0f} MB\n\n", model_name,
-             engine->device().info().description, threads, bandwidth, load_seconds, peak_mb);
+  fmt::print("{}\n{}; host reads {:.1f} GB/s; loaded in {:.2f} s, peak memory {:.0f} MB\n\n", model_name,
+             engine->device().info().description, bandwidth, load_seconds, peak_mb);
   fmt::print("{:>6} {:>14} {:>13} {:>9} {:>8} {:>14} {:>9}\n", "batch", "prefill tok/s", "decode tok/s", "step ms", "gap us",
              "weights GB/s", "of limit");
   for (const auto& row : rows)
