@@ -52,8 +52,8 @@ void write_batch_plot(const std::string& path, const nlohmann::ordered_json& rep
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
       "<text x=\"{2}\" y=\"24\" font-size=\"15\">Decode speed by batch size</text>\n"
-      "<text x=\"{2}\" y=\"40\" fill=\"#666\">{3}, {4} threads</text>\n",
-      kWidth, kHeight, kLeft, report["device"].get<std::string>(), report["threads"].get<int>());
+      "<text x=\"{2}\" y=\"40\" fill=\"#666\">{3}</text>\n",
+      kWidth, kHeight, kLeft, report["device"].get<std::string>());
   constexpr int kLines = 5;
   for (int i = 0; i <= kLines; ++i) {
     const double speed = top * i / kLines;
