@@ -1,6 +1,6 @@
 // Softmax attention of a few query rows over one split of a paged cache.
 //
-// Both products are small matrix products with the same inner block: kBlockRows rows by kCols vectors of accumulators,
+// Both products are small matrix products with the same inner block: some rows by some vectors of accumulators,
 // one multiply-add an element in the order of the inner index. Scores have keys in the lanes and run over head dims;
 // outputs have head dims in the lanes and run over keys. A lane's arithmetic is the same whatever rows share its block,
 // so decode (few rows, straight from the cache) and prefill (many rows, from tiles converted once) give the same bits.
@@ -113,19 +113,26 @@ inline void multiply_block(const float* a, int64_t a_stride, const B& b, int64_t
 }
 #undef INGOT_UNROLL
 
-// All `cols` columns of M rows; `cols` is a multiple of the lanes.
+// How many vectors across for some rows: what leaves room for a row of the other matrix and one broadcast.
+constexpr int block_cols(int rows) {
+  int cols = 8;
+  while (cols > 1 && rows * cols + (cols < 4 ? cols : 4) + 1 > kRegisters) cols = cols > 4 ? 4 : cols - 1;
+  return cols;
+}
+
+// Columns from `col` on, of M rows, V vectors at a time, then fewer; their number is a multiple of the lanes.
+template <int M, int V, typename B>
+inline void multiply_cols(const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t col,
+                          int64_t cols, const float* rescale, float* out, int64_t out_stride) {
+  for (; col + V * kLanes <= cols; col += V * kLanes)
+    multiply_block<M, V>(a, a_stride, b, begin, end, col, rescale, out, out_stride);
+  if constexpr (V > 1) multiply_cols<M, (V > 4 ? 4 : V - 1)>(a, a_stride, b, begin, end, col, cols, rescale, out, out_stride);
+}
+
 template <int M, typename B>
 inline void multiply_rows(const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t cols,
                           const float* rescale, float* out, int64_t out_stride) {
-  int64_t col = 0;
-  for (; col + kCols * kLanes <= cols; col += kCols * kLanes)
-    multiply_block<M, kCols>(a, a_stride, b, begin, end, col, rescale, out, out_stride);
-  if constexpr (kCols > 2) {
-    for (; col + 2 * kLanes <= cols; col += 2 * kLanes)
-      multiply_block<M, 2>(a, a_stride, b, begin, end, col, rescale, out, out_stride);
-  }
-  for (; col + kLanes <= cols; col += kLanes)
-    multiply_block<M, 1>(a, a_stride, b, begin, end, col, rescale, out, out_stride);
+  multiply_cols<M, block_cols(M)>(a, a_stride, b, begin, end, 0, cols, rescale, out, out_stride);
 }
 
 template <typename B>

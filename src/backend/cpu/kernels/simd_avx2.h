@@ -10,8 +10,8 @@ namespace ingot::cpu::avx2 {
 typedef float Vec __attribute__((vector_size(32)));
 typedef int32_t IVec __attribute__((vector_size(32)));
 inline constexpr int kLanes = 8;
-inline constexpr int kCols = 2;
-inline constexpr int kBlockRows = 6;  // 12 accumulators of 16 registers
+inline constexpr int kBlockRows = 6;  // most rows of a block of accumulators
+inline constexpr int kRegisters = 16;
 inline constexpr bool kDirect = true;
 
 static inline Vec load(const float* p) { return (Vec)_mm256_loadu_ps(p); }

@@ -10,8 +10,8 @@ namespace ingot::cpu::avx512 {
 typedef float Vec __attribute__((vector_size(64)));
 typedef int32_t IVec __attribute__((vector_size(64)));
 inline constexpr int kLanes = 16;
-inline constexpr int kCols = 4;        // vectors across in a register block ...
-inline constexpr int kBlockRows = 6;   // ... and rows down: 24 accumulators of 32 registers
+inline constexpr int kBlockRows = 6;  // most rows of a block of accumulators
+inline constexpr int kRegisters = 32;
 inline constexpr bool kDirect = true;  // 16-bit floats convert as fast as they load: use them straight from the cache
 
 static inline Vec load(const float* p) { return (Vec)_mm512_loadu_ps(p); }

@@ -12,11 +12,12 @@ namespace ingot::cpu::portable {
 typedef float Vec __attribute__((vector_size(16)));
 typedef int32_t IVec __attribute__((vector_size(16)));
 inline constexpr int kLanes = 4;
-inline constexpr int kCols = 2;
 #if defined(__aarch64__)
-inline constexpr int kBlockRows = 6;  // of 32 registers
+inline constexpr int kBlockRows = 6;
+inline constexpr int kRegisters = 32;
 #else
-inline constexpr int kBlockRows = 4;  // 8 accumulators of 16 registers, and room for a product
+inline constexpr int kBlockRows = 4;
+inline constexpr int kRegisters = 14;  // of 16: products need some too
 #endif
 inline constexpr bool kDirect = false;  // conversion is slow: do it once a tile
 
