@@ -4,9 +4,13 @@
     bench/race_llama_cpp.py --build-peer DIR     fetch and build llama.cpp there (once, about ten minutes), then stop
     bench/race_llama_cpp.py --peer-bin DIR/bin   race against the binaries there
 
-Each contest runs both programs once a round, the order swapped from round to round, so that a slow minute of the machine
-hits both alike. A figure is the median of the rounds; beside the ratio of the medians stand the lowest and the highest
+Each contest runs both programs once a round, the order swapped from round to round, so that slow drift of the machine
+cancels out. A figure is the median of the rounds; beside the ratio of the medians stand the lowest and the highest
 ratio of a single round, which say how far to trust it. Standard library only.
+
+Taking turns does not make up for a busy machine: llama.cpp's threads spin at their barriers and collapse when cores are
+shared, Ingot's sleep, so the ratio then flatters Ingot severalfold. What others use of the cores is therefore measured
+before every run; the race does not start on a busy machine, and a report says so when one became busy.
 """
 
 import argparse
@@ -20,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tarfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEER_TARGETS = ["llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize", "llama-tokenize"]
@@ -66,6 +71,25 @@ def cpu():
     except OSError:
         pass
     return name, flags
+
+
+MOST_BUSY = 0.10  # share of all cores that others may use for a figure to count
+
+
+def busy_share(seconds=0.5):
+    """Share of all cores in use now, while this program sleeps; None where the system does not tell."""
+
+    def ticks():
+        fields = [int(word) for word in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(fields), fields[3] + fields[4]  # all, idle + waiting for a disk
+
+    try:
+        total, idle = ticks()
+        time.sleep(seconds)
+        total_after, idle_after = ticks()
+    except (OSError, ValueError, IndexError):
+        return None
+    return 1 - (idle_after - idle) / max(1, total_after - total)
 
 
 # ---- building the peer ----------------------------------------------------------------------------------------------
@@ -127,6 +151,7 @@ class Race:
         for variable in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
             old = self.peer_env.get(variable)
             self.peer_env[variable] = str(self.peer) + (os.pathsep + old if old else "")
+        self.busy = []  # share of the cores that others used, one a run
         self.bandwidth = []  # GB/s that ingot bench measured, one a run
 
     def ingot_row(self, model, batch, prompt, gen):
@@ -183,6 +208,7 @@ class Race:
                 ours, theirs = result["run"]
                 order = [("ingot", ours), ("peer", theirs)]
                 for key, runner in order if turn % 2 == 0 else reversed(order):
+                    self.busy.append(busy_share())
                     result[key].append(runner(result["model"]))
                 print(f"    round {turn + 1}/{rounds}  {result['file']:5} {result['contest']:17}"
                       f" ingot {result['ingot'][-1]:8.1f}   llama.cpp {result['peer'][-1]:8.1f} tok/s", file=sys.stderr, flush=True)
@@ -205,6 +231,11 @@ def table(report):
     read = f", {report['host_read_gb_s']:.0f} GB/s read bandwidth" if report["host_read_gb_s"] else ""
     lines += ["", f"{report['cpu']}, {report['threads']} threads{read}; medians of {report['rounds']} rounds, {report['date']};"
                   f" Ingot {report['ingot']}, llama.cpp {report['peer']}.", f"Command: `{report['command']}`"]
+    if report["busy_most"] is None:
+        lines.append("How busy the machine was is not known on this system.")
+    elif report["busy_most"] > MOST_BUSY:
+        lines += ["", f"**Not a valid measurement:** others used up to {report['busy_most']:.0%} of the cores"
+                      f" (median {report['busy_median']:.0%}). Run it again on a quiet machine."]
     return "\n".join(lines)
 
 
@@ -219,6 +250,7 @@ def parse_args():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity")
                         else os.cpu_count(), help="threads of both (default: the cores at hand, %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contest (default: 5)")
+    parser.add_argument("--busy-ok", action="store_true", help="race on a busy machine too; the report is marked as not valid")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="also write every figure there")
     args = parser.parse_args()
     if not args.build_peer and not args.peer_bin:
@@ -239,6 +271,10 @@ def main():
     model = args.model or pathlib.Path(call([ROOT / "scripts" / "fetch_model.sh", "--path"]).strip())
     if not model.exists():
         raise RaceError(f"no model at {model}; run: make model")
+    busy = busy_share(2.0)
+    if busy is not None and busy > MOST_BUSY and not args.busy_ok:
+        raise RaceError(f"others use {busy:.0%} of the cores: figures taken now would flatter Ingot and mean nothing; wait for a"
+                        " quiet machine, or give --busy-ok to try the tool out")
     race = Race(args)
     results = race.run([("Q4_1", model), ("Q4_0", race.requantized(model))], args.rounds)
     try:
@@ -250,6 +286,9 @@ def main():
         "ingot": commit, "peer": args.peer_name, "host_read_gb_s": statistics.median(race.bandwidth) if race.bandwidth else None,
         "command": f"bench/race_llama_cpp.py --peer-bin DIR --threads {args.threads} --rounds {args.rounds}", "results": results,
     }
+    busy = [share for share in race.busy if share is not None]
+    report["busy_median"] = statistics.median(busy) if busy else None
+    report["busy_most"] = max(busy) if busy else None
     if args.json:
         args.json.write_text(json.dumps(report, indent=2) + "\n")
     print(table(report))

@@ -34,16 +34,17 @@ PRE["mpt"] = PRE["gpt-2"]
 
 
 def score_merges(tokens, scores, types):
-    """Merges of a SentencePiece BPE vocabulary: every way to cut a token into two tokens, best score first."""
+    """Merges of a SentencePiece BPE vocabulary, in the order of Hugging Face's converter: every way to cut a token into two
+    tokens, best score first, then the longest left part, then the longest right part."""
     usable = {t: i for i, t in enumerate(tokens) if types[i] in (1, 5)}
     merges = []
     for token, i in usable.items():
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in usable and right in usable:
-                merges.append((-scores[i], usable[left], usable[right], left, right))
-    merges.sort(key=lambda m: (m[0], m[1], m[2]))
-    return [(m[3], m[4]) for m in merges]
+                merges.append((scores[i], left, right))
+    merges.sort(key=lambda m: (m[0], len(m[1]), len(m[2])), reverse=True)
+    return [(m[1], m[2]) for m in merges]
 
 
 def from_gguf(path):

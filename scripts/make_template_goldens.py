@@ -29,7 +29,7 @@ WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
-        "description": "The weather in a city, e.g. \"Zürich\" <now>",
+        "description": "In \"Zürich\" <now>",
         "parameters": {
             "type": "object",
             "properties": {
@@ -45,7 +45,7 @@ ADD = {
     "type": "function",
     "function": {
         "name": "add",
-        "description": "Adds two numbers",
+        "description": "Adds",
         "parameters": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
     },
 }
@@ -71,7 +71,7 @@ def tool(text, id="abcdef123", name="get_weather"):
     return {"role": "tool", "name": name, "tool_call_id": id, "content": text}
 
 
-ASK = user("What is the weather in Zürich?")
+ASK = user("Weather in Zürich?")
 CALL = assistant("", tool_calls=[call("get_weather", {"city": "Zürich", "days": [1, 2], "x": None, "y": 1.5, "z": True})])
 PARTS = [{"type": "text", "text": "Look: "}, {"type": "image"}, {"type": "text", "text": " what is it?"}]
 
@@ -96,17 +96,17 @@ CONVERSATIONS = {
     "parts": {"messages": [system("S"), user(PARTS)]},
     "system_parts": {"messages": [system([{"type": "text", "text": "Parts"}]), user([{"type": "text", "text": "Hi"}])]},
     "tools": {"messages": [system("S"), ASK], "tools": [WEATHER, ADD]},
-    "tools_no_system": {"messages": [ASK], "tools": [WEATHER]},
+    "tools_no_system": {"messages": [ASK], "tools": [ADD]},
     "tools_empty": {"messages": [system("S"), ASK], "tools": []},
-    "tool_call": {"messages": [system("S"), ASK, CALL], "tools": [WEATHER]},
+    "tool_call": {"messages": [system("S"), ASK, CALL], "tools": [ADD]},
     "tool_result": {"messages": [system("S"), ASK, CALL, tool('{"temp": 21}'), assistant("21 °C."), user("Thanks")],
                     "tools": [WEATHER, ADD]},
-    "tool_result_last": {"messages": [system("S"), ASK, CALL, tool('{"temp": 21}')], "tools": [WEATHER]},
+    "tool_result_last": {"messages": [system("S"), ASK, CALL, tool('{"temp": 21}')], "tools": [ADD]},
     "tool_two_calls": {"messages": [system("S"), ASK,
                                     assistant("Let me see.", tool_calls=[call("get_weather", {"city": "A"}, "call00001"),
                                                                          call("add", {"a": 1, "b": 2.0}, "call00002")]),
                                     tool("sun", "call00001"), tool("3", "call00002", "add"), assistant("Done."), user("ok")],
-                       "tools": [WEATHER, ADD]},
+                       "tools": [ADD]},
     "tool_arguments_string": {"messages": [system("S"), ASK, assistant(None, tool_calls=[call("add", '{"a": 1}')]),
                                            tool("1")], "tools": [ADD]},
     "tool_short_id": {"messages": [system("S"), ASK, assistant("", tool_calls=[call("add", {}, "1")]), tool("1", "1")],
@@ -116,23 +116,29 @@ CONVERSATIONS = {
     "thinking_on": {"messages": [system("S"), user("Hi")], "extra": {"enable_thinking": True}},
     "reasoning_history": {"messages": [system("S"), user("Hi"), assistant("<think>\nhm\n</think>\n\nHello"), user("b"),
                                        assistant("Yes", reasoning_content="because"), user("c")]},
-    "reasoning_tool": {"messages": [system("S"), ASK, {**CALL, "reasoning_content": "I need the tool"}, tool("21")],
-                       "tools": [WEATHER]},
-    "llama_options": {"messages": [system("S"), ASK], "tools": [WEATHER],
+    "reasoning_tool": {"messages": [system("S"), ASK, {**CALL, "reasoning_content": "I need the tool"}, tool("21"),
+                                    assistant("It is 21.", thinking="done")],
+                       "tools": [ADD]},
+    "llama_options": {"messages": [system("S"), ASK], "tools": [ADD],
                       "extra": {"tools_in_user_message": False, "date_string": "1 Jan 2024"}},
     "custom_tools": {"messages": [system("S"), ASK], "extra": {"custom_tools": [ADD], "builtin_tools": ["brave_search"]}},
     "continue": {"messages": [system("S"), user("Hi"), assistant("The answer is")], "continue_final_message": True},
     "continue_spaces": {"messages": [system("S"), user("Hi"), assistant(" The answer is \n")], "continue_final_message": True},
 }
-# Without a system message these write out a default of several KB; two such cases are enough.
-LONG_DEFAULT = {"devstral-small-2507", "mistral-small-3.2-2506"}
-LONG_DEFAULT_CASES = {"user", "tools_no_system"}
+# Without a system message these write out a default of several KB; one such case is enough.
+LONG_DEFAULT = {"devstral-small-2507": "user", "mistral-small-3.2-2506": "tools_no_system"}
+# These differ from another template in little.
+SAMPLED = {"llama-3.2-3b-instruct": {"user", "multi_turn", "unicode", "parts", "tools", "tools_no_system", "tool_result",
+                                     "tool_two_calls", "llama_options", "custom_tools", "only_system"}}
+# Conversations for templates that look at something: without it they would only repeat others.
+NEEDS = {"tool": "tool", "thinking": "enable_thinking", "reasoning": "think", "llama": "custom_tools", "custom": "custom_tools"}
+ALWAYS = {"tools", "tool_two_calls", "reasoning_history"}
 
 
 def failure(e):
     """jinja2's own errors have to be equal in their text, Python's only in that there is one."""
     if isinstance(e, jinja2.exceptions.TemplateError):
-        return {"error": type(e).__name__, "message": e.message or ""}
+        return {"error": type(e).__name__, "message": str(e.message)}
     return {"error": type(e).__name__}
 
 
@@ -153,21 +159,25 @@ def render(source, conversation, add_generation_prompt):
 
 
 def conversation_cases(name, source):
-    has_default = name in LONG_DEFAULT
     for key, conversation in CONVERSATIONS.items():
         starts_with_system = bool(conversation["messages"]) and conversation["messages"][0].get("role") == "system"
-        if has_default and not starts_with_system and key not in LONG_DEFAULT_CASES:
+        if name in LONG_DEFAULT and not starts_with_system and key != LONG_DEFAULT[name]:
+            continue
+        if key not in ALWAYS and any(key.startswith(k) and word not in source for k, word in NEEDS.items()):
+            continue
+        if name in SAMPLED and key not in SAMPLED[name]:
             continue
         continued = conversation.get("continue_final_message", False)
         without = render(source, conversation, False)
-        case = {"template": name, "conversation": key}
+        case = {"t": name, "c": key}
         if not continued:
             with_prompt = render(source, conversation, True)
             case["prompt"] = with_prompt
             # Mostly the one is the start of the other.
             if "text" in without and "text" in with_prompt and with_prompt["text"].startswith(without["text"]):
                 without = {"bytes_of_prompt": len(without["text"].encode())}
-        case["no_prompt"] = without
+        if without != case.get("prompt"):
+            case["no_prompt"] = without
         yield case
 
 

@@ -2,11 +2,22 @@
 # `make run`: one prompt answered by the default model, and what to try next.
 source "$(dirname "$0")/lib.sh"
 cd "$root"
+INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
+export INGOT_DEFAULT_MODEL
 prompt=${PROMPT:-What is the capital of France, and what is it known for?}
 
 say "$prompt"
 printf '\n'
-build/bin/ingot run --chat -p "$prompt" -n "${TOKENS:-64}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# The timings, on stderr, are held back so that they do not land inside the answer.
+if ! build/bin/ingot run --chat -p "$prompt" -n "${TOKENS:-64}" 2>"$work/notes" | tee "$work/answer"; then
+  cat "$work/notes" >&2
+  die "ingot could not answer (its own words are above)" "To see what this machine offers: build/bin/ingot doctor"
+fi
+cat "$work/notes" >&2
+# An empty answer is a failure too, however well the program ended.
+grep -q '[[:alnum:]]' "$work/answer" || die "the model's answer is empty" "Please report it, with the output of: build/bin/ingot doctor"
 cat <<'NEXT'
 
 It works. What to try next:

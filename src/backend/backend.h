@@ -235,7 +235,7 @@ struct SampleOp {
 
 // ---- the device -----------------------------------------------------------------------------------------------------
 
-// How a memory plan sees a weight: its bytes on the device, which may differ from the file's after repacking.
+// The sampler's state: for each slot the tokens of its sequence so far.
 struct SamplerLayout {
   int32_t slots = 0;
   int64_t max_tokens = 0;  // history a slot can hold
@@ -272,6 +272,8 @@ class Backend {
   virtual WeightId load_matrix(const MatrixSpec& spec) = 0;
   virtual WeightId load_vector(const std::string& name, std::span<const float> values) = 0;
   virtual void create_scratch(size_t bytes) = 0;
+  // What the device uses of its own beside scratch, for `rows` rows and matrices of `cols` columns; for the memory plan.
+  virtual size_t work_bytes(int64_t rows, int64_t cols) const = 0;
   virtual void create_kv_cache(const KvLayout& layout) = 0;
   virtual size_t sampler_bytes(const SamplerLayout& layout) const = 0;
   virtual void create_sampler(const SamplerLayout& layout) = 0;

@@ -83,7 +83,12 @@ void ThreadPool::work(int index) {
     if (index == 0) {
       finished_.store(done + 1, std::memory_order_release);
       finished_.notify_all();
+    } else {
+      wait_for_change(finished_, done);
     }
+    // With a worker on every CPU and the next job already queued, the thread that waits for this one would get a CPU at
+    // the next scheduler tick only, milliseconds from now: let it run first.
+    std::this_thread::yield();
   }
 }
 

@@ -103,7 +103,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
                   tokens, format_bytes(plan.scratch.bytes), settings.scratch_pool_mb);
     tokens /= 2;
   }
-  plan.scratch_bytes = plan.scratch.bytes;
+  const int64_t widest = std::max({config.hidden, config.ffn, config.heads * config.head_size});
+  plan.scratch_bytes = plan.scratch.bytes + device.work_bytes(tokens, widest);
   limits.max_seqs = std::min(limits.max_seqs, limits.max_step_tokens);
   limits.max_logits_rows = std::min(options.max_logits_rows, limits.max_sample_rows);
 

@@ -57,26 +57,28 @@ void TokenTable::reserve(size_t count) {
   std::vector<Slot> old(table_size(count));
   old.swap(slots_);
   for (const Slot& slot : old)
-    if (slot.id >= 0) slots_[locate(slot.key)] = slot;
+    if (slot.id >= 0) slots_[locate(slot.key, hash_bytes(slot.key))] = slot;
 }
 
-size_t TokenTable::locate(std::string_view key) const {
+size_t TokenTable::locate(std::string_view key, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
-  size_t i = hash_bytes(key) & mask;
-  while (slots_[i].id >= 0 && slots_[i].key != key) i = (i + 1) & mask;
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  size_t i = hash & mask;
+  while (slots_[i].id >= 0 && (slots_[i].tag != tag || slots_[i].key != key)) i = (i + 1) & mask;
   return i;
 }
 
 void TokenTable::insert(std::string_view key, int32_t id) {
   reserve(count_ + 1);
-  Slot& slot = slots_[locate(key)];
+  const uint64_t hash = hash_bytes(key);
+  Slot& slot = slots_[locate(key, hash)];
   if (slot.id < 0) ++count_;
-  slot = {key, id};
+  slot = {key, id, static_cast<uint32_t>(hash >> 32)};
 }
 
-int32_t TokenTable::find(std::string_view key) const { return slots_.empty() ? -1 : slots_[locate(key)].id; }
-
-Bpe::Scratch::Scratch() : cache_(kEntries) {}
+int32_t TokenTable::find(std::string_view key) const {
+  return slots_.empty() ? -1 : slots_[locate(key, hash_bytes(key))].id;
+}
 
 Bpe::Bpe(const TokenizerData& data)
     : byte_level_(data.byte_level),
@@ -147,7 +149,6 @@ void Bpe::find_word_starts(const TokenizerData& data) {
       joined_to_mark_.push_back(decode_valid_utf8(text.data() + before).code);
     }
   }
-  joined_to_mark_.push_back(0x2581);
   std::sort(joined_to_mark_.begin(), joined_to_mark_.end());
   joined_to_mark_.erase(std::unique(joined_to_mark_.begin(), joined_to_mark_.end()), joined_to_mark_.end());
 }
@@ -175,33 +176,44 @@ void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& 
 
 void Bpe::encode_chunk(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const {
   if (word.empty()) return;
-  Scratch::Entry* entry = nullptr;
-  if (word.size() <= sizeof(Scratch::Entry::word)) {
-    entry = &scratch.cache_[hash_bytes(word) & (Scratch::kEntries - 1)];
-    if (entry->length == word.size() && std::memcmp(entry->word, word.data(), word.size()) == 0) {
-      out.insert(out.end(), entry->ids, entry->ids + entry->count);
-      return;
-    }
+  if (word.size() <= 30) {
+    encode_cached(scratch.short_words_.at(hash_bytes(word)), word, scratch, out);
+  } else if (word.size() <= 126) {
+    encode_cached(scratch.long_words_.at(hash_bytes(word)), word, scratch, out);
+  } else {
+    encode_uncached(word, scratch, out);
+  }
+}
+
+template <typename Entry>
+void Bpe::encode_cached(Entry& entry, std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const {
+  static_assert(sizeof(Entry) % 64 == 0);
+  if (entry.length == word.size() && std::memcmp(entry.word, word.data(), word.size()) == 0) {
+    out.insert(out.end(), entry.ids, entry.ids + entry.count);
+    return;
   }
   const size_t before = out.size();
+  encode_uncached(word, scratch, out);
+  const size_t count = out.size() - before;
+  if (count > std::size(entry.ids)) return;
+  entry.length = static_cast<uint8_t>(word.size());
+  entry.count = static_cast<uint8_t>(count);
+  std::memcpy(entry.word, word.data(), word.size());
+  std::copy(out.begin() + static_cast<ptrdiff_t>(before), out.end(), entry.ids);
+}
+
+void Bpe::encode_uncached(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const {
   const int32_t whole = ignore_merges_ ? words_.find(word) : -1;
   if (whole >= 0) {
     out.push_back(whole);
-  } else {
-    scratch.ids_.clear();
-    split_into_symbols(word, scratch.ids_);
-    if (scratch.ids_.size() <= kShortWord) {
-      merge_short(scratch, out);
-    } else {
-      merge_long(scratch, out);
-    }
+    return;
   }
-  const size_t count = out.size() - before;
-  if (entry && count <= std::size(entry->ids)) {
-    entry->length = static_cast<uint8_t>(word.size());
-    entry->count = static_cast<uint8_t>(count);
-    std::memcpy(entry->word, word.data(), word.size());
-    std::copy(out.begin() + static_cast<ptrdiff_t>(before), out.end(), entry->ids);
+  scratch.ids_.clear();
+  split_into_symbols(word, scratch.ids_);
+  if (scratch.ids_.size() <= kShortWord) {
+    merge_short(scratch, out);
+  } else {
+    merge_long(scratch, out);
   }
 }
 

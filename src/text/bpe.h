@@ -21,8 +21,9 @@ class TokenTable {
   struct Slot {
     std::string_view key;
     int32_t id = -1;
+    uint32_t tag = 0;  // part of the hash, to compare before the key itself
   };
-  size_t locate(std::string_view key) const;  // the key's slot, or the free one where it would go
+  size_t locate(std::string_view key, uint64_t hash) const;  // the key's slot, or the free one where it would go
   std::vector<Slot> slots_;
   size_t count_ = 0;
 };
@@ -33,18 +34,23 @@ class Bpe {
   // What one thread needs while encoding: a cache of short words and working memory.
   class Scratch {
    public:
-    Scratch();
+    Scratch() = default;
 
    private:
     friend class Bpe;
-    // One cache line: words of up to 30 bytes that give up to 8 tokens.
-    struct alignas(64) Entry {
-      uint8_t length = 0;  // 0: empty
-      uint8_t count = 0;
-      char word[30];
-      int32_t ids[8];
+    // A direct-mapped cache of whole words.
+    template <size_t word_bytes, size_t most_ids, size_t entries>
+    struct Cache {
+      struct alignas(64) Entry {
+        uint8_t length = 0;  // 0: empty
+        uint8_t count = 0;
+        char word[word_bytes];
+        int32_t ids[most_ids];
+      };
+      std::vector<Entry> table = std::vector<Entry>(entries);
+      Entry& at(uint64_t hash) { return table[hash % entries]; }
     };
-    static constexpr size_t kEntries = 1 << 14;
+
     struct Symbol {
       int32_t id;
       int32_t previous, next;  // -1 at the ends; next is kGone in a symbol that was merged away
@@ -55,7 +61,8 @@ class Bpe {
       int32_t result;
     };
 
-    std::vector<Entry> cache_;
+    Cache<30, 8, 1 << 14> short_words_;   // an entry is one cache line; 1 MiB
+    Cache<126, 32, 1 << 11> long_words_;  // 512 KiB
     std::vector<int32_t> ids_;
     std::vector<uint32_t> ranks_;
     std::vector<int32_t> results_;
@@ -82,6 +89,9 @@ class Bpe {
   int32_t find_char(char32_t code, std::string_view text) const;
 
   void encode_chunk(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
+  template <typename Entry>
+  void encode_cached(Entry& entry, std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
+  void encode_uncached(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
   void split_into_symbols(std::string_view word, std::vector<int32_t>& ids) const;
   void merge_short(Scratch& scratch, std::vector<int32_t>& out) const;
   void merge_long(Scratch& scratch, std::vector<int32_t>& out) const;

@@ -95,7 +95,8 @@ PreTokenizerStep read_pre_tokenizer(const JsonView& view) {
   const std::string type = view.need_string("type");
   if (type == "Split") {
     const Pattern pattern = read_pattern(view);
-    PreTokenizerStep step{pattern.is_regex ? Kind::split_regex : Kind::split_text};
+    // An empty string matches between all characters, as an empty pattern does.
+    PreTokenizerStep step{pattern.is_regex || pattern.text.empty() ? Kind::split_regex : Kind::split_text};
     step.pattern = pattern.text;
     step.behavior = read_behavior(view);
     step.invert = view.find_bool("invert").value_or(false);

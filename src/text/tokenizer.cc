@@ -64,6 +64,16 @@ class BpeSink final : public WordSink {
   std::vector<int32_t>& out_;
 };
 
+// Errors about patterns do not know the file: name it.
+template <typename Make>
+auto naming(const std::string& source, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    throw Error(error.kind(), source + ": " + error.what());
+  }
+}
+
 const std::string kEmpty;
 
 }  // namespace
@@ -113,8 +123,8 @@ DecodePlan plan_decoding(const TokenizerData& data) {
 Tokenizer::Impl::Impl(TokenizerData tokenizer_data)
     : data(check(std::move(tokenizer_data))),
       plan(plan_decoding(data)),
-      normalizer(data.normalizer),
-      pre_tokenizer(data.pre_tokenizer),
+      normalizer(naming(data.source, [this] { return Normalizer(data.normalizer); })),
+      pre_tokenizer(naming(data.source, [this] { return PreTokenizer(data.pre_tokenizer); })),
       bpe(data) {
   special.assign(data.tokens.size(), 0);
   by_text.reserve(data.tokens.size());

@@ -33,7 +33,7 @@ struct NormalizerStep {
   Kind kind;
   std::string pattern = {};  // replace_*: what to replace
   std::string content = {};  // replace_*: by what; prepend: the prefix
-  bool left = false;    // strip
+  bool left = false;         // strip
   bool right = false;
 };
 
@@ -49,7 +49,7 @@ struct PreTokenizerStep {
   bool individual_digits = false;  // digits
   bool add_prefix_space = false;   // byte_level
   bool use_regex = true;           // byte_level: split by the GPT-2 pattern first
-  std::string replacement = {};         // metaspace: stands for a space
+  std::string replacement = {};    // metaspace: stands for a space
   PrependScheme prepend_scheme = PrependScheme::always;
   bool split = true;  // metaspace
 };
@@ -57,11 +57,11 @@ struct PreTokenizerStep {
 struct DecoderStep {
   enum class Kind { byte_level, byte_fallback, fuse, replace_text, strip, metaspace };
   Kind kind;
-  std::string pattern = {};     // replace_text; metaspace: the replacement character
-  std::string content = {};     // replace_text; strip: the character
-  uint32_t start = 0;      // strip: at most so many at the start
-  uint32_t stop = 0;       // strip: at most so many at the end
-  bool drop_first = true;  // metaspace: spaces of the first token vanish
+  std::string pattern = {};  // replace_text; metaspace: the replacement character
+  std::string content = {};  // replace_text; strip: the character
+  uint32_t start = 0;        // strip: at most so many at the start
+  uint32_t stop = 0;         // strip: at most so many at the end
+  bool drop_first = true;    // metaspace: spaces of the first token vanish
 };
 
 struct TokenizerData {

@@ -169,12 +169,17 @@ class Reader {
       if (std::isnan((*scores)[id])) fail("tokenizer.ggml.scores[{}] is not a number", id);
       if (type_of(id) == kNormal || type_of(id) == kUnused) order.push_back(static_cast<int32_t>(id));
     }
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return (*scores)[a] > (*scores)[b]; });
+    // Equal scores share a rank, so the order among them does not matter.
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return (*scores)[a] > (*scores)[b]; });
     uint32_t rank = 0;
     for (size_t i = 0; i < order.size(); ++i) {
       const int32_t id = order[i];
       if (i > 0 && (*scores)[id] != (*scores)[order[i - 1]]) ++rank;
       const std::string_view text = data_.tokens[id];
+      if (text.size() > kLongestMergedToken) {
+        fail("tokenizer.ggml.tokens[{}] is {} bytes long, at most {} are supported", id, text.size(),
+             kLongestMergedToken);
+      }
       for (size_t cut = 1; cut < text.size(); ++cut) {
         if ((text[cut] & 0xC0) == 0x80) continue;
         const int32_t left = by_text_.find(text.substr(0, cut));

@@ -226,7 +226,7 @@ class Reader {
 }  // namespace
 
 TokenizerData read_hf_tokenizer(std::string_view tokenizer_json, const std::string& source) {
-  const json root = parse_json(tokenizer_json, source);
+  const json root = parse_json(tokenizer_json, source, {.unique_keys = false});
   return Reader(root, source).run();
 }
 

@@ -10,7 +10,11 @@ namespace ingot {
 
 class GgufFile;
 
-// Each reader turns one format into TokenizerData. `source` names the file in errors.
+// Vocabularies without a list of merges are searched for them, at a cost of the square of a token's length.
+inline constexpr size_t kLongestMergedToken = 1024;
+
+// Each reader turns one format into TokenizerData. `source` names the file in errors. In the JSON ones the last of two
+// equal keys counts, as in the reference: looking for such keys would cost more than all the rest of loading.
 TokenizerData read_gguf_tokenizer(const GgufFile& file, const std::string& source);
 TokenizerData read_hf_tokenizer(std::string_view tokenizer_json, const std::string& source);
 TokenizerData read_tekken_tokenizer(std::string_view tekken_json, const std::string& source);

@@ -65,7 +65,7 @@ bool decode_base64(std::string_view text, std::string& out) {
 }  // namespace
 
 TokenizerData read_tekken_tokenizer(std::string_view tekken_json, const std::string& source) {
-  const nlohmann::json root = parse_json(tekken_json, source);
+  const nlohmann::json root = parse_json(tekken_json, source, {.unique_keys = false});
   const JsonView view(root, source);
   const auto fail = [&source](const std::string& what) { throw Error(ErrorKind::bad_file, source + ": " + what); };
 
@@ -133,6 +133,9 @@ TokenizerData read_tekken_tokenizer(std::string_view tekken_json, const std::str
     if (!text || !text->is_string() || !decode_base64(text->get_ref<const std::string&>(), bytes[i]) ||
         bytes[i].empty()) {
       fail(fmt::format("vocab[{}].token_bytes is not base64 of at least one byte", i));
+    }
+    if (bytes[i].size() > kLongestMergedToken) {
+      fail(fmt::format("vocab[{}].token_bytes is longer than {} bytes", i, kLongestMergedToken));
     }
     if (by_bytes.find(bytes[i]) >= 0) fail(fmt::format("vocab[{}].token_bytes repeats an earlier token", i));
     by_bytes.insert(bytes[i], static_cast<int32_t>(i));

@@ -20,6 +20,7 @@ struct AttentionCase {
   int64_t block_size = 16;
   int64_t num_blocks = 64;
   bool qk_norm = false;
+  float spread = 1.0f;  // of q, k and v
   unsigned seed = 1;
 };
 
@@ -160,7 +161,7 @@ inline std::vector<TestSequence> make_sequences(const AttentionCase& config, con
   std::vector<TestSequence> sequences;
   for (int32_t length : lengths) {
     TestSequence sequence;
-    sequence.qkv = random_floats(random, static_cast<size_t>(length * width));
+    sequence.qkv = random_floats(random, static_cast<size_t>(length * width), config.spread);
     if (exact_in_bf16)
       for (float& x : sequence.qkv) x = bf16_to_f32(f32_to_bf16(x));
     for (int64_t i = 0; i * config.block_size < length; ++i) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu/linear/format.h"
 #include "core/error.h"
 #include "core/threads.h"
 #include "quant_blocks.h"
@@ -78,15 +79,28 @@ std::vector<float> random_floats(int64_t n, uint32_t seed) {
   return v;
 }
 
-// What the integer kernels make of a row: codes in [-127, 127] with one scale for 32 columns.
-std::vector<double> quantized(const float* x, int64_t cols) {
-  std::vector<double> out(cols);
-  for (int64_t b = 0; b < cols; b += 32) {
-    float largest = 0;
-    for (int64_t k = b; k < b + 32; ++k) largest = std::max(largest, std::fabs(x[k]));
-    const float d = largest * (1.0f / 127.0f), inverse = largest > 0 ? 127.0f / largest : 0;
-    for (int64_t k = b; k < b + 32; ++k) out[k] = double(d) * std::nearbyint(x[k] * inverse);
+// Rounds 32 values to codes in [-127, 127] with one scale, adds them to `out`, and leaves the rest in x.
+float quantize_block(float* x, double* out) {
+  float largest = 0;
+  for (int k = 0; k < 32; ++k) largest = std::max(largest, std::fabs(x[k]));
+  const float d = largest * (1.0f / 127.0f), inverse = largest > 1e-30f ? 127.0f / largest : 0;
+  for (int k = 0; k < 32; ++k) {
+    const float code = std::nearbyint(x[k] * inverse);
+    out[k] += double(d) * code;
+    x[k] -= d * code;
   }
+  return largest;
+}
+
+// What the integer kernels make of a row: blocks with an outlier are rounded twice.
+std::vector<double> quantized(const float* x, int64_t cols) {
+  std::vector<float> rest(x, x + cols);
+  std::vector<double> out(cols, 0.0);
+  double squares = 0;
+  for (int64_t k = 0; k < cols; ++k) squares += double(x[k]) * x[k];
+  const double limit = kOutlier * std::sqrt(squares / cols);
+  for (int64_t b = 0; b < cols; b += 32)
+    if (quantize_block(&rest[b], &out[b]) > limit) quantize_block(&rest[b], &out[b]);
   return out;
 }
 

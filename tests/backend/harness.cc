@@ -2,24 +2,45 @@
 
 #include <bit>
 #include <cstring>
+#include <set>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/isa.h"
+#include "backend/cpu/kernels/select.h"
 #include "core/half.h"
 
 namespace ingot::test {
 
+namespace {
+DeviceCase cpu_case(const std::string& isa) {
+  return {"cpu_" + isa, [isa] { return make_cpu_backend({.threads = 2, .isa = isa, .drop_pages = {}}); }};
+}
+}  // namespace
+
 const std::vector<DeviceCase>& devices() {
   static const std::vector<DeviceCase> list = [] {
     std::vector<DeviceCase> cases;
-    for (cpu::Isa isa : cpu::available_isas()) {
-      const std::string name(cpu::isa_name(isa));
-      cases.push_back(
-          {"cpu_" + name, [name] { return make_cpu_backend({.threads = 2, .isa = name, .drop_pages = {}}); }});
-    }
+    for (cpu::Isa isa : cpu::available_isas()) cases.push_back(cpu_case(std::string(cpu::isa_name(isa))));
     return cases;
   }();
   return list;
+}
+
+const std::vector<DeviceCase>& attention_devices() {
+  static const std::vector<DeviceCase> list = [] {
+    std::vector<DeviceCase> cases;
+    for (const std::string& isa : attention_isas()) cases.push_back(cpu_case(isa));
+    return cases;
+  }();
+  return list;
+}
+
+std::vector<std::string> attention_isas() {
+  std::vector<std::string> names;
+  std::set<const cpu::Kernels*> seen;
+  for (cpu::Isa isa : cpu::available_isas())
+    if (seen.insert(&cpu::select_kernels(isa)).second) names.emplace_back(cpu::isa_name(isa));
+  return names;
 }
 
 void TestStep::add_rows(const std::vector<int32_t>& sequence_blocks, int64_t block_size, int32_t first, int32_t count,

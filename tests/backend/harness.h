@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <span>
 #include <string>
@@ -20,7 +21,12 @@ struct DeviceCase {
 };
 // Every device of this build. A new device is one more entry here.
 const std::vector<DeviceCase>& devices();
+// Those whose attention and sampling differ: several instruction sets of the CPU share these kernels.
+const std::vector<DeviceCase>& attention_devices();
+// The CPU's part of the same, by name of the instruction set.
+std::vector<std::string> attention_isas();
 inline std::string device_name(const DeviceCase& device) { return device.name; }
+inline void PrintTo(const DeviceCase& device, std::ostream* out) { *out << device.name; }
 
 // A step in vectors; stage() lays it out in a device's buffer, without any checks.
 struct TestStep {

@@ -260,19 +260,20 @@ void ReferenceBackend::attend(int64_t layer, const AttentionShape& shape, int64_
   std::vector<double> scores;
   for (int64_t p = first; p <= position; ++p) {
     double score = 0.0;
-    for (int64_t d = 0; d < shape.head_size; ++d)
-      score += q[static_cast<size_t>(d)] * cached(layer, false, kv_head, slot_of(p), d);
+    const float* key = &cached(layer, false, kv_head, slot_of(p), 0);
+    for (int64_t d = 0; d < shape.head_size; ++d) score += q[static_cast<size_t>(d)] * key[d];
     scores.push_back(score * shape.scale);
   }
   const double best = *std::max_element(scores.begin(), scores.end());
   double sum = 0.0;
   for (double& s : scores) sum += s = std::exp(s - best);
-  for (int64_t d = 0; d < shape.head_size; ++d) {
-    double value = 0.0;
-    for (int64_t p = first; p <= position; ++p)
-      value += scores[static_cast<size_t>(p - first)] * cached(layer, true, kv_head, slot_of(p), d);
-    out[head * shape.head_size + d] = static_cast<float>(value / sum);
+  std::vector<double> sums(static_cast<size_t>(shape.head_size), 0.0);
+  for (int64_t p = first; p <= position; ++p) {
+    const float* value = &cached(layer, true, kv_head, slot_of(p), 0);
+    for (size_t d = 0; d < sums.size(); ++d) sums[d] += scores[static_cast<size_t>(p - first)] * value[d];
   }
+  for (size_t d = 0; d < sums.size(); ++d)
+    out[head * shape.head_size + static_cast<int64_t>(d)] = static_cast<float>(sums[d] / sum);
 }
 
 void ReferenceBackend::decode_attention(const DecodeAttentionOp& op) {

@@ -23,6 +23,7 @@ class ReferenceBackend : public Backend {
   WeightId load_matrix(const MatrixSpec& spec) override;
   WeightId load_vector(const std::string& name, std::span<const float> values) override;
   void create_scratch(size_t bytes) override { scratch_.assign(bytes / 4, 0.0f); }
+  size_t work_bytes(int64_t, int64_t) const override { return 0; }
   void create_kv_cache(const KvLayout& layout) override;
   size_t sampler_bytes(const SamplerLayout&) const override { return 0; }
   void create_sampler(const SamplerLayout& layout) override;

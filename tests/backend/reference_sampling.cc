@@ -71,7 +71,7 @@ std::vector<double> reference_distribution(std::span<const float> logits, const 
 
   std::vector<size_t> order(vocab);
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return z[a] > z[b]; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return z[a] > z[b] || (z[a] == z[b] && a < b); });
   const double best = z[order[0]];
   std::vector<double> p(vocab, 0.0);
   if (best == -kInf) return p;
@@ -131,8 +131,9 @@ ReferenceRow reference_sample(std::span<const float> logits, const StagedSamplin
     std::vector<int32_t> order(logits.size());
     std::iota(order.begin(), order.end(), 0);
     if (!nan)
-      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-        return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+      std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+        const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
+        return x > y || (x == y && a < b);
       });
     for (int32_t i = 0; i < params.top; ++i) {
       if (nan)

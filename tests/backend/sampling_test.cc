@@ -499,7 +499,7 @@ TEST_P(Sampling, ARowDependsOnItselfAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Sampling, testing::ValuesIn(devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, Sampling, testing::ValuesIn(attention_devices()),
                          [](const auto& info) { return device_name(info.param); });
 
 TEST(Philox, KnownAnswers) {

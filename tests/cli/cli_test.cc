@@ -193,6 +193,16 @@ TEST_F(DefaultModel, AnswersInText) {
   EXPECT_THAT(report["text"].get<std::string>(), HasSubstr("Paris"));
 }
 
+// Never two copies of the weights: they are repacked panel by panel and the file's pages are dropped behind.
+TEST_F(DefaultModel, PeakMemoryIsTheFileAndThePlan) {
+  const Outcome outcome = ingot("bench --batch 1,16 --prompt-len 64 --gen-len 4 --max-step-tokens 1024 --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double file_mb = static_cast<double>(std::filesystem::file_size(default_model())) / 1e6;
+  const double kv_mb = 16 * 80 * 23.04e-3;  // 16 sequences of 5 blocks of 16; 30 layers * 2 * 3 heads * 64 * 2 bytes a position
+  const double scratch_mb = 1024 * (576 * 8 + 64 * 4 + 1536 * 4 + 1536 * 6) / 1e6;  // without the logits: 16 rows of them
+  EXPECT_LT(json::parse(outcome.out)["peak_rss_mb"].get<double>(), 1.15 * file_mb + kv_mb + scratch_mb + 80);
+}
+
 TEST_F(DefaultModel, TokenizesBothWays) {
   const Outcome outcome = ingot("tokenize -p 'Hello, world!'");
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -102,10 +102,11 @@ class Cpu final : public CpuBackend {
 
   void create_scratch(size_t bytes) override {
     scratch_ = allocate(bytes, true);
-    // Activations in the form of the integer kernels take at most half their size as floats, for each worker when there
-    // are few rows. Touched as far as used.
-    linear_scratch_ = allocate(bytes + (size_t{1} << 20) * static_cast<size_t>(pool_.size()), false);
+    // Activations in the form of the kernels take at most one and a half times their size as floats, for each worker when
+    // there are few rows. Touched as far as used.
+    linear_scratch_ = allocate(bytes + bytes / 2 + (size_t{1} << 20) * static_cast<size_t>(pool_.size()), false);
   }
+  size_t work_bytes(int64_t rows, int64_t cols) const override { return linear_scratch_bytes(rows, cols, pool_.size()); }
 
   void create_kv_cache(const KvLayout& layout) override {
     ++counters_.allocations;

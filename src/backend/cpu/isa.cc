@@ -98,7 +98,7 @@ void exercise(const KernelTable& kernels) {
   alignas(64) static uint8_t weights[16 * 1024];
   alignas(64) static uint8_t act[2048];
   alignas(64) static float in[kSuper], out[kPanelRows];
-  kernels.quantize[0](in, kSuper, 0, kSuper / kBlock, true, act);
+  kernels.quantize(in, kSuper, 1, kSuper, 0, kSuper / kBlock, true, act);
   if (kernels.round_to_bf16 != nullptr) kernels.round_to_bf16(in, kSuper, 1, kSuper, 0, kSuper / kBlock, act);
   for (int type = 0; type < kNumDTypes; ++type) {
     const TileArgs args = {weights, sizeof weights, 1, kSuper, act, true, in, kSuper, out};

@@ -38,7 +38,7 @@ struct ChunkStats {
 struct Sampler::Candidate {
   float value;
   int32_t id;
-  double weight;
+  float weight;
 
   // Most likely first, ties to the lower id.
   friend bool operator<(const Candidate& a, const Candidate& b) {
@@ -48,7 +48,7 @@ struct Sampler::Candidate {
 
 struct Sampler::Scratch {
   float* values;          // [vocab] processed logits
-  float* weights;         // [kChunk]
+  float* weights;         // [vocab]
   float* maxima;          // [groups] of `values`
   float* sorted_maxima;   // [groups]
   int32_t* seen;          // [vocab], all zero between rows
@@ -65,8 +65,8 @@ struct Sampler::RowStats {
 
 namespace {
 size_t worker_bytes_for(int64_t vocab, int64_t groups, size_t candidate) {
-  return align_up(static_cast<size_t>(vocab) * (2 * sizeof(float) + 2 * candidate) +
-                      static_cast<size_t>(2 * groups + kChunk) * sizeof(float),
+  return align_up(static_cast<size_t>(vocab) * (3 * sizeof(float) + 2 * candidate) +
+                      static_cast<size_t>(2 * groups) * sizeof(float),
                   4096) +
          4096;
 }
@@ -106,7 +106,7 @@ Sampler::Scratch Sampler::scratch(int worker) const {
   const size_t vocab = static_cast<size_t>(layout_.vocab), groups = static_cast<size_t>(groups_);
   Scratch s;
   s.values = reinterpret_cast<float*>(take(vocab * sizeof(float)));
-  s.weights = reinterpret_cast<float*>(take(kChunk * sizeof(float)));
+  s.weights = reinterpret_cast<float*>(take(vocab * sizeof(float)));
   s.maxima = reinterpret_cast<float*>(take(groups * sizeof(float)));
   s.sorted_maxima = reinterpret_cast<float*>(take(groups * sizeof(float)));
   s.seen = reinterpret_cast<int32_t*>(take(vocab * sizeof(int32_t)));
@@ -334,7 +334,7 @@ int64_t Sampler::gather(const float* values, const float* maxima, float limit, C
     if (!(maxima[g] >= limit)) continue;
     const int64_t end = std::min((g + 1) * kMaximaGroup, layout_.vocab);
     for (int64_t i = g * kMaximaGroup; i < end; ++i)
-      if (values[i] >= limit) out[n++] = Candidate{values[i], static_cast<int32_t>(i), 0.0};
+      if (values[i] >= limit) out[n++] = Candidate{values[i], static_cast<int32_t>(i), 0.0f};
   }
   return n;
 }
@@ -394,44 +394,54 @@ int32_t Sampler::draw(const float* values, const float* maxima, float best, cons
     return token;
   }
 
-  const auto weigh = [&](Candidate* c, int64_t n) {
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; ++i) {
-      const float x = (c[i].value - best) * scale;
-      c[i].weight = x >= floor ? std::exp(static_cast<double>(x)) : 0.0;
-      sum += c[i].weight;
-    }
-    return sum;
-  };
-  Candidate* candidates = scratch.candidates;
-  Candidate* selection = scratch.selection;
-  int64_t listed = 0;                                              // candidates
-  int64_t n = 0;                                                   // selected from them
-  double total = 0.0;                                              // weight of all tokens that top_p chooses from
-  Candidate cut{-kInf, std::numeric_limits<int32_t>::max(), 0.0};  // the last token kept
+  Candidate* candidates = scratch.candidates;  // in order of ids
+  Candidate* selection = scratch.selection;    // those among which the last token kept is searched
+  int64_t listed = 0, n = 0;
+  double want = 0.0;                                                // weight to be reached in the selection
+  Candidate cut{-kInf, std::numeric_limits<int32_t>::max(), 0.0f};  // the last token kept
   if (top_k) {
     n = listed = gather(values, maxima, nth_maximum(maxima, groups_, params.top_k, scratch.sorted_maxima), candidates);
-    weigh(candidates, listed);
+    for (int64_t i = 0; i < listed; ++i) {
+      const float x = (candidates[i].value - best) * scale;
+      candidates[i].weight = x >= floor ? std::exp(x) : 0.0f;
+    }
     std::copy_n(candidates, listed, selection);
     if (n > params.top_k) {
       std::nth_element(selection, selection + (params.top_k - 1), selection + n);
       n = params.top_k;
       cut = selection[n - 1];
     }
-    for (int64_t i = 0; i < n; ++i) total += selection[i].weight;
+    for (int64_t i = 0; i < n; ++i) want += selection[i].weight;
+    want *= params.top_p;
   } else {
-    total = kernels_.exp_row(values, vocab, best, scale, floor, nullptr);
-    for (float depth : {8.0f, 16.0f, kInf}) {
-      // Tokens less likely than e^-depth of the best rarely matter: look without them first.
-      const float limit = depth == kInf ? kLowest : best - depth / scale;
-      n = listed = gather(values, maxima, limit, candidates);
-      if (weigh(candidates, listed) >= static_cast<double>(params.top_p) * total) break;
+    want = params.top_p * kernels_.exp_row(values, vocab, best, scale, floor, scratch.weights);
+    // Bisect the depth under the best: tokens above `upper` are kept, below `lower` they are not.
+    float upper = 0.0f, lower = -88.0f;
+    double above = 0.0;  // weight above `upper`
+    for (int i = 0; i < 10; ++i) {
+      const float middle = 0.5f * (upper + lower);
+      const double sum = kernels_.sum_above(scratch.weights, vocab, std::exp(middle));
+      if (sum >= want) {
+        lower = middle;
+      } else {
+        upper = middle;
+        above = sum;
+      }
     }
-    std::copy_n(candidates, listed, selection);
+    const float least = lower > -88.0f ? std::exp(lower) : 0.0f, sure = upper < 0.0f ? std::exp(upper) : kInf;
+    const float limit = best + (lower - 0.01f) / scale;  // a little lower: the weights decide
+    const int64_t near = gather(values, maxima, least > 0.0f ? std::max(limit, kLowest) : kLowest, candidates);
+    for (int64_t i = 0; i < near; ++i) {
+      Candidate c = candidates[i];
+      c.weight = scratch.weights[c.id];
+      if (c.weight < least) continue;
+      candidates[listed++] = c;
+      if (c.weight < sure) selection[n++] = c;
+    }
+    want -= above;
   }
-  if (top_p) {
-    // Quickselect by weight: find where the running sum, most likely first, reaches top_p of the total.
-    double want = static_cast<double>(params.top_p) * total;
+  if (top_p && n > 0) {
+    // Quickselect by weight: where the running sum, most likely first, reaches what is wanted.
     Candidate* begin = selection;
     Candidate* end = selection + n;
     while (end - begin > 1) {
@@ -448,7 +458,7 @@ int32_t Sampler::draw(const float* values, const float* maxima, float best, cons
     }
     if (*begin < cut) cut = *begin;
   }
-  const auto kept = [&](const Candidate& c) { return c.weight > 0.0 && !(cut < c); };
+  const auto kept = [&](const Candidate& c) { return c.weight > 0.0f && !(cut < c); };
   double mass = 0.0;
   for (int64_t i = 0; i < listed; ++i)
     if (kept(candidates[i])) mass += candidates[i].weight;

@@ -119,6 +119,9 @@ struct Stmt {
   std::vector<Branch> branches;
   std::vector<std::pair<Target, ExprPtr>> bindings;  // of `with`
   bool recursive = false;
+  // Names that are undefined in the scope of body and else_body until they are assigned there: see scopes.h.
+  std::vector<std::string> hidden;
+  std::vector<std::string> else_hidden;
   // Of a macro or call block; uses_*: whether the body mentions these names, which then are bound.
   std::vector<Param> params;
   bool uses_caller = false;

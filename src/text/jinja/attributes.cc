@@ -2,6 +2,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "text/jinja/interpreter.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/ops.h"
 #include "text/jinja/text.h"
@@ -10,8 +11,9 @@
 namespace ingot::jinja {
 namespace {
 
-Value dict_get(Interpreter&, const Value& self, Args& args) {
+Value dict_get(Interpreter& interpreter, const Value& self, Args& args) {
   const Params p("get", args, {"key", "default"}, 1);
+  interpreter.spend_comparing(p.at(0));
   const Value* found = self.dict().find(p.at(0));
   return found != nullptr ? *found : p.get(1, Value());
 }
@@ -28,15 +30,17 @@ Value copy(Interpreter&, const Value& self, Args& args) {
   return Value(std::make_shared<const Dict>(self.dict()));
 }
 
-Value sequence_count(Interpreter&, const Value& self, Args& args) {
+Value sequence_count(Interpreter& interpreter, const Value& self, Args& args) {
   const Params p("count", args, {"value"}, 1);
+  interpreter.spend_comparing(self);
   const auto& items = self.items();
   return static_cast<int64_t>(
       std::count_if(items.begin(), items.end(), [&](const Value& v) { return equal(v, p.at(0)); }));
 }
 
-Value sequence_index(Interpreter&, const Value& self, Args& args) {
+Value sequence_index(Interpreter& interpreter, const Value& self, Args& args) {
   const Params p("index", args, {"value", "start", "stop"}, 1);
+  interpreter.spend_comparing(self);
   const auto& items = self.items();
   const SliceRange r = resolve_slice(p.get(1, Value()), p.get(2, Value()), Value(), static_cast<int64_t>(items.size()));
   for (int64_t i = r.start; i < r.stop; ++i)

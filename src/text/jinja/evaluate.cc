@@ -27,7 +27,8 @@ Value Interpreter::evaluate(const Expr& e, const ScopePtr& scope) {
       const Value object = evaluate(*e.left, scope);
       const Value key = evaluate(*e.right, scope);
       pos_ = e.pos;
-      if (object.is_string()) spend_on(object);
+      spend_comparing(key);
+      if (object.is_string() && object.length() != object.text().size()) spend_reading(object);
       return get_item(object, key);
     }
     case ExprType::slice: return evaluate_slice(e, scope);
@@ -64,6 +65,7 @@ Value Interpreter::evaluate_dict(const Expr& e, const ScopePtr& scope) {
   auto dict = std::make_shared<Dict>();
   for (size_t i = 0; i < e.items.size(); i += 2) {
     Value key = evaluate(*e.items[i], scope);
+    spend_comparing(key);
     dict->set(std::move(key), evaluate(*e.items[i + 1], scope));
   }
   return Value(std::shared_ptr<const Dict>(std::move(dict)));
@@ -75,7 +77,11 @@ Value Interpreter::evaluate_slice(const Expr& e, const ScopePtr& scope) {
   for (size_t i = 0; i < 3; ++i)
     if (e.items[i]) bounds[i] = evaluate(*e.items[i], scope);
   pos_ = e.pos;
-  spend_on(object);
+  if (bounds[2].is_none()) {
+    spend_copying(object);
+  } else {
+    spend_reading(object);
+  }
   return slice(object, bounds[0], bounds[1], bounds[2]);
 }
 
@@ -83,24 +89,27 @@ Value Interpreter::evaluate_binary(const Expr& e, const ScopePtr& scope) {
   const Value left = evaluate(*e.left, scope);
   const Value right = evaluate(*e.right, scope);
   pos_ = e.pos;
-  spend_on(left);
-  spend_on(right);
-  return apply(e.op, left, right);
+  spend_copying(left);
+  spend_copying(right);
+  Value result = apply(e.op, left, right);
+  if (e.op == BinaryOp::mul) spend_copying(result);
+  if (e.op == BinaryOp::mod) spend_reading(result);
+  return result;
 }
 
 Value Interpreter::evaluate_concat(const Expr& e, const ScopePtr& scope) {
   std::string out;
   for (const auto& item : e.items) {
     const Value v = evaluate(*item, scope);
-    spend_on(v);
-    out += str(v);
+    out += text_of(v);
   }
+  spend(out.size() >> 7);
   return Value(std::move(out));
 }
 
 bool Interpreter::compare_pair(Comparison comparison, const Value& a, const Value& b) {
-  spend_on(a);
-  spend_on(b);
+  spend_comparing(a);
+  spend_comparing(b);
   switch (comparison) {
     case Comparison::eq: return equal(a, b);
     case Comparison::ne: return !equal(a, b);
@@ -166,9 +175,11 @@ Value Interpreter::call(const Value& function, Args args) {
   Object* object = function.object();
   if (object == nullptr || !object->is_callable())
     raise(Fault::type_error, "'{}' object is not callable", type_name(function));
-  spend_on(function);  // of a method this is the object it belongs to
-  for (const Value& v : args.positional) spend_on(v);
-  return object->call(*this, std::move(args));
+  if (const Value* self = object->self()) spend_reading(*self);
+  for (const Value& v : args.positional) spend_copying(v);
+  Value result = object->call(*this, std::move(args));
+  spend_reading(result);
+  return result;
 }
 
 Value Interpreter::evaluate_filter(const Expr& e, const ScopePtr& scope, const Value* input) {
@@ -183,8 +194,7 @@ Value Interpreter::evaluate_filter(const Expr& e, const ScopePtr& scope, const V
   evaluate_args(e.args, scope, args);
   pos_ = e.pos;
   if (e.filter == nullptr) raise(Fault::runtime_error, "No filter named {} found.", quote(e.text));
-  for (const Value& v : args.positional) spend_on(v);
-  return e.filter->function(*this, args);
+  return run_filter(*e.filter, args);
 }
 
 Value Interpreter::evaluate_test(const Expr& e, const ScopePtr& scope) {
@@ -202,8 +212,14 @@ Value Interpreter::call_filter(const std::string& name, Args& args) {
   if (filter == nullptr) raise(Fault::runtime_error, "No filter named {}.", quote(name));
   const Depth depth(*this);
   spend(1);
-  for (const Value& v : args.positional) spend_on(v);
-  return filter->function(*this, args);
+  return run_filter(*filter, args);
+}
+
+Value Interpreter::run_filter(const FilterEntry& filter, Args& args) {
+  for (const Value& v : args.positional) spend_reading(v);
+  Value result = filter.function(*this, args);
+  spend_reading(result);
+  return result;
 }
 
 bool Interpreter::call_test(const std::string& name, Args& args) {

@@ -23,7 +23,8 @@ Table<FilterEntry> selection_filters();
 
 // Follows "a.b.0" from an item, as the `attribute` argument of filters does; no attribute gives the item itself.
 // `absent` replaces what is undefined.
-Value follow_attribute(const Value& item, const Value& attribute, const Value* absent = nullptr);
-Value ignore_case(const Value& v);  // strings in lower case, others as they are
+Value follow_attribute(Interpreter& interpreter, const Value& item, const Value& attribute,
+                       const Value* absent = nullptr);
+Value ignore_case(Interpreter& interpreter, const Value& v);  // strings in lower case, others as they are
 
 }  // namespace ingot::jinja

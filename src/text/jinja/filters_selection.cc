@@ -44,8 +44,8 @@ Value map(Interpreter& interpreter, Args& args) {
           raise(Fault::runtime_error, "Unexpected keyword argument {}", quote(name));
         (name == "attribute" ? attribute : absent) = value;
       }
-      return [attribute, absent](const Value& item, Value& out) {
-        out = follow_attribute(item, attribute, absent.is_none() ? nullptr : &absent);
+      return [&interpreter, attribute, absent](const Value& item, Value& out) {
+        out = follow_attribute(interpreter, item, attribute, absent.is_none() ? nullptr : &absent);
         return true;
       };
     }
@@ -71,20 +71,20 @@ Value select(Interpreter& interpreter, Args& args) {
   auto make = [&interpreter, rest, keywords = args.keywords]() -> Apply {
     const auto& given = rest.items();
     if (ByAttribute && given.empty()) raise(Fault::runtime_error, "Missing parameter for attribute name");
-    const size_t test_at = ByAttribute ? 1 : 0;
-    return [&interpreter, rest, keywords, test_at](const Value& item, Value& out) {
+    constexpr size_t kTestAt = ByAttribute ? 1 : 0;
+    return [&interpreter, rest, keywords](const Value& item, Value& out) {
       const auto& given = rest.items();
-      const Value subject = ByAttribute ? follow_attribute(item, given[0]) : item;
+      const Value subject = ByAttribute ? follow_attribute(interpreter, item, given[0]) : item;
       bool passes = false;
-      if (given.size() <= test_at) {
+      if (given.size() <= kTestAt) {
         passes = subject.truthy();
       } else {
         Args call;
         call.positional.push_back(subject);
-        call.positional.insert(call.positional.end(), given.begin() + static_cast<std::ptrdiff_t>(test_at) + 1,
+        call.positional.insert(call.positional.end(), given.begin() + static_cast<std::ptrdiff_t>(kTestAt) + 1,
                                given.end());
         call.keywords = keywords;
-        passes = interpreter.call_test(str(given[test_at]), call);
+        passes = interpreter.call_test(str(given[kTestAt]), call);
       }
       out = item;
       return passes == Wanted;

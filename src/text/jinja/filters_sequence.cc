@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <list>
 
 #include "text/jinja/filters.h"
 #include "text/jinja/ops.h"
@@ -77,10 +78,11 @@ Value reverse(Interpreter&, Args& args) {
 // Sorts `items` by their keys; equal ones keep their order.
 std::vector<Value> sorted_by(Interpreter& interpreter, std::vector<Value> items, std::vector<Value> keys,
                              bool reverse) {
-  std::vector<size_t> order(items.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    interpreter.spend(1);
+  // A list's sort is stable, and safe even when the order makes no sense, as with NaN.
+  std::list<size_t> order;
+  for (size_t i = 0; i < items.size(); ++i) order.push_back(i);
+  order.sort([&](size_t a, size_t b) {
+    interpreter.spend(1 + (std::min(keys[a].weight(), keys[b].weight()) >> 8));
     return reverse ? compare(keys[b], keys[a], "<") < 0 : compare(keys[a], keys[b], "<") < 0;
   });
   std::vector<Value> out;
@@ -107,8 +109,8 @@ Value sort(Interpreter& interpreter, Args& args) {
   for (const Value& item : items) {
     std::vector<Value> key;
     for (const Value& a : attributes) {
-      const Value v = follow_attribute(item, a);
-      key.push_back(fold ? ignore_case(v) : v);
+      const Value v = follow_attribute(interpreter, item, a);
+      key.push_back(fold ? ignore_case(interpreter, v) : v);
     }
     keys.push_back(Value::list(std::move(key)));
   }
@@ -128,7 +130,7 @@ Value dictsort(Interpreter& interpreter, Args& args) {
   std::vector<Value> keys;
   for (const auto& [key, value] : p.at(0).dict().entries()) {
     const Value& v = by_value ? value : key;
-    keys.push_back(fold ? ignore_case(v) : v);
+    keys.push_back(fold ? ignore_case(interpreter, v) : v);
     items.push_back(Value::tuple({key, value}));
   }
   return Value::list(sorted_by(interpreter, std::move(items), std::move(keys), p.truthy(3, false)));
@@ -143,8 +145,9 @@ Value unique(Interpreter& interpreter, Args& args) {
   auto next = [&interpreter, items, seen, attribute, fold](Value& out) {
     while (items->next(out)) {
       interpreter.spend(1);
-      const Value v = follow_attribute(out, attribute);
-      const Value key = fold ? ignore_case(v) : v;
+      const Value v = follow_attribute(interpreter, out, attribute);
+      const Value key = fold ? ignore_case(interpreter, v) : v;
+      interpreter.spend_comparing(key);
       if (seen->find(key) != nullptr) continue;
       seen->set(key, Value());
       return true;
@@ -163,8 +166,9 @@ Value extreme(Interpreter& interpreter, Args& args) {
   Value best_key;
   for (Value item; items->next(item);) {
     interpreter.spend(1);
-    const Value v = follow_attribute(item, p.get(2, Value()));
-    Value key = fold ? ignore_case(v) : v;
+    const Value v = follow_attribute(interpreter, item, p.get(2, Value()));
+    Value key = fold ? ignore_case(interpreter, v) : v;
+    interpreter.spend_comparing(key);
     if (best && !(Greatest ? compare(key, best_key, ">") > 0 : compare(key, best_key, "<") < 0)) continue;
     best = std::move(item);
     best_key = std::move(key);
@@ -179,22 +183,22 @@ Value sum(Interpreter& interpreter, Args& args) {
   const auto items = iterate(p.at(0));
   for (Value item; items->next(item);) {
     interpreter.spend(1);
-    interpreter.spend_on(total);
-    total = apply(BinaryOp::add, total, follow_attribute(item, p.get(1, Value())));
+    interpreter.spend_copying(total);
+    total = apply(BinaryOp::add, total, follow_attribute(interpreter, item, p.get(1, Value())));
   }
   return total;
 }
 
 Value join(Interpreter& interpreter, Args& args) {
   const Params p("join", args, {"value", "d", "attribute"}, 1);
-  const std::string separator = str(p.get(1, Value("")));
+  const std::string separator = interpreter.text_of(p.get(1, Value("")));
   const auto items = iterate(p.at(0));
   std::string out;
   bool first = true;
   for (Value item; items->next(item); first = false) {
     interpreter.spend(1);
     if (!first) out += separator;
-    out += str(follow_attribute(item, p.get(2, Value())));
+    out += interpreter.text_of(follow_attribute(interpreter, item, p.get(2, Value())));
     if (out.size() > kMaxValueWeight) raise(Fault::limit, "join() made over {} MiB of text", kMaxValueWeight >> 20);
   }
   return Value(std::move(out));
@@ -247,8 +251,8 @@ Value groupby(Interpreter& interpreter, Args& args) {
   const Value absent = p.get(2, Value());
   const Value* absent_or_null = absent.is_none() ? nullptr : &absent;
   const auto key_of = [&](const Value& item) {
-    const Value v = follow_attribute(item, p.at(1), absent_or_null);
-    return fold ? ignore_case(v) : v;
+    const Value v = follow_attribute(interpreter, item, p.at(1), absent_or_null);
+    return fold ? ignore_case(interpreter, v) : v;
   };
   std::vector<Value> items = to_vector(p.at(0));
   std::vector<Value> keys;
@@ -257,8 +261,9 @@ Value groupby(Interpreter& interpreter, Args& args) {
   std::vector<Value> groups;
   for (size_t i = 0; i < items.size();) {
     const Value key = key_of(items[i]);
-    const Value shown = follow_attribute(items[i], p.at(1), absent_or_null);
+    const Value shown = follow_attribute(interpreter, items[i], p.at(1), absent_or_null);
     std::vector<Value> group;
+    interpreter.spend_comparing(key);
     for (; i < items.size() && equal(key_of(items[i]), key); ++i) group.push_back(items[i]);
     groups.emplace_back(
         std::make_shared<const Seq>(Seq::Type::group, std::vector<Value>{shown, Value::list(std::move(group))}));
@@ -301,9 +306,15 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-Value ignore_case(const Value& v) { return v.is_string() ? Value(to_lower(v.text())) : v; }
+Value ignore_case(Interpreter& interpreter, const Value& v) {
+  if (!v.is_string()) return v;
+  interpreter.spend_reading(v);
+  return Value(to_lower(v.text()));
+}
 
-Value follow_attribute(const Value& item, const Value& attribute, const Value* absent) {
+Value follow_attribute(Interpreter& interpreter, const Value& item, const Value& attribute, const Value* absent) {
+  interpreter.spend(1);
+  interpreter.spend_reading(attribute);
   const auto step = [absent](const Value& v, const Value& key) {
     Value next = get_item(v, key);
     return absent != nullptr && next.is_undefined() ? *absent : next;

@@ -11,12 +11,12 @@ namespace ingot::jinja {
 namespace {
 
 // jinja2's soft_str(): strings stay what they are, others become strings.
-Value soft(const Value& v) { return v.is_string() ? v : Value(str(v)); }
+Value soft(Interpreter& interpreter, const Value& v) { return v.is_string() ? v : Value(interpreter.text_of(v)); }
 
 template <std::string (*Convert)(std::string_view)>
-Value convert(Interpreter&, Args& args) {
+Value convert(Interpreter& interpreter, Args& args) {
   const Params p("filter", args, {"s"}, 1);
-  const Value s = soft(p.at(0));
+  const Value s = soft(interpreter, p.at(0));
   return Value(Convert(s.text()), s.is_markup());
 }
 
@@ -44,30 +44,35 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
-Value trim(Interpreter&, Args& args) {
+Value trim(Interpreter& interpreter, Args& args) {
   const Params p("trim", args, {"value", "chars"}, 1);
-  const Value s = soft(p.at(0));
+  const Value s = soft(interpreter, p.at(0));
   if (p.given(1) && !p.at(1).is_none()) return Value(strip_chars(s.text(), p.string(1), true, true), s.is_markup());
   return Value(std::string(strip(s.text())), s.is_markup());
 }
 
-Value replace(Interpreter&, Args& args) {
+Value replace(Interpreter& interpreter, Args& args) {
   const Params p("replace", args, {"s", "old", "new", "count"}, 3);
   const bool all = !p.given(3) || p.at(3).is_none();
-  return Value(replace_text(str(p.at(0)), str(p.at(1)), str(p.at(2)), all ? -1 : p.integer(3, -1)));
+  return Value(replace_text(interpreter.text_of(p.at(0)), interpreter.text_of(p.at(1)), interpreter.text_of(p.at(2)),
+                            all ? -1 : p.integer(3, -1)));
 }
 
-Value to_string(Interpreter&, Args& args) { return soft(Params("string", args, {"object"}, 1).at(0)); }
+Value to_string(Interpreter& interpreter, Args& args) {
+  return soft(interpreter, Params("string", args, {"object"}, 1).at(0));
+}
 
-Value safe(Interpreter&, Args& args) { return Value(str(Params("safe", args, {"value"}, 1).at(0)), true); }
+Value safe(Interpreter& interpreter, Args& args) {
+  return Value(interpreter.text_of(Params("safe", args, {"value"}, 1).at(0)), true);
+}
 
-Value escape(Interpreter&, Args& args) {
+Value escape(Interpreter& interpreter, Args& args) {
   const Params p("escape", args, {"s"}, 1);
-  return p.at(0).is_markup() ? p.at(0) : Value(escape_html(str(p.at(0))), true);
+  return p.at(0).is_markup() ? p.at(0) : Value(escape_html(interpreter.text_of(p.at(0))), true);
 }
 
-Value force_escape(Interpreter&, Args& args) {
-  return Value(escape_html(str(Params("forceescape", args, {"value"}, 1).at(0))), true);
+Value force_escape(Interpreter& interpreter, Args& args) {
+  return Value(escape_html(interpreter.text_of(Params("forceescape", args, {"value"}, 1).at(0))), true);
 }
 
 Value indent(Interpreter&, Args& args) {
@@ -96,7 +101,7 @@ Value center(Interpreter& interpreter, Args& args) {
   const Params p("center", args, {"value", "width"}, 1);
   Args width;
   width.positional.push_back(p.get(1, Value(80)));
-  return interpreter.call(get_attribute(soft(p.at(0)), "center"), std::move(width));
+  return interpreter.call(get_attribute(soft(interpreter, p.at(0)), "center"), std::move(width));
 }
 
 Value truncate(Interpreter&, Args& args) {
@@ -119,8 +124,8 @@ Value truncate(Interpreter&, Args& args) {
   return apply(BinaryOp::add, Value(std::move(head), p.at(0).is_markup()), end);
 }
 
-Value wordcount(Interpreter&, Args& args) {
-  const Value s = soft(Params("wordcount", args, {"s"}, 1).at(0));
+Value wordcount(Interpreter& interpreter, Args& args) {
+  const Value s = soft(interpreter, Params("wordcount", args, {"s"}, 1).at(0));
   int64_t count = 0;
   bool in_word = false;
   for (char32_t c : decode(s.text())) {
@@ -130,8 +135,8 @@ Value wordcount(Interpreter&, Args& args) {
   return count;
 }
 
-Value format(Interpreter&, Args& args) {
-  const Value text = soft(args.positional[0]);
+Value format(Interpreter& interpreter, Args& args) {
+  const Value text = soft(interpreter, args.positional[0]);
   if (args.positional.size() > 1 && !args.keywords.empty())
     raise(Fault::runtime_error, "can't handle positional and keyword arguments at the same time");
   if (args.keywords.empty())
@@ -157,22 +162,22 @@ std::string percent_encode(std::string_view text, bool query) {
   return out;
 }
 
-Value urlencode(Interpreter&, Args& args) {
+Value urlencode(Interpreter& interpreter, Args& args) {
   const Params p("urlencode", args, {"value"}, 1);
   const Value& v = p.at(0);
   auto items =
       v.is_string()
           ? nullptr
           : try_iterate(v.is_dict() ? Value(std::make_shared<DictView>(v.dict_ref(), DictView::Part::items)) : v);
-  if (!items) return Value(percent_encode(str(v), false));
+  if (!items) return Value(percent_encode(interpreter.text_of(v), false));
   std::string out;
   for (Value pair; items->next(pair);) {
     const auto parts = to_vector(pair);
     if (parts.size() != 2) raise(Fault::value_error, "urlencode needs pairs of key and value");
     if (!out.empty()) out += '&';
-    out += percent_encode(str(parts[0]), true);
+    out += percent_encode(interpreter.text_of(parts[0]), true);
     out += '=';
-    out += percent_encode(str(parts[1]), true);
+    out += percent_encode(interpreter.text_of(parts[1]), true);
   }
   return Value(std::move(out));
 }

@@ -331,8 +331,9 @@ class BraceFormatter {
         raise(Fault::value_error, "Unknown conversion specifier '{}'", conversion);
       body.remove_prefix(2);
     }
+    const Value value = lookup(name);  // takes its number before the fields inside the specification do
     const std::string spec = body.empty() ? "" : format(body.substr(1), level + 1);
-    return field_text(lookup(name), conversion, spec, escape_);
+    return field_text(value, conversion, spec, escape_);
   }
 
   Value lookup(std::string_view name) {

@@ -55,7 +55,7 @@ class Interpreter::FilteredIter : public Iter {
 
   bool next(Value& out) override {
     for (Value item; items_->next(item);) {
-      const ScopePtr scope = interpreter_.inner(scope_);
+      const ScopePtr scope = interpreter_.inner(scope_, {});
       interpreter_.assign(stmt_.target, item, scope);
       if (!interpreter_.evaluate(*stmt_.test, scope).truthy()) continue;
       out = read_target(stmt_.target, *scope);
@@ -78,10 +78,12 @@ Interpreter::~Interpreter() {
   for (const auto& object : kept_) object->forget();
 }
 
-std::string Interpreter::render(const Block& body, std::vector<std::pair<std::string_view, Value>> variables) {
+std::string Interpreter::render(const Block& body, const std::vector<std::string>& hidden,
+                                std::vector<std::pair<std::string_view, Value>> variables) {
   std::string text;
   const auto scope = std::make_shared<Scope>();
   scope->variables = std::move(variables);
+  for (const std::string& name : hidden) scope->set(name, Value::missing(name));
   output_ = &text;
   try {
     execute(body, scope);
@@ -100,6 +102,12 @@ void Interpreter::spend(uint64_t steps) {
     raise(Fault::limit, "the template used more than {} MiB of memory", limits_.max_memory >> 20);
 }
 
+std::string Interpreter::text_of(const Value& v) {
+  std::string text = str(v);
+  spend(text.size() >> (v.is_string() ? 8 : 5));
+  return text;
+}
+
 std::tm Interpreter::now() const {
   if (now_) return *now_;
   const std::time_t t = std::time(nullptr);
@@ -114,9 +122,10 @@ void Interpreter::write(std::string_view text) {
   *output_ += text;
 }
 
-ScopePtr Interpreter::inner(const ScopePtr& parent) const {
+ScopePtr Interpreter::inner(const ScopePtr& parent, const std::vector<std::string>& hidden) const {
   auto scope = std::make_shared<Scope>();
   scope->parent = parent;
+  for (const std::string& name : hidden) scope->variables.emplace_back(name, Value::missing(name));
   return scope;
 }
 
@@ -140,7 +149,7 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, const ScopePtr& scope) 
   pos_ = stmt.pos;
   switch (stmt.type) {
     case StmtType::text: write(stmt.text); return Flow::normal;
-    case StmtType::output: write(str(evaluate(*stmt.expr, scope))); return Flow::normal;
+    case StmtType::output: write(text_of(evaluate(*stmt.expr, scope))); return Flow::normal;
     case StmtType::branch: return execute_branch(stmt, scope);
     case StmtType::loop: {
       const Value iterable = evaluate(*stmt.expr, scope);
@@ -163,7 +172,7 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, const ScopePtr& scope) 
     case StmtType::call_block: execute_call_block(stmt, scope); return Flow::normal;
     case StmtType::filter_block: return execute_filter_block(stmt, scope);
     case StmtType::with: return execute_with(stmt, scope);
-    case StmtType::generation: return execute(stmt.body, inner(scope));
+    case StmtType::generation: return execute(stmt.body, inner(scope, stmt.hidden));
     case StmtType::break_loop: return Flow::break_loop;
     case StmtType::continue_loop: return Flow::continue_loop;
   }
@@ -184,17 +193,18 @@ Interpreter::Flow Interpreter::execute_loop(const Stmt& stmt, const ScopePtr& sc
     length.reset();
   }
   const auto loop = std::make_shared<Loop>(std::move(items), length, depth, stmt.recursive ? &stmt : nullptr, scope);
-  bool any = false;
+  bool completed = false;  // as in jinja2, an iteration that is left by break or continue does not count
   for (Value item; loop->advance(item);) {
     spend(1);
-    any = true;
-    const ScopePtr body = inner(scope);
+    const ScopePtr body = inner(scope, stmt.hidden);
     body->set("loop", Value(std::shared_ptr<Object>(loop)));
     assign(stmt.target, item, body);
-    if (execute(stmt.body, body) == Flow::break_loop) break;
+    const Flow flow = execute(stmt.body, body);
+    if (flow == Flow::break_loop) break;
+    completed = completed || flow == Flow::normal;
   }
   if (loop.use_count() > 1) keep(loop);  // the template holds on to it, maybe in a cycle
-  return any ? Flow::normal : execute(stmt.else_body, inner(scope));
+  return completed ? Flow::normal : execute(stmt.else_body, inner(scope, stmt.else_hidden));
 }
 
 std::string Interpreter::run_loop_nested(const Stmt& stmt, const ScopePtr& scope, const Value& iterable, int depth) {
@@ -216,7 +226,7 @@ Interpreter::Flow Interpreter::capture(const Block& body, const ScopePtr& scope,
 
 Interpreter::Flow Interpreter::execute_assign_block(const Stmt& stmt, const ScopePtr& scope) {
   std::string text;
-  const ScopePtr body = inner(scope);
+  const ScopePtr body = inner(scope, stmt.hidden);
   const Flow flow = capture(stmt.body, body, text);
   if (flow != Flow::normal) return flow;
   Value value{std::move(text)};
@@ -228,11 +238,11 @@ Interpreter::Flow Interpreter::execute_assign_block(const Stmt& stmt, const Scop
 
 Interpreter::Flow Interpreter::execute_filter_block(const Stmt& stmt, const ScopePtr& scope) {
   std::string text;
-  const ScopePtr body = inner(scope);
+  const ScopePtr body = inner(scope, stmt.hidden);
   const Flow flow = capture(stmt.body, body, text);
   if (flow != Flow::normal) return flow;
   const Value value{std::move(text)};
-  write(str(evaluate_filter(*stmt.expr, body, &value)));
+  write(text_of(evaluate_filter(*stmt.expr, body, &value)));
   return Flow::normal;
 }
 
@@ -245,7 +255,7 @@ void Interpreter::execute_call_block(const Stmt& stmt, const ScopePtr& scope) {
 }
 
 Interpreter::Flow Interpreter::execute_with(const Stmt& stmt, const ScopePtr& scope) {
-  const ScopePtr body = inner(scope);
+  const ScopePtr body = inner(scope, stmt.hidden);
   for (const auto& [target, value] : stmt.bindings) assign(target, evaluate(*value, scope), body);
   return execute(stmt.body, body);
 }
@@ -253,7 +263,7 @@ Interpreter::Flow Interpreter::execute_with(const Stmt& stmt, const ScopePtr& sc
 Value Interpreter::call_macro(const Stmt& macro, const ScopePtr& outer, Args args) {
   const Depth depth(*this);
   if (!outer) raise(Fault::runtime_error, "a macro was called after its template ended");
-  const ScopePtr scope = inner(outer);
+  const ScopePtr scope = inner(outer, macro.hidden);
   const std::string name = macro.text.empty() ? "None" : quote(macro.text);
   const size_t count = macro.params.size();
   bool found_caller = false;

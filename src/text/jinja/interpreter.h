@@ -33,11 +33,17 @@ class Interpreter {
   Interpreter& operator=(const Interpreter&) = delete;
 
   // Throws ingot::Error.
-  std::string render(const Block& body, std::vector<std::pair<std::string_view, Value>> variables);
+  std::string render(const Block& body, const std::vector<std::string>& hidden,
+                     std::vector<std::pair<std::string_view, Value>> variables);
 
   // For filters, tests and functions.
   void spend(uint64_t steps);
-  void spend_on(const Value& v) { spend(v.weight() >> 8); }  // for work that grows with the value
+  // Steps for work that looks at each character or item of a value, about as long as that takes; for copying it; and
+  // for comparing or hashing it with all it contains.
+  void spend_reading(const Value& v) { spend(v.is_string() ? v.text().size() >> 5 : item_count(v) >> 2); }
+  void spend_copying(const Value& v) { spend(v.is_string() ? v.text().size() >> 7 : item_count(v) >> 2); }
+  void spend_comparing(const Value& v) { spend(v.weight() >> 8); }
+  std::string text_of(const Value& v);  // str(v), paid for
   Value call(const Value& function, Args args);
   Value call_filter(const std::string& name, Args& args);
   bool call_test(const std::string& name, Args& args);
@@ -49,6 +55,10 @@ class Interpreter {
   std::string run_loop_nested(const Stmt& stmt, const ScopePtr& scope, const Value& iterable, int depth);
 
  private:
+  static size_t item_count(const Value& v) {
+    return v.seq() != nullptr ? v.items().size() : v.is_dict() ? v.dict().size() : 0;
+  }
+
   enum class Flow { normal, break_loop, continue_loop };
   class FilteredIter;
 
@@ -81,7 +91,8 @@ class Interpreter {
   void check_namespaces(const Target& target, const ScopePtr& scope);
   void assign(const Target& target, const Value& value, const ScopePtr& scope);
   void write(std::string_view text);
-  ScopePtr inner(const ScopePtr& parent) const;
+  // A new scope in which the names of `hidden` are undefined.
+  ScopePtr inner(const ScopePtr& parent, const std::vector<std::string>& hidden) const;
   // Runs the body with its output kept apart.
   Flow capture(const Block& body, const ScopePtr& scope, std::string& output);
   Value lookup(const std::string& name, const ScopePtr& scope) const;
@@ -93,6 +104,7 @@ class Interpreter {
   Value evaluate_slice(const Expr& e, const ScopePtr& scope);
   Value evaluate_call(const Expr& e, const ScopePtr& scope, const Value* caller);
   Value evaluate_filter(const Expr& e, const ScopePtr& scope, const Value* input);
+  Value run_filter(const FilterEntry& filter, Args& args);
   Value evaluate_test(const Expr& e, const ScopePtr& scope);
   Value evaluate_binary(const Expr& e, const ScopePtr& scope);
   Value evaluate_concat(const Expr& e, const ScopePtr& scope);

@@ -1,5 +1,5 @@
-#include <algorithm>
 #include <cmath>
+#include <list>
 
 #include "text/jinja/from_json.h"
 #include "text/jinja/text.h"
@@ -106,19 +106,19 @@ class Writer {
       out_ += "{}";
       return;
     }
-    std::vector<const Dict::Entry*> entries;
+    std::list<const Dict::Entry*> entries;
     for (const auto& entry : dict.entries()) entries.push_back(&entry);
-    if (style_.sort_keys) {
-      std::stable_sort(entries.begin(), entries.end(),
-                       [](const Dict::Entry* a, const Dict::Entry* b) { return compare(a->first, b->first, "<") < 0; });
-    }
+    if (style_.sort_keys)
+      entries.sort([](const auto* a, const auto* b) { return compare(a->first, b->first, "<") < 0; });
     out_ += '{';
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (i > 0) out_ += style_.item_separator;
+    bool first = true;
+    for (const Dict::Entry* entry : entries) {
+      if (!first) out_ += style_.item_separator;
+      first = false;
       line(level + 1);
-      append_string(out_, key_text(entries[i]->first), style_.ascii);
+      append_string(out_, key_text(entry->first), style_.ascii);
       out_ += style_.key_separator;
-      write(entries[i]->second, level + 1);
+      write(entry->second, level + 1);
     }
     line(level);
     out_ += '}';

@@ -7,7 +7,7 @@ namespace ingot::jinja {
 
 // Bounds that keep a hostile template from using up time, memory or stack. Real templates stay far below all of them.
 struct Limits {
-  int64_t max_steps = 20'000'000;         // nodes evaluated, items iterated, and one more for 256 bytes worked on
+  int64_t max_steps = 10'000'000;         // nodes evaluated, items iterated, and more for work on long texts
   size_t max_memory = size_t{512} << 20;  // bytes of all values alive
   size_t max_output = size_t{64} << 20;   // bytes of the rendered text
   int max_recursion = 600;                // nested evaluations: statements, expressions and macro calls together

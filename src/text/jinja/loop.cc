@@ -49,7 +49,8 @@ std::optional<Value> Loop::attribute(std::string_view name) {
   static const Method kCycle{"cycle", [](Interpreter&, const Value& self, Args& args) {
                                return static_cast<Loop*>(self.object())->cycle(args);
                              }};
-  static const Method kChanged{"changed", [](Interpreter&, const Value& self, Args& args) {
+  static const Method kChanged{"changed", [](Interpreter& interpreter, const Value& self, Args& args) {
+                                 for (const Value& v : args.positional) interpreter.spend_comparing(v);
                                  return Value(static_cast<Loop*>(self.object())->changed(args));
                                }};
   if (name == "index") return Value(index0_ + 1);

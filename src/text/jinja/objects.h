@@ -96,6 +96,7 @@ class BoundMethod : public Object {
 
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   std::string repr(int) const override;
+  const Value* self() const override { return &self_; }
   bool is_callable() const override { return true; }
   Value call(Interpreter& interpreter, Args args) override { return method_->function(interpreter, self_, args); }
 

@@ -108,7 +108,8 @@ Value number_op(BinaryOp op, const Value& a, const Value& b) {
 
 Value repeat(const Value& v, int64_t times) {
   const uint64_t n = times > 0 ? static_cast<uint64_t>(times) : 0;
-  if (n > 0 && v.weight() > kMaxValueWeight / n)
+  const uint64_t each = v.is_string() ? v.text().size() : v.weight();
+  if (n > 0 && each > kMaxValueWeight / n)
     raise(Fault::limit, "repeating a value {} times makes it over {} MiB", times, kMaxValueWeight >> 20);
   if (v.is_string()) {
     std::string out;
@@ -201,6 +202,10 @@ bool contains(const Value& container, const Value& item) {
     return find_text(container.text(), item.text()) != std::string::npos;
   }
   if (container.is_dict()) return container.dict().find(item) != nullptr;
+  if (const Seq* seq = container.seq()) {
+    return std::any_of(seq->items.begin(), seq->items.end(),
+                       [&item](const Value& v) { return equal(v, item) || v.same(item); });
+  }
   const auto it = try_iterate(container);
   if (!it) raise(Fault::type_error, "argument of type '{}' is not iterable", type_name(container));
   for (Value v; it->next(v);)

@@ -363,7 +363,11 @@ Target Parser::parse_target_part(bool with_namespace) {
   }
   Target target;
   target.pos = current().pos;
-  if (current().type != TokenType::name) fail(fmt::format("can't assign to {}", quote(describe(current()))));
+  if (current().type != TokenType::name) {
+    const bool constant = current().type == TokenType::string || current().type == TokenType::integer ||
+                          current().type == TokenType::real;
+    fail(fmt::format("can't assign to {}", constant ? "'const'" : quote(describe(current()))));
+  }
   target.name = advance().text;
   for (std::string_view constant : {"true", "false", "none", "True", "False", "None"})
     if (target.name == constant) fail_at(target.pos, "can't assign to 'const'");

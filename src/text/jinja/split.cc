@@ -24,12 +24,12 @@ std::vector<std::string> split_whitespace(std::string_view text, int64_t maxspli
   const auto words = words_of(text);
   std::vector<std::string> parts(words.begin(), words.end());
   if (maxsplit < 0 || static_cast<size_t>(maxsplit) >= words.size()) return parts;
-  // What is over the limit stays together, the whitespace at the outer end removed.
+  // What is over the limit stays together, with the whitespace at its far end.
   const size_t rest = words.size() - static_cast<size_t>(maxsplit);  // words in it, at least 1
   if (from_right) {
     const char* end = words[rest - 1].data() + words[rest - 1].size();
     parts.erase(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(rest));
-    parts.emplace(parts.begin(), words[0].data(), static_cast<size_t>(end - words[0].data()));
+    parts.emplace(parts.begin(), text.data(), static_cast<size_t>(end - text.data()));
   } else {
     const char* begin = words[static_cast<size_t>(maxsplit)].data();
     parts.resize(static_cast<size_t>(maxsplit));

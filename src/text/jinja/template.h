@@ -37,6 +37,7 @@ class Template {
  private:
   std::string source_;  // normalized
   Block body_;
+  std::vector<std::string> hidden_;  // see scopes.h
 };
 
 }  // namespace ingot::jinja

@@ -64,7 +64,7 @@ bool same_as(Interpreter&, Args& args) {
 
 bool contained(Interpreter& interpreter, Args& args) {
   const Params p("in", args, {"value", "seq"}, 2);
-  interpreter.spend_on(p.at(1));
+  interpreter.spend_comparing(p.at(1));
   return contains(p.at(1), p.at(0));
 }
 
@@ -81,7 +81,8 @@ bool compares(Interpreter& interpreter, Args& args) {
   const Params p("comparison", args, {"a", "b"}, 2);
   const Value& a = p.at(0);
   const Value& b = p.at(1);
-  interpreter.spend_on(a);
+  interpreter.spend_comparing(a);
+  interpreter.spend_comparing(b);
   switch (Op) {
     case Comparison::eq: return equal(a, b);
     case Comparison::ne: return !equal(a, b);

@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 namespace ingot::jinja {
@@ -153,11 +154,13 @@ void append_char(std::string& out, char32_t c) {
 size_t count_chars(std::string_view text) {
   size_t count = 0;
   for (size_t pos = 0; pos < text.size(); ++count) {
-    if (static_cast<unsigned char>(text[pos]) < 0x80) {
-      ++pos;
-    } else {
-      next_char(text, pos);
+    // Eight ASCII characters at a time.
+    for (uint64_t word; pos + sizeof word <= text.size(); pos += sizeof word, count += sizeof word) {
+      std::memcpy(&word, text.data() + pos, sizeof word);
+      if ((word & 0x8080808080808080u) != 0) break;
     }
+    if (pos == text.size()) break;
+    next_char(text, pos);
   }
   return count;
 }
@@ -247,7 +250,10 @@ bool is_printable(char32_t c) {
   }
 }
 
-bool is_word(char32_t c) { return c == '_' || is_alpha(c) || is_numeric(c); }
+bool is_word(char32_t c) {
+  if (c < 0x80) return c == '_' || is_alpha(c) || is_decimal(c);
+  return is_alpha(c) || is_numeric(c);
+}
 
 std::string to_upper(std::string_view text) {
   std::string out;

@@ -186,6 +186,7 @@ class Object {
   virtual std::optional<int64_t> length() const { return std::nullopt; }
   virtual std::unique_ptr<Iter> iterate() { return nullptr; }
   virtual std::unique_ptr<Iter> reversed() { return nullptr; }
+  virtual const Value* self() const { return nullptr; }  // what a method belongs to
   virtual bool is_callable() const { return false; }
   virtual Value call(Interpreter& interpreter, Args args);
   virtual bool equals(const Object& other) const { return this == &other; }

@@ -5,29 +5,24 @@
 // outputs have head dims in the lanes and run over keys. A lane's arithmetic is the same whatever rows share its block,
 // so decode (few rows, straight from the cache) and prefill (many rows, from tiles converted once) give the same bits.
 
-void convert(const void* source, int64_t offset, KvType type, int64_t n, float* out) {
-  // n is a multiple of 8
-  if (type == KvType::f32) {
-    __builtin_memcpy(out, static_cast<const float*>(source) + offset, static_cast<size_t>(n) * sizeof(float));
-    return;
+// The elements of the cache as floats, eight or a vector at a time.
+struct F32Element {
+  using Type = float;
+  static inline Vec vec(const float* p) { return load(p); }
+  static inline void eight(const float* p, float* out) { __builtin_memcpy(out, p, 8 * sizeof(float)); }
+};
+struct F16Element {
+  using Type = uint16_t;
+  static inline Vec vec(const uint16_t* p) { return load_f16(p); }
+  static inline void eight(const uint16_t* p, float* out) { widen8_f16(p, out); }
+};
+struct Bf16Element {
+  using Type = uint16_t;
+  static inline Vec vec(const uint16_t* p) { return load_bf16(p); }
+  static inline void eight(const uint16_t* p, float* out) {
+    for (int i = 0; i < 8; ++i) out[i] = __builtin_bit_cast(float, static_cast<uint32_t>(p[i]) << 16);
   }
-  const uint16_t* p = static_cast<const uint16_t*>(source) + offset;
-  const auto run = [&](auto load_one, auto load_tail) {
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(out + i, load_one(p + i));
-    for (; i < n; ++i) out[i] = load_tail(p[i]);
-  };
-  if (type == KvType::f16)
-    run([](const uint16_t* x) { return load_f16(x); },
-        [](uint16_t x) {
-          uint16_t copies[kLanes] = {};
-          copies[0] = x;
-          return load_f16(copies)[0];
-        });
-  else
-    run([](const uint16_t* x) { return load_bf16(x); },
-        [](uint16_t x) { return __builtin_bit_cast(float, static_cast<uint32_t>(x) << 16); });
-}
+};
 
 inline uint16_t narrow_bf16(float f) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, f);
@@ -73,46 +68,50 @@ struct TileSource {
   int64_t stride;
   inline Vec vec(int64_t row, int64_t col) const { return load(data + row * stride + col); }
 };
-struct F16Keys {
-  const uint16_t* const* groups;
+template <typename E>
+struct CacheKeys {
+  const typename E::Type* const* groups;
   int64_t stride;
-  inline Vec vec(int64_t d, int64_t key) const { return load_f16(groups[key / 8] + d * stride + key % 8); }
+  inline Vec vec(int64_t d, int64_t key) const { return E::vec(groups[key / 8] + d * stride + key % 8); }
 };
-struct Bf16Keys {
-  const uint16_t* const* groups;
+template <typename E>
+struct CacheValues {
+  const typename E::Type* const* groups;
   int64_t stride;
-  inline Vec vec(int64_t d, int64_t key) const { return load_bf16(groups[key / 8] + d * stride + key % 8); }
-};
-struct F16Values {
-  const uint16_t* const* groups;
-  int64_t stride;
-  inline Vec vec(int64_t key, int64_t dim) const { return load_f16(groups[key / 8] + (key % 8) * stride + dim); }
-};
-struct Bf16Values {
-  const uint16_t* const* groups;
-  int64_t stride;
-  inline Vec vec(int64_t key, int64_t dim) const { return load_bf16(groups[key / 8] + (key % 8) * stride + dim); }
+  inline Vec vec(int64_t key, int64_t dim) const { return E::vec(groups[key / 8] + (key % 8) * stride + dim); }
 };
 
-// out[m, col ...] = init(m) + sum over i in [begin, end) of a[m, i] * b[i, col ...]: M rows by V vectors.
+// Loops over a register block must vanish, or the accumulators go to memory.
+#if defined(__clang__)
+#define INGOT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define INGOT_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+// out[m, col ...] = rescale[m] * out[m, col ...] + sum over i in [begin, end) of a[m, i] * b[i, col ...], for M rows by V
+// vectors. Without `rescale` the old contents do not count.
 template <int M, int V, typename B>
 inline void multiply_block(const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t col,
                            const float* rescale, float* out, int64_t out_stride) {
   Vec acc[M][V];
-  for (int m = 0; m < M; ++m)
-    for (int v = 0; v < V; ++v)
-      acc[m][v] = rescale == nullptr ? Vec{} : load(out + m * out_stride + col + v * kLanes) * broadcast(rescale[m]);
+  if (rescale == nullptr) {
+    INGOT_UNROLL for (int m = 0; m < M; ++m) INGOT_UNROLL for (int v = 0; v < V; ++v) acc[m][v] = Vec{};
+  } else {
+    INGOT_UNROLL for (int m = 0; m < M; ++m) INGOT_UNROLL for (int v = 0; v < V; ++v) acc[m][v] =
+        load(out + m * out_stride + col + v * kLanes) * broadcast(rescale[m]);
+  }
   for (int64_t i = begin; i < end; ++i) {
     Vec row[V];
-    for (int v = 0; v < V; ++v) row[v] = b.vec(i, col + v * kLanes);
-    for (int m = 0; m < M; ++m) {
+    INGOT_UNROLL for (int v = 0; v < V; ++v) row[v] = b.vec(i, col + v * kLanes);
+    INGOT_UNROLL for (int m = 0; m < M; ++m) {
       const Vec x = broadcast(a[m * a_stride + i]);
-      for (int v = 0; v < V; ++v) acc[m][v] = fma(x, row[v], acc[m][v]);
+      INGOT_UNROLL for (int v = 0; v < V; ++v) acc[m][v] = fma(x, row[v], acc[m][v]);
     }
   }
-  for (int m = 0; m < M; ++m)
-    for (int v = 0; v < V; ++v) store(out + m * out_stride + col + v * kLanes, acc[m][v]);
+  INGOT_UNROLL for (int m = 0; m < M; ++m) INGOT_UNROLL for (int v = 0; v < V; ++v)
+      store(out + m * out_stride + col + v * kLanes, acc[m][v]);
 }
+#undef INGOT_UNROLL
 
 // All `cols` columns of M rows; `cols` is a multiple of the lanes.
 template <int M, typename B>
@@ -248,63 +247,71 @@ inline void attend_tile(const AttentionArgs& args, const K& keys, const V& value
   }
 }
 
-void attend_split(const AttentionArgs& args, int64_t split, float* states) {
+// Fills the tiles from groups that are there; the rest keeps what it had, and nobody looks at it.
+template <typename E>
+inline void convert_tile(const AttentionArgs& args, const typename E::Type* const* keys,
+                         const typename E::Type* const* values) {
+  const int64_t d = args.head_size, padded = padded_head(d), block_size = args.block_size;
+  for (int g = 0; g < kGroups; ++g) {
+    if (keys[g] == nullptr) continue;
+    float* out = args.key_tile + 8 * g;
+    for (int64_t i = 0; i < d; ++i) E::eight(keys[g] + i * block_size, out + i * kTileKeys);
+    for (int64_t k = 0; k < 8; ++k) {
+      float* row = args.value_tile + (8 * g + k) * padded;
+      for (int64_t i = 0; i < d; i += 8) E::eight(values[g] + k * d + i, row + i);
+    }
+  }
+}
+
+template <typename E>
+inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first, int32_t last, float* states) {
+  using T = typename E::Type;
   const int64_t d = args.head_size;
-  const int64_t padded = padded_head(d);
-  const int64_t stride = softmax_stride(d);
+  // Few rows read the cache directly; many are worth a tile of converted keys and values.
+  const bool direct =
+      kDirect && args.rows <= 2 * kBlockRows && args.block_size % kLanes == 0 && d % kLanes == 0;
+  const int64_t unit = args.block_size % 16 == 0 ? 16 : 8;  // aligned keys that are surely in one block
+  for (int64_t start = split * kSplitKeys; start < (split + 1) * kSplitKeys; start += kTileKeys) {
+    if (start > last || start + kTileKeys <= first) continue;
+    const T* keys[kGroups];
+    const T* values[kGroups];
+    const T* some_block = nullptr;
+    for (int g = 0; g < kGroups; ++g) {
+      const int64_t position = start + 8 * g;
+      const int64_t aligned = position - position % unit;
+      keys[g] = values[g] = nullptr;
+      if (aligned > last || aligned + unit <= first) continue;  // nobody sees it: it may have no block
+      const int64_t block = args.blocks[position / args.block_size] * args.block_stride;
+      const int64_t offset = position % args.block_size;
+      some_block = static_cast<const T*>(args.keys) + block;
+      keys[g] = some_block + offset;
+      values[g] = static_cast<const T*>(args.values) + block + offset * d;
+    }
+    if (direct) {
+      // Keys without a block get scores from any readable memory; the scores are thrown away.
+      for (int g = 0; g < kGroups; ++g) keys[g] = keys[g] == nullptr ? some_block : keys[g];
+      attend_tile(args, CacheKeys<E>{keys, args.block_size}, CacheValues<E>{values, d}, start, states);
+    } else {
+      convert_tile<E>(args, keys, values);
+      attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded_head(d)}, start, states);
+    }
+  }
+}
+
+void attend_split(const AttentionArgs& args, int64_t split, float* states) {
+  const int64_t stride = softmax_stride(args.head_size);
   int32_t first = args.first[0], last = args.last[0];
   for (int row = 0; row < args.rows; ++row) {
     first = args.first[row] < first ? args.first[row] : first;
     last = args.last[row] > last ? args.last[row] : last;
     float* state = states + row * stride;
     __builtin_memset(state, 0, static_cast<size_t>(stride) * sizeof(float));
-    state[padded] = -__builtin_inff();
+    state[padded_head(args.head_size)] = -__builtin_inff();
   }
-  const int64_t element = args.type == KvType::f32 ? 4 : 2;
-  const char* key_base = static_cast<const char*>(args.keys);
-  const char* value_base = static_cast<const char*>(args.values);
-  // Few rows read the cache directly; many are worth a tile of converted keys and values.
-  const bool direct = kDirectHalf && args.type != KvType::f32 && args.rows <= 2 * kBlockRows &&
-                      args.block_size % kLanes == 0 && d % kLanes == 0;
-  const int64_t unit = args.block_size % 16 == 0 ? 16 : 8;  // aligned keys that are surely in one block
-  for (int64_t start = split * kSplitKeys; start < (split + 1) * kSplitKeys; start += kTileKeys) {
-    if (start > last || start + kTileKeys <= first) continue;
-    const char* keys[kGroups];
-    const char* values[kGroups];
-    int64_t some_block = 0;
-    for (int g = 0; g < kGroups; ++g) {
-      const int64_t position = start + 8 * g;
-      const int64_t aligned = position - position % unit;
-      keys[g] = values[g] = nullptr;
-      if (aligned > last || aligned + unit <= first) continue;  // nobody sees it: it may have no block
-      some_block = args.blocks[position / args.block_size];
-      const int64_t offset = position % args.block_size;
-      keys[g] = key_base + (some_block * args.block_stride + offset) * element;
-      values[g] = value_base + (some_block * args.block_stride + offset * d) * element;
-    }
-    if (direct) {
-      const uint16_t* k[kGroups];
-      const uint16_t* v[kGroups];
-      for (int g = 0; g < kGroups; ++g) {
-        // Keys without a block get scores from any readable memory; the scores are thrown away.
-        const char* stand_in = key_base + some_block * args.block_stride * element;
-        k[g] = reinterpret_cast<const uint16_t*>(keys[g] != nullptr ? keys[g] : stand_in);
-        v[g] = reinterpret_cast<const uint16_t*>(values[g]);
-      }
-      if (args.type == KvType::f16)
-        attend_tile(args, F16Keys{k, args.block_size}, F16Values{v, d}, start, states);
-      else
-        attend_tile(args, Bf16Keys{k, args.block_size}, Bf16Values{v, d}, start, states);
-      continue;
-    }
-    for (int g = 0; g < kGroups; ++g) {
-      if (keys[g] == nullptr) continue;
-      for (int64_t i = 0; i < d; ++i)
-        convert(keys[g], i * args.block_size, args.type, 8, args.key_tile + i * kTileKeys + 8 * g);
-      for (int64_t i = 0; i < 8; ++i)
-        convert(values[g], i * d, args.type, d, args.value_tile + (8 * g + i) * padded);
-    }
-    attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded}, start, states);
+  switch (args.type) {
+    case KvType::f32: return attend_cache<F32Element>(args, split, first, last, states);
+    case KvType::f16: return attend_cache<F16Element>(args, split, first, last, states);
+    case KvType::bf16: return attend_cache<Bf16Element>(args, split, first, last, states);
   }
 }
 

@@ -66,6 +66,8 @@ struct Kernels {
   // out[i] = exp((values[i] - shift) * scale), 0 where that exponent is under `floor`; returns the sum. out may be
   // null.
   double (*exp_row)(const float* values, int64_t n, float shift, float scale, float floor, float* out);
+  // The sum of the weights that are at least `limit`.
+  double (*sum_above)(const float* weights, int64_t n, float limit);
   // How many values are greater than `limit`.
   int64_t (*count_greater)(const float* values, int64_t n, float limit);
 };

@@ -10,6 +10,7 @@ const Kernels& kernels() {
       .finish_state = finish_state,
       .group_maxima = group_maxima,
       .exp_row = exp_row,
+      .sum_above = sum_above,
       .count_greater = count_greater,
   };
   return kKernels;

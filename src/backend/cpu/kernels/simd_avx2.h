@@ -12,7 +12,7 @@ typedef int32_t IVec __attribute__((vector_size(32)));
 inline constexpr int kLanes = 8;
 inline constexpr int kCols = 2;
 inline constexpr int kBlockRows = 6;  // 12 accumulators of 16 registers
-inline constexpr bool kDirectHalf = true;
+inline constexpr bool kDirect = true;
 
 inline Vec load(const float* p) { return (Vec)_mm256_loadu_ps(p); }
 inline void store(float* p, Vec v) { _mm256_storeu_ps(p, (__m256)v); }
@@ -23,6 +23,9 @@ inline Vec load_f16(const uint16_t* p) {
 }
 inline Vec load_bf16(const uint16_t* p) {
   return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16);
+}
+inline void widen8_f16(const uint16_t* p, float* out) {
+  _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 inline void store_f16(uint16_t* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));

@@ -10,9 +10,9 @@ namespace ingot::cpu::avx512 {
 typedef float Vec __attribute__((vector_size(64)));
 typedef int32_t IVec __attribute__((vector_size(64)));
 inline constexpr int kLanes = 16;
-inline constexpr int kCols = 4;            // vectors across in a register block ...
-inline constexpr int kBlockRows = 6;       // ... and rows down: 24 accumulators of 32 registers
-inline constexpr bool kDirectHalf = true;  // 16-bit floats convert as fast as they load
+inline constexpr int kCols = 4;        // vectors across in a register block ...
+inline constexpr int kBlockRows = 6;   // ... and rows down: 24 accumulators of 32 registers
+inline constexpr bool kDirect = true;  // 16-bit floats convert as fast as they load: use them straight from the cache
 
 inline Vec load(const float* p) { return (Vec)_mm512_loadu_ps(p); }
 inline void store(float* p, Vec v) { _mm512_storeu_ps(p, (__m512)v); }
@@ -23,6 +23,9 @@ inline Vec load_f16(const uint16_t* p) {
 }
 inline Vec load_bf16(const uint16_t* p) {
   return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+}
+inline void widen8_f16(const uint16_t* p, float* out) {
+  _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 inline void store_f16(uint16_t* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));

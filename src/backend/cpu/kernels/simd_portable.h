@@ -18,7 +18,7 @@ inline constexpr int kBlockRows = 6;  // of 32 registers
 #else
 inline constexpr int kBlockRows = 4;  // 8 accumulators of 16 registers, and room for a product
 #endif
-inline constexpr bool kDirectHalf = false;  // conversion is slow: do it once a tile
+inline constexpr bool kDirect = false;  // conversion is slow: do it once a tile
 
 inline Vec load(const float* p) {
   Vec v;
@@ -45,6 +45,9 @@ inline float widen_f16(uint16_t h) {
 }
 inline Vec load_f16(const uint16_t* p) {
   return Vec{widen_f16(p[0]), widen_f16(p[1]), widen_f16(p[2]), widen_f16(p[3])};
+}
+inline void widen8_f16(const uint16_t* p, float* out) {
+  for (int i = 0; i < 8; ++i) out[i] = widen_f16(p[i]);
 }
 inline Vec load_bf16(const uint16_t* p) { return (Vec)(IVec{p[0] << 16, p[1] << 16, p[2] << 16, p[3] << 16}); }
 

@@ -45,9 +45,9 @@ inline constexpr int kNumStoreKinds = 5;
 struct KernelTable {
   int max_tile;  // most rows of a tile
 
-  // Writes the records of blocks [first, last) of a tile. Indexed by its rows - 1.
-  void (*quantize[kMaxTileRows])(const float* in, int64_t in_stride, int64_t first, int64_t last, bool halves,
-                                 uint8_t* act);
+  // Writes the records of blocks [first, last) of a tile of `rows` rows of `cols` columns.
+  void (*quantize)(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
+                   uint8_t* act);
 
   // Null, or bf16 products take activations rounded to bf16: writes blocks [first, last) of 32 columns of a tile, each
   // [rows][32] bf16, zero past the last column.

@@ -18,36 +18,61 @@ uint16_t load_u16(const uint8_t* p) {
 }
 float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
 
-template <int kRows>
-void quantize(const float* in, int64_t in_stride, int64_t first, int64_t last, bool halves, uint8_t* act) {
-  const size_t record = activation_record_bytes(kRows, halves);
+// Row r of one record; `rest` becomes what the codes miss. Returns the largest magnitude.
+float quantize_record(const float* x, int r, int rows, bool halves, uint8_t* out, float* rest) {
+  auto* fields = reinterpret_cast<uint32_t*>(out + rows * kBlock);  // [3 or 7][rows]
+  auto* codes = reinterpret_cast<int8_t*>(out + r * kBlock);
+  float largest = 0.0f;
+  for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
+  const float d = largest * (1.0f / 127.0f);
+  const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  int32_t sums[2] = {0, 0};
+  for (int i = 0; i < kBlock; ++i) {
+    const int32_t code = static_cast<int32_t>(std::lrintf(x[i] * inverse));
+    codes[i] = static_cast<int8_t>(code);
+    sums[i / 16] += code;
+    rest[i] = x[i] - d * static_cast<float>(code);
+  }
+  const int32_t sum = sums[0] + sums[1];
+  fields[r] = std::bit_cast<uint32_t>(d);
+  fields[rows + r] = static_cast<uint32_t>(-sum);
+  fields[2 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sum));
+  if (halves) {
+    fields[3 * rows + r] = static_cast<uint32_t>(-sums[0]);
+    fields[4 * rows + r] = static_cast<uint32_t>(-sums[1]);
+    fields[5 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[0]));
+    fields[6 * rows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[1]));
+  }
+  return largest;
+}
+
+void quantize(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
+              uint8_t* act) {
+  const size_t record = activation_record_bytes(rows, halves);
+  const size_t fine = static_cast<size_t>(cols / kBlock) * record;
+  auto* levels = reinterpret_cast<uint32_t*>(act + 2 * fine);
+  float limit[kMaxTile];  // squares above this are outliers
+  for (int r = 0; r < rows; ++r) {
+    const float* x = in + r * in_stride;
+    float total = 0.0f;
+    for (int64_t k = 0; k < cols; ++k) total += x[k] * x[k];
+    limit[r] = total / static_cast<float>(cols) * (kOutlier * kOutlier);
+  }
   for (int64_t block = first; block < last; ++block) {
-    uint8_t* out = act + block * record;
-    auto* fields = reinterpret_cast<uint32_t*>(out + kRows * kBlock);  // [3 or 7][kRows]
-    for (int r = 0; r < kRows; ++r) {
-      const float* x = in + r * in_stride + block * kBlock;
-      auto* codes = reinterpret_cast<int8_t*>(out + r * kBlock);
-      float largest = 0.0f;
-      for (int i = 0; i < kBlock; ++i) largest = std::max(largest, std::fabs(x[i]));
-      const float d = largest * (1.0f / 127.0f);
-      const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
-      int32_t sums[2] = {0, 0};
-      for (int i = 0; i < kBlock; ++i) {
-        const int32_t code = static_cast<int32_t>(std::lrintf(x[i] * inverse));
-        codes[i] = static_cast<int8_t>(code);
-        sums[i / 16] += code;
-      }
-      const int32_t sum = sums[0] + sums[1];
-      fields[r] = std::bit_cast<uint32_t>(d);
-      fields[kRows + r] = static_cast<uint32_t>(-sum);
-      fields[2 * kRows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sum));
-      if (halves) {
-        fields[3 * kRows + r] = static_cast<uint32_t>(-sums[0]);
-        fields[4 * kRows + r] = static_cast<uint32_t>(-sums[1]);
-        fields[5 * kRows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[0]));
-        fields[6 * kRows + r] = std::bit_cast<uint32_t>(d * static_cast<float>(sums[1]));
+    uint8_t* out = act + static_cast<size_t>(block) * record;
+    float rest[kMaxTile][kBlock];
+    levels[block] = 1;
+    for (int r = 0; r < rows; ++r) {
+      const float largest = quantize_record(in + r * in_stride + block * kBlock, r, rows, halves, out, rest[r]);
+      if (largest * largest > limit[r]) {
+        levels[block] = 2;
+      } else {
+        std::fill(rest[r], rest[r] + kBlock, 0.0f);
       }
     }
+    if (levels[block] == 1) continue;
+    float ignored[kBlock];
+    for (int r = 0; r < rows; ++r) quantize_record(rest[r], r, rows, halves, out + fine, ignored);
   }
 }
 
@@ -125,9 +150,12 @@ void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
     unpack_codes<kType>(panel, w);
     unpack_scales<kType>(header, panel + kFormat.code_bytes, scale, min);
     panel += kFormat.record_bytes;
-    const uint8_t* act = args.act + block * record;
-    const auto* fields = reinterpret_cast<const uint32_t*>(act + kRows * kBlock);
-    for (int r = 0; r < kRows; ++r) {
+    const size_t fine = static_cast<size_t>(args.cols / kBlock) * record;
+    const uint32_t levels = reinterpret_cast<const uint32_t*>(args.act + 2 * fine)[block];
+    for (int i = 0; i < static_cast<int>(levels) * kRows; ++i) {
+      const int r = i % kRows;
+      const uint8_t* act = args.act + block * record + (i >= kRows ? fine : 0);
+      const auto* fields = reinterpret_cast<const uint32_t*>(act + kRows * kBlock);
       const auto* x = reinterpret_cast<const int8_t*>(act + r * kBlock);
       const float d = std::bit_cast<float>(fields[r]);
       if constexpr (needs_halves(kType)) {
@@ -228,10 +256,7 @@ void add_types(KernelTable& table) {
 KernelTable make_table() {
   KernelTable table = {};
   table.max_tile = kMaxTile;
-  table.quantize[0] = quantize<1>;
-  table.quantize[1] = quantize<2>;
-  table.quantize[2] = quantize<3>;
-  table.quantize[3] = quantize<4>;
+  table.quantize = quantize;
   add_types(table);
   table.store[static_cast<int>(StoreKind::set)] = store<StoreKind::set>;
   table.store[static_cast<int>(StoreKind::add)] = store<StoreKind::add>;

@@ -13,14 +13,16 @@ constexpr int64_t kRedundantRows = 2;
 // Activations that stay in a core's second-level cache while panels pass by.
 constexpr size_t kActivationBlockBytes = size_t{384} << 10;
 
-// Weights handed to a worker at a time, when they are read once.
+// Weights handed to a worker at a time: at least this much, when they are read once, and few enough chunks that the
+// processor's prefetchers seldom start anew.
 constexpr size_t kChunkBytes = size_t{16} << 10;
+constexpr int64_t kChunksPerWorker = 4;
 
 constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Bytes of converted activations of a row.
 size_t quantized_row_bytes(int64_t cols, bool halves) {
-  return static_cast<size_t>(div_up(cols, kBlock)) * activation_record_bytes(1, halves);
+  return activation_bytes(1, div_up(cols, kBlock), halves);
 }
 size_t bf16_row_bytes(int64_t cols) { return static_cast<size_t>(div_up(cols, kBlock)) * kBlock * 2; }
 
@@ -57,8 +59,8 @@ struct Call {
     const int64_t row = tile_start(tile);
     const float* x = in + row * in_stride;
     if (quantize)
-      kernels.quantize[tile_rows(tile) - 1](x, in_stride, first, last, halves,
-                                            quantized + row * quantized_row_bytes(cols, halves));
+      kernels.quantize(x, in_stride, tile_rows(tile), cols, first, last, halves,
+                       quantized + row * quantized_row_bytes(cols, halves));
     if (bf16)
       kernels.round_to_bf16(x, in_stride, tile_rows(tile), cols, first, last, rounded + row * bf16_row_bytes(cols));
   }
@@ -90,8 +92,9 @@ struct Call {
     args.panel_bytes = segment.panel_bytes;
     args.panels = panels;
     args.cols = cols;
-    args.act = segment.type == DType::bf16 ? rounded + row * bf16_row_bytes(cols)
-                                           : quantized + row * quantized_row_bytes(cols, halves);
+    args.act = nullptr;
+    if (segment.type == DType::bf16 && bf16) args.act = rounded + row * bf16_row_bytes(cols);
+    if (!is_float_format(segment.type)) args.act = quantized + row * quantized_row_bytes(cols, halves);
     args.halves = halves;
     args.in = in + row * in_stride;
     args.in_stride = in_stride;
@@ -103,7 +106,8 @@ struct Call {
   // few panels meet all tiles (as many as stay in cache) before the next ones, so that weights come from memory once.
   template <typename F>
   void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, F&& f) const {
-    const int64_t chunk = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / panel_bytes) / tiles);
+    const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / panel_bytes) / tiles);
+    const int64_t chunk = std::max(least, layout.panels / (worker.count() * kChunksPerWorker));
     const int64_t cached_rows = static_cast<int64_t>(kActivationBlockBytes / row_bytes());
     const int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
     worker.share(div_up(layout.panels, chunk), [&](int64_t i) {

@@ -120,8 +120,7 @@ struct BlockTile {
                            const F (&dmin)[kUnits], Floats& acc) {
     const uint8_t* fields = act + kRows * kBlock;
     constexpr int kField = 4 * kRows;  // bytes
-    if constexpr (kRows >= 5)
-      for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
+    for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
     codes += lane * 4;
     Partials partial;
@@ -177,6 +176,8 @@ struct BlockTile {
             V::zero();
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
         const uint8_t* act = args.act;
+        const int64_t fine = args.cols / kBlock * static_cast<int64_t>(act_bytes);  // from a record to its fine one
+        const uint32_t* levels = reinterpret_cast<const uint32_t*>(act + 2 * fine);
         for (int64_t group = 0; group < groups; ++group) {
           const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
           F d[kUnits], dmin[kUnits];
@@ -185,8 +186,10 @@ struct BlockTile {
             dmin[u] = kMins ? V::load_half(own + 32 + 2 * u * V::kLanes) : V::zero();
           }
           at += kFormat.header_bytes;
-          for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes)
-            record(at, act, lane, d, dmin, acc);
+          for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
+            const uint32_t count = *levels++;
+            for (uint32_t level = 0; level < count; ++level) record(at, act + level * fine, lane, d, dmin, acc);
+          }
         }
         float* out = args.out + i * kRows * kPanelRows + lane;
         INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
@@ -340,37 +343,65 @@ void store_tile(const StoreArgs& args) {
 
 // ---- activations ----------------------------------------------------------------------------------------------------
 
-template <class V, int kRows>
-void quantize_rows(const float* in, int64_t in_stride, int64_t first, int64_t last, bool halves, uint8_t* act) {
-  const size_t bytes = kRows * (halves ? 60 : 44);
-  uint8_t* out = act + static_cast<size_t>(first) * bytes;
-  for (int64_t block = first; block < last; ++block, out += bytes) {
-    const float* x = in + block * kBlock;
-    float d[kRows], inverse[kRows], sums[3][kRows];
-    int32_t low[kRows], high[kRows], minus[3][kRows];
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) d[r] = V::largest_of_32(x + r * in_stride);
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-      inverse[r] = d[r] > 1e-30f ? 127.0f / d[r] : 0.0f;
-      d[r] *= 1.0f / 127.0f;
+// Row r of one record, from 32 values whose largest magnitude is `largest`.
+template <class V>
+INGOT_INLINE void quantize_record(const float* x, float largest, int r, int rows, bool halves, uint8_t* out) {
+  const float d = largest * (1.0f / 127.0f);
+  const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
+  int32_t low, high;
+  V::quantize_32(x, inverse, reinterpret_cast<int8_t*>(out + r * kBlock), low, high);
+  const int32_t sum = low + high;
+  float* floats = reinterpret_cast<float*>(out + rows * kBlock);
+  int32_t* ints = reinterpret_cast<int32_t*>(floats);
+  floats[r] = d;
+  ints[rows + r] = -sum;
+  floats[2 * rows + r] = d * static_cast<float>(sum);
+  if (halves) {
+    ints[3 * rows + r] = -low;
+    ints[4 * rows + r] = -high;
+    floats[5 * rows + r] = d * static_cast<float>(low);
+    floats[6 * rows + r] = d * static_cast<float>(high);
+  }
+}
+
+// Above this a block is an outlier's: kOutlier times the root mean square of the row, squared.
+template <class V>
+INGOT_INLINE float outlier_square(const float* x, int64_t cols) {
+  auto sums = V::zero();
+  for (int64_t k = 0; k < cols; k += V::kLanes) sums = V::fma(V::load_float(x + k), V::load_float(x + k), sums);
+  float lanes[V::kLanes];
+  V::store(lanes, sums);
+  float total = 0.0f;
+  for (int i = 0; i < V::kLanes; ++i) total += lanes[i];
+  return total / static_cast<float>(cols) * (kOutlier * kOutlier);
+}
+
+template <class V>
+void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
+                   uint8_t* act) {
+  const size_t record = static_cast<size_t>(rows) * (halves ? 60 : 44);
+  const size_t fine = static_cast<size_t>(cols / kBlock) * record;
+  uint32_t* levels = reinterpret_cast<uint32_t*>(act + 2 * fine);
+  float limit[kMaxTileRows];
+  for (int r = 0; r < rows; ++r) limit[r] = outlier_square<V>(in + r * in_stride, cols);
+  for (int64_t block = first; block < last; ++block) {
+    uint8_t* out = act + static_cast<size_t>(block) * record;
+    uint32_t outliers = 0;  // a bit a row
+    for (int r = 0; r < rows; ++r) {
+      const float* x = in + r * in_stride + block * kBlock;
+      const float largest = V::largest_of_32(x);
+      quantize_record<V>(x, largest, r, rows, halves, out);
+      outliers |= static_cast<uint32_t>(largest * largest > limit[r]) << r;
     }
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r)
-        V::quantize_32(x + r * in_stride, inverse[r], reinterpret_cast<int8_t*>(out + r * kBlock), low[r], high[r]);
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-      minus[0][r] = -(low[r] + high[r]);
-      minus[1][r] = -low[r];
-      minus[2][r] = -high[r];
-      sums[0][r] = d[r] * static_cast<float>(low[r] + high[r]);
-      sums[1][r] = d[r] * static_cast<float>(low[r]);
-      sums[2][r] = d[r] * static_cast<float>(high[r]);
-    }
-    uint8_t* fields = out + kRows * kBlock;
-    constexpr int kField = 4 * kRows;  // bytes
-    __builtin_memcpy(fields, d, kField);
-    __builtin_memcpy(fields + kField, minus[0], kField);
-    __builtin_memcpy(fields + 2 * kField, sums[0], kField);
-    if (halves) {
-      __builtin_memcpy(fields + 3 * kField, minus[1], 2 * kField);
-      __builtin_memcpy(fields + 5 * kField, sums[1], 2 * kField);
+    levels[block] = outliers != 0 ? 2 : 1;
+    for (int r = 0; outliers != 0 && r < rows; ++r) {
+      const float* x = in + r * in_stride + block * kBlock;
+      const int8_t* codes = reinterpret_cast<const int8_t*>(out + r * kBlock);
+      const float d = reinterpret_cast<const float*>(out + rows * kBlock)[r];
+      float rest[kBlock] = {};
+      if ((outliers >> r & 1) != 0)
+        for (int i = 0; i < kBlock; ++i) rest[i] = x[i] - d * static_cast<float>(codes[i]);
+      quantize_record<V>(rest, V::largest_of_32(rest), r, rows, halves, out + fine);
     }
   }
 }
@@ -393,17 +424,11 @@ constexpr void add_types(KernelTable& table) {
   if constexpr (kType + 1 < kNumDTypes) add_types<V, kType + 1>(table);
 }
 
-template <class V, int kRows>
-constexpr void add_quantizers(KernelTable& table) {
-  table.quantize[kRows - 1] = quantize_rows<V, kRows>;
-  if constexpr (kRows > 1) add_quantizers<V, kRows - 1>(table);
-}
-
 template <class V>
 constexpr KernelTable make_table() {
   KernelTable table = {};
   table.max_tile = V::kMaxTile;
-  add_quantizers<V, V::kMaxTile>(table);
+  table.quantize = quantize_rows<V>;
   add_types<V, 0>(table);
   table.store[static_cast<int>(StoreKind::set)] = store_tile<V, StoreKind::set>;
   table.store[static_cast<int>(StoreKind::add)] = store_tile<V, StoreKind::add>;

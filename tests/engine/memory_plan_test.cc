@@ -1,0 +1,102 @@
+#include "engine/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "core/error.h"
+#include "engine/loader.h"
+#include "engine/sequences.h"
+
+namespace ingot::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+EngineOptions tiny_options() {
+  EngineOptions options;
+  options.model = fixture_model("llama-bf16-llama3");
+  options.device = "cpu";
+  options.threads = 1;
+  return options;
+}
+
+std::string error_of(const EngineOptions& options) {
+  try {
+    inspect_model(options);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Sets a variable for one test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(MemoryPlan, AddsUpAndTakesWhatItIsGiven) {
+  EngineOptions options = tiny_options();
+  options.max_model_len = 64;
+  options.kv_blocks = 10;
+  options.max_step_tokens = 33;
+  options.max_seqs = 3;
+  const MemoryPlan plan = inspect_model(options).plan;
+  EXPECT_EQ(plan.limits.max_model_len, 64);
+  EXPECT_EQ(plan.limits.num_blocks, 10);
+  EXPECT_EQ(plan.limits.max_step_tokens, 33);
+  EXPECT_EQ(plan.limits.max_seqs, 3);
+  EXPECT_EQ(plan.kv_bytes, plan.kv.total_bytes());
+  EXPECT_EQ(plan.total_bytes(), plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes + plan.sampler_bytes + plan.io_bytes);
+  EXPECT_GT(plan.weight_bytes, 0u);
+  EXPECT_GE(plan.scratch_bytes, plan.scratch.bytes);
+}
+
+TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithTheNumbers) {
+  EngineOptions options = tiny_options();
+  options.kv_blocks = int64_t{1} << 40;
+  EXPECT_THAT(error_of(options), HasSubstr("does not fit"));
+  EXPECT_THAT(error_of(options), HasSubstr("available"));
+  options.kv_blocks = 2;
+  options.max_model_len = 64;
+  EXPECT_THAT(error_of(options), HasSubstr("2 KV blocks"));
+}
+
+TEST(MemoryPlan, SmallCachesShortenSequencesNobodyAskedFor) {
+  EngineOptions options = tiny_options();
+  options.kv_blocks = 3;
+  EXPECT_EQ(inspect_model(options).plan.limits.max_model_len, 48);
+}
+
+TEST(MemoryPlan, ScratchPoolBoundsTheStep) {
+  Variable pool("VLLM_METAL_SCRATCH_POOL_MB", "1");
+  const MemoryPlan plan = inspect_model(tiny_options()).plan;
+  EXPECT_LT(plan.limits.max_step_tokens, 2048);
+  EXPECT_LE(plan.scratch.bytes, size_t{1} << 20);
+  EngineOptions asked = tiny_options();
+  asked.max_step_tokens = 2048;
+  EXPECT_THAT(error_of(asked), HasSubstr("VLLM_METAL_SCRATCH_POOL_MB=1"));
+  Variable batch("VLLM_METAL_MAX_BATCH_SIZE", "2000");
+  EXPECT_THAT(error_of(tiny_options()), HasSubstr("2000 tokens"));
+}
+
+TEST(MemoryPlan, BadOptionsAreNamed) {
+  EngineOptions options = tiny_options();
+  options.max_model_len = 1 << 30;
+  EXPECT_THAT(error_of(options), HasSubstr("--max-model-len"));
+  options = tiny_options();
+  options.kv_dtype = "q4_0";
+  EXPECT_THAT(error_of(options), HasSubstr("--kv-dtype q4_0"));
+  options = tiny_options();
+  options.block_size = 0;
+  EXPECT_THAT(error_of(options), HasSubstr("block size 0"));
+}
+
+}  // namespace
+}  // namespace ingot::testing
