@@ -183,12 +183,7 @@ int main(int argc, char** argv) {
   const auto sample = [&](const char* name, int32_t rows_sampled, StagedSampling params) {
     const StagedStep step = rig.stage(0, 1, true, rows_sampled, params);
     std::printf("sample %-10s x%-2d", name, rows_sampled);
-    rig.run(
-        step,
-        [&] {
-          rig.device->sample({rig.logits, rig.vocab});
-        },
-        50);
+    rig.run(step, [&] { rig.device->sample({rig.logits, rig.vocab}); }, 50);
   };
   StagedSampling plain = greedy;
   plain.temperature = 1.0f;

@@ -15,17 +15,17 @@ struct MemoryPlan;
 struct ModelConfig;
 
 struct EngineOptions {
-  std::string model;              // a GGUF file or a Hugging Face folder
-  std::string device = "auto";    // auto, cpu
-  int threads = 0;                // CPU: 0 = one a core this process may use
-  std::string isa;                // CPU: force a path (portable, avx2, avx512, ...); empty: the best that runs
-  int64_t max_model_len = 0;      // longest sequence; 0: the model's own, as far as memory allows
-  int64_t kv_blocks = 0;          // 0: enough for max_seqs * max_model_len, capped by memory
+  std::string model;            // a GGUF file or a Hugging Face folder
+  std::string device = "auto";  // auto, cpu
+  int threads = 0;              // CPU: 0 = one a core this process may use
+  std::string isa;              // CPU: force a path (portable, avx2, avx512, ...); empty: the best that runs
+  int64_t max_model_len = 0;    // longest sequence; 0: the model's own, as far as memory allows
+  int64_t kv_blocks = 0;        // 0: enough for max_seqs * max_model_len, capped by memory
   int64_t block_size = 16;
-  std::string kv_dtype = "f16";   // f16, bf16 or f32
-  int32_t max_step_tokens = 0;    // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
-  int32_t max_seqs = 64;          // most sequences in a step, and sampler slots
-  int32_t max_logits_rows = 16;   // most rows of full logits in a step
+  std::string kv_dtype = "f16";  // f16, bf16 or f32
+  int32_t max_step_tokens = 0;   // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
+  int32_t max_seqs = 64;         // most sequences in a step, and sampler slots
+  int32_t max_logits_rows = 16;  // most rows of full logits in a step
   std::function<void(size_t done, size_t total)> progress;  // called while loading, in tensors; may be empty
 };
 

@@ -72,15 +72,16 @@ struct Step {
   std::vector<int32_t> block_table;      // [S][max_blocks] physical block ids, row-major; unused entries are -1
   int32_t max_blocks = 0;
 
-  std::vector<BlockCopy> block_copies;   // applied before the step, in order
-  std::vector<int32_t> blocks_to_zero;   // applied before the copies
+  std::vector<BlockCopy> block_copies;  // applied before the step, in order
+  std::vector<int32_t> blocks_to_zero;  // applied before the copies
   std::vector<SamplerReset> sampler_resets;
 
   std::vector<int32_t> sample_rows;      // [R] rows that produce output, ascending
   std::vector<SamplingParams> sampling;  // [R]
-  std::vector<int32_t> sampler_slot;     // [R]; -1: no penalty history (then penalties, bad words and min_tokens are refused)
-  std::vector<RowOutput> output;         // [R]
-  std::vector<uint32_t> grammar_mask;    // empty, or [R][ceil(vocab / 32)]: bit set = allowed
+  std::vector<int32_t>
+      sampler_slot;               // [R]; -1: no penalty history (then penalties, bad words and min_tokens are refused)
+  std::vector<RowOutput> output;  // [R]
+  std::vector<uint32_t> grammar_mask;  // empty, or [R][ceil(vocab / 32)]: bit set = allowed
 };
 
 // A token and its log probability under the raw logits.
@@ -90,28 +91,28 @@ struct TokenLogprob {
 };
 
 struct RowResult {
-  int32_t token = -1;     // sampled (or, for score, the target)
-  float logprob = 0.0f;   // of `token`; logprobs and score only
-  int32_t rank = 0;       // 1 = most likely; logprobs and score only
+  int32_t token = -1;             // sampled (or, for score, the target)
+  float logprob = 0.0f;           // of `token`; logprobs and score only
+  int32_t rank = 0;               // 1 = most likely; logprobs and score only
   std::vector<TokenLogprob> top;  // most likely first, ties to the lower id
   std::vector<float> logits;      // full_logits only: [vocab]
 };
 
 // What the step really did, counted where it happens. The invariants of docs/step-contract.md are asserted on these.
 struct StepStats {
-  uint32_t submissions = 0;          // must be 1
-  uint32_t waits = 0;                // must be 1
-  uint32_t encode_waits = 0;         // waits or status polls during encoding: must be 0
-  uint32_t encode_readbacks = 0;     // host reads of device memory during encoding: must be 0
-  uint32_t encode_allocations = 0;   // must be 0
-  uint32_t encode_compiles = 0;      // must be 0
-  uint32_t dispatches = 0;           // operations encoded
-  double stage_us = 0;               // copying inputs
-  double encode_us = 0;              // host time of the encode phase
-  double run_us = 0;                 // device time
-  double gap_us = 0;                 // device idle time before this step, since the previous one ended
-  uint64_t weight_bytes = 0;         // weights read, as stored on the device
-  uint64_t kv_bytes = 0;             // K and V read
+  uint32_t submissions = 0;         // must be 1
+  uint32_t waits = 0;               // must be 1
+  uint32_t encode_waits = 0;        // waits or status polls during encoding: must be 0
+  uint32_t encode_readbacks = 0;    // host reads of device memory during encoding: must be 0
+  uint32_t encode_allocations = 0;  // must be 0
+  uint32_t encode_compiles = 0;     // must be 0
+  uint32_t dispatches = 0;          // operations encoded
+  double stage_us = 0;              // copying inputs
+  double encode_us = 0;             // host time of the encode phase
+  double run_us = 0;                // device time
+  double gap_us = 0;                // device idle time before this step, since the previous one ended
+  uint64_t weight_bytes = 0;        // weights read, as stored on the device
+  uint64_t kv_bytes = 0;            // K and V read
 };
 
 struct StepResult {

@@ -12,11 +12,12 @@
 #include "formats/tensor.h"
 #include "model/config.h"
 
-// What a device must do: about twenty fused LLM operations, each *encoded* during a step and run after submit(). It is not
-// a tensor library: there is no general graph, no shape inference, no allocation inside a step.
+// What a device must do: about twenty fused LLM operations, each *encoded* during a step and run after submit(). It is
+// not a tensor library: there is no general graph, no shape inference, no allocation inside a step.
 //
-// Words used everywhere: a *row* is one token of the step; a *sequence* owns consecutive rows; a *block* is `block_size`
-// cache slots; T rows, S sequences, R sampled rows, D decode rows (they come first, one a decode sequence).
+// Words used everywhere: a *row* is one token of the step; a *sequence* owns consecutive rows; a *block* is
+// `block_size` cache slots; T rows, S sequences, R sampled rows, D decode rows (they come first, one a decode
+// sequence).
 namespace ingot {
 
 // A piece of the device's scratch memory (activations), planned once at load. The host never has a pointer to it.
@@ -46,8 +47,8 @@ struct MatrixPart {
   }
 };
 
-// A [rows, cols] matrix for y = x W^T, stacked from one or more tensors along the rows (q over k over v). Parts may differ
-// in format.
+// A [rows, cols] matrix for y = x W^T, stacked from one or more tensors along the rows (q over k over v). Parts may
+// differ in format.
 struct MatrixSpec {
   std::string name;
   std::vector<MatrixPart> parts;
@@ -71,20 +72,21 @@ struct KvLayout {
 };
 
 struct DeviceInfo {
-  std::string name;            // "cpu", "metal", "cuda"
-  std::string description;     // "AVX-512 (VNNI, BF16), 2 threads"
+  std::string name;               // "cpu", "metal", "cuda"
+  std::string description;        // "AVX-512 (VNNI, BF16), 2 threads"
   DType activation = DType::f32;  // of every activation except the residual stream and the logits, which are f32
-  uint64_t memory_bytes = 0;   // what the device could give a model, 0 when unknown
+  uint64_t memory_bytes = 0;      // what the device could give a model, 0 when unknown
 };
 
-// Sampling parameters of one row, flattened for the device. Offsets and counts point into StagedStep::pool (int32 words).
+// Sampling parameters of one row, flattened for the device. Offsets and counts point into StagedStep::pool (int32
+// words).
 struct StagedSampling {
   float temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
   int32_t top_k;
-  int32_t slot;          // sampler slot or -1
+  int32_t slot;  // sampler slot or -1
   uint64_t seed;
-  int32_t position;      // position of the token to be drawn: the random counter
-  int32_t kind;          // RowOutput::Kind
+  int32_t position;  // position of the token to be drawn: the random counter
+  int32_t kind;      // RowOutput::Kind
   int32_t top;
   int32_t target;
   int32_t min_tokens;
@@ -96,40 +98,41 @@ struct StagedSampling {
   int32_t logits_row;                     // where a full_logits row goes in the output, or -1
 };
 
-// The inputs of one step, copied into one of two shared (host-visible) buffers before encoding. All are byte offsets from
-// the start of that buffer; operations read them on the device.
+// The inputs of one step, copied into one of two shared (host-visible) buffers before encoding. All are byte offsets
+// from the start of that buffer; operations read them on the device.
 struct StagedStep {
   int32_t ring = 0;  // which of the two
   int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
   int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
   int32_t copies = 0, zeros = 0, resets = 0;
-  size_t token_ids = 0;    // int32 [T]; -1 - r: row r of the previous step's samples
-  size_t positions = 0;    // int32 [T]
-  size_t slots = 0;        // int64 [T]
-  size_t query_start = 0;  // int32 [S + 1]
-  size_t seq_lens = 0;     // int32 [S]
-  size_t block_table = 0;  // int32 [S][max_blocks]
-  size_t block_copies = 0; // int32 [copies][2]
-  size_t block_zeros = 0;  // int32 [zeros]
-  size_t sample_rows = 0;  // int32 [R]
-  size_t sampling = 0;     // StagedSampling [R]
-  size_t reset_words = 0;  // int32 [resets][4]: slot, pool offset, prompt count, output count
-  size_t pool = 0;         // int32 words
-  size_t bytes = 0;        // used in all
+  size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples
+  size_t positions = 0;     // int32 [T]
+  size_t slots = 0;         // int64 [T]
+  size_t query_start = 0;   // int32 [S + 1]
+  size_t seq_lens = 0;      // int32 [S]
+  size_t block_table = 0;   // int32 [S][max_blocks]
+  size_t block_copies = 0;  // int32 [copies][2]
+  size_t block_zeros = 0;   // int32 [zeros]
+  size_t sample_rows = 0;   // int32 [R]
+  size_t sampling = 0;      // StagedSampling [R]
+  size_t reset_words = 0;   // int32 [resets][4]: slot, pool offset, prompt count, output count
+  size_t pool = 0;          // int32 words
+  size_t bytes = 0;         // used in all
 };
 
-// The outputs of one step in shared memory, read after wait(). Laid out by the engine at load for the most rows a step has.
+// The outputs of one step in shared memory, read after wait(). Laid out by the engine at load for the most rows a step
+// has.
 struct OutputLayout {
   int32_t max_rows = 0;         // R
   int32_t max_top = 0;          // alternatives a row
   int32_t max_logits_rows = 0;  // rows of full logits
   int64_t vocab = 0;
-  size_t tokens = 0;       // int32 [R]
-  size_t logprobs = 0;     // float [R]
-  size_t ranks = 0;        // int32 [R]
-  size_t top_ids = 0;      // int32 [R][max_top]
-  size_t top_values = 0;   // float [R][max_top]
-  size_t logits = 0;       // float [max_logits_rows][vocab]
+  size_t tokens = 0;      // int32 [R]
+  size_t logprobs = 0;    // float [R]
+  size_t ranks = 0;       // int32 [R]
+  size_t top_ids = 0;     // int32 [R][max_top]
+  size_t top_values = 0;  // float [R][max_top]
+  size_t logits = 0;      // float [max_logits_rows][vocab]
   size_t bytes = 0;
 };
 
@@ -137,8 +140,8 @@ struct AttentionShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_size = 0;
-  float scale = 1.0f;   // applied to q . k
-  int64_t window = 0;   // > 0: a row at position p sees positions (p - window, p]
+  float scale = 1.0f;     // applied to q . k
+  int64_t window = 0;     // > 0: a row at position p sees positions (p - window, p]
   int64_t rope_dims = 0;  // leading dims of a head that rotate; the pair of i is i + rope_dims / 2
 };
 
@@ -149,14 +152,14 @@ struct EmbedOp {
   WeightId table;           // [vocab, hidden]
   WeightId position_table;  // optional [max_position, hidden]
   float scale = 1.0f;
-  Region out;               // f32 [T, hidden]
+  Region out;  // f32 [T, hidden]
 };
 
 // cos and sin of every rotating pair, once a step: out[t, i] = (cos, sin)(positions[t] * inv_freq[i]) * factor
 struct RopeTableOp {
   WeightId inv_freq;  // f32 [rope_dims / 2]
   float factor = 1.0f;
-  Region out;         // f32 [T, rope_dims / 2, 2]
+  Region out;  // f32 [T, rope_dims / 2, 2]
 };
 
 // out = norm(in) * weight (+ bias)
@@ -173,10 +176,10 @@ struct NormOp {
 // out = in W^T (+ bias), or out += ... into the residual stream
 struct LinearOp {
   int64_t rows = 0;
-  Region in;        // activation [rows, cols of W]
-  WeightId weight;  // [N, cols]
-  WeightId bias;    // optional [N]
-  Region out;       // activation [rows, N]; f32 when `accumulate` or `f32_out`
+  Region in;                // activation [rows, cols of W]
+  WeightId weight;          // [N, cols]
+  WeightId bias;            // optional [N]
+  Region out;               // activation [rows, N]; f32 when `accumulate` or `f32_out`
   bool accumulate = false;  // out += result: the residual add
   bool f32_out = false;     // logits
 };
@@ -185,10 +188,10 @@ struct LinearOp {
 struct GatedLinearOp {
   int64_t rows = 0;
   ActivationKind activation = ActivationKind::silu;
-  Region in;             // activation [rows, hidden]
-  WeightId gate, up;     // [ffn, hidden]
+  Region in;          // activation [rows, hidden]
+  WeightId gate, up;  // [ffn, hidden]
   WeightId gate_bias, up_bias;
-  Region out;            // activation [rows, ffn]
+  Region out;  // activation [rows, ffn]
 };
 
 // The rows of qkv are [heads + 2 * kv_heads, head_size]: q heads, then k, then v.
@@ -196,11 +199,11 @@ struct GatedLinearOp {
 struct DecodeAttentionOp {
   int64_t layer = 0;
   AttentionShape shape;
-  Region qkv;         // activation [T, (heads + 2 kv_heads) * head_size]
-  Region rope;        // from RopeTableOp
+  Region qkv;               // activation [T, (heads + 2 kv_heads) * head_size]
+  Region rope;              // from RopeTableOp
   WeightId q_norm, k_norm;  // optional [head_size]: RMS norm of each head before rotation
   float norm_eps = 1e-6f;
-  Region out;         // activation [T, heads * head_size]
+  Region out;  // activation [T, heads * head_size]
 };
 // Prefill writes first (rotates q in place; rows [D, T)) ...
 struct PrefillWriteOp {
@@ -228,9 +231,9 @@ struct GatherRowsOp {
 
 // Fills the step's outputs from logits f32 [R, vocab], by each row's StagedSampling; appends sampled tokens to the
 // sampler slots, and keeps them for the next step's negative token ids.
-// A draw is the first token, in the order of ids, at which the running sum of what the filters left exceeds u times all of
-// it; u is the first 53 bits of Philox4x32-10 with the seed as key and the position as counter. A row with no token left,
-// or with a NaN among its logits, gets token -1. Only `token` and `logprobs` rows choose and append a token.
+// A draw is the first token, in the order of ids, at which the running sum of what the filters left exceeds u times all
+// of it; u is the first 53 bits of Philox4x32-10 with the seed as key and the position as counter. A row with no token
+// left, or with a NaN among its logits, gets token -1. Only `token` and `logprobs` rows choose and append a token.
 struct SampleOp {
   Region logits;
   int64_t vocab = 0;
@@ -248,8 +251,8 @@ struct SamplerLayout {
 // Counters of what happened on the device, cumulative; the engine takes differences around a step's phases.
 struct DeviceCounters {
   uint64_t submissions = 0;
-  uint64_t waits = 0;        // waits and status polls
-  uint64_t readbacks = 0;    // host reads of device memory
+  uint64_t waits = 0;      // waits and status polls
+  uint64_t readbacks = 0;  // host reads of device memory
   uint64_t allocations = 0;
   uint64_t compiles = 0;
   uint64_t dispatches = 0;
@@ -275,7 +278,8 @@ class Backend {
   virtual WeightId load_matrix(const MatrixSpec& spec) = 0;
   virtual WeightId load_vector(const std::string& name, std::span<const float> values) = 0;
   virtual void create_scratch(size_t bytes) = 0;
-  // What the device uses of its own beside scratch, for `rows` rows and matrices of `cols` columns; for the memory plan.
+  // What the device uses of its own beside scratch, for `rows` rows and matrices of `cols` columns; for the memory
+  // plan.
   virtual size_t work_bytes(int64_t rows, int64_t cols) const = 0;
   virtual void create_kv_cache(const KvLayout& layout) = 0;
   virtual size_t sampler_bytes(const SamplerLayout& layout) const = 0;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "backend/backend.h"
 #include "cli/common.h"
 #include "cli/plot.h"
 #include "core/bandwidth.h"
@@ -15,7 +16,6 @@
 #include "core/memory.h"
 #include "core/threads.h"
 #include "engine/step_builder.h"
-#include "backend/backend.h"
 
 namespace ingot::cli {
 namespace {
@@ -44,7 +44,11 @@ double median(std::vector<double> values) {
 class BatchBench {
  public:
   BatchBench(Engine& engine, int32_t batch, int64_t prompt_len, int64_t gen_len)
-      : engine_(engine), batch_(batch), prompt_len_(prompt_len), gen_len_(gen_len), builder_(engine.limits().block_size) {
+      : engine_(engine),
+        batch_(batch),
+        prompt_len_(prompt_len),
+        gen_len_(gen_len),
+        builder_(engine.limits().block_size) {
     const int64_t blocks = (prompt_len + gen_len + engine.limits().block_size - 1) / engine.limits().block_size;
     blocks_.resize(static_cast<size_t>(batch));
     for (int32_t s = 0; s < batch; ++s) {
@@ -63,7 +67,8 @@ class BatchBench {
       builder_.clear();
       int32_t seqs = 0;
       for (int32_t s = first; s < batch_ && seqs < engine_.limits().max_seqs; ++s, ++seqs) {
-        const int64_t rows = std::min<int64_t>(engine_.limits().max_step_tokens - builder_.rows(), prompt_len_ - done[s]);
+        const int64_t rows =
+            std::min<int64_t>(engine_.limits().max_step_tokens - builder_.rows(), prompt_len_ - done[s]);
         if (rows <= 0) break;
         const int32_t row = builder_.add(std::span(prompt_).subspan(done[s], rows), done[s], blocks_[s]);
         done[s] += rows;
@@ -174,12 +179,9 @@ void bench(const BenchArgs& args) {
   const double peak_mb = static_cast<double>(peak_rss_bytes()) / 1e6;  // before the bandwidth test takes its buffer
   const double bandwidth = measure_read_bandwidth(threads);
   const std::string model_name = resolve_model(model.model);
-  const nlohmann::ordered_json report = {{"model", model_name},
-                                         {"device", engine->device().info().description},
-                                         {"threads", threads},
-                                         {"host_read_gb_s", bandwidth},
-                                         {"rows", rows},
-                                         {"load_s", load_seconds},
+  const nlohmann::ordered_json report = {{"model", model_name},   {"device", engine->device().info().description},
+                                         {"threads", threads},    {"host_read_gb_s", bandwidth},
+                                         {"rows", rows},          {"load_s", load_seconds},
                                          {"peak_rss_mb", peak_mb}};
   if (!args.plot.empty()) write_batch_plot(args.plot, report);
   if (args.json) {
@@ -188,8 +190,8 @@ void bench(const BenchArgs& args) {
   }
   fmt::print("{}\n{}; host reads {:.1f} GB/s; loaded in {:.2f} s, peak memory {:.0f} MB\n\n", model_name,
              engine->device().info().description, bandwidth, load_seconds, peak_mb);
-  fmt::print("{:>6} {:>14} {:>13} {:>9} {:>8} {:>14} {:>9}\n", "batch", "prefill tok/s", "decode tok/s", "step ms", "gap us",
-             "weights GB/s", "of limit");
+  fmt::print("{:>6} {:>14} {:>13} {:>9} {:>8} {:>14} {:>9}\n", "batch", "prefill tok/s", "decode tok/s", "step ms",
+             "gap us", "weights GB/s", "of limit");
   for (const auto& row : rows)
     fmt::print("{:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>8.1f} {:>14.2f} {:>8.0f}%\n", row["batch"].get<int>(),
                row["prefill_tok_s"].get<double>(), row["decode_tok_s"].get<double>(), row["step_ms_p50"].get<double>(),
@@ -203,9 +205,16 @@ void add_bench(CLI::App& app) {
   auto args = std::make_shared<BenchArgs>();
   CLI::App* command = app.add_subcommand("bench", "prefill and decode speed at several batch sizes");
   add_engine_options(*command, args->model);
-  command->add_option("--batch", args->batches, "batch sizes")->delimiter(',')->capture_default_str()->check(CLI::Range(1, 4096));
-  command->add_option("--prompt-len", args->prompt_len, "tokens a prompt")->capture_default_str()->check(CLI::PositiveNumber);
-  command->add_option("--gen-len", args->gen_len, "tokens generated a sequence")->capture_default_str()->check(CLI::PositiveNumber);
+  command->add_option("--batch", args->batches, "batch sizes")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--prompt-len", args->prompt_len, "tokens a prompt")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_option("--gen-len", args->gen_len, "tokens generated a sequence")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->add_option("--plot", args->plot, "also draw the table into an SVG file");
   command->add_flag("--json", args->json, "print one JSON object");
   command->callback([args] { bench(*args); });

@@ -42,13 +42,17 @@ void add_engine_options(CLI::App& command, ModelArgs& args) {
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));
   command.add_option("--isa", e.isa, "force a CPU path; `ingot doctor` lists those that run here");
-  command.add_option("--max-model-len", e.max_model_len, "longest sequence; 0: the model's own, as far as memory allows")
+  command
+      .add_option("--max-model-len", e.max_model_len, "longest sequence; 0: the model's own, as far as memory allows")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
+  command
+      .add_option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--block-size", e.block_size, "positions a KV block holds")->capture_default_str();
   command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16 or f32")->capture_default_str();
-  command.add_option("--max-step-tokens", e.max_step_tokens, "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
+  command
+      .add_option("--max-step-tokens", e.max_step_tokens,
+                  "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
       ->check(CLI::NonNegativeNumber);
   // Taken out of the arguments before they are parsed (config_file.h); declared here for --help.
   command.add_option("--config", args.config, "read flags from a file of `name = value` lines; the command line wins");
@@ -67,7 +71,8 @@ std::string resolve_model(const std::string& given) {
   if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
   const fs::path path = cache_folder() / "models" / kDefaultModelFile;
   if (!fs::exists(path))
-    throw_error(ErrorKind::bad_call, "no model given and the default one is not at {}: give one with -m, or fetch it with `make model`",
+    throw_error(ErrorKind::bad_call,
+                "no model given and the default one is not at {}: give one with -m, or fetch it with `make model`",
                 path.string());
   return path.string();
 }

@@ -32,8 +32,8 @@ struct PromptArgs {
 };
 void add_prompt_options(CLI::App& command, PromptArgs& args);
 
-// Path of the model to use: what -m says, else the default model where the set-up put it. Throws Error(bad_call) that says
-// how to get it.
+// Path of the model to use: what -m says, else the default model where the set-up put it. Throws Error(bad_call) that
+// says how to get it.
 std::string resolve_model(const std::string& given);
 
 // Loads with a progress bar on a terminal.

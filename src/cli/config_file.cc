@@ -19,7 +19,8 @@ std::string trim(std::string_view text) {
 std::string unquote(std::string text) {
   if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
     return text.substr(1, text.size() - 2);
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') return trim(std::string_view(text).substr(1, text.size() - 2));
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
+    return trim(std::string_view(text).substr(1, text.size() - 2));
   return text;
 }
 
@@ -71,7 +72,8 @@ std::vector<std::string> expand_config_file(const CLI::App& command, std::vector
       throw_error(ErrorKind::bad_call, "{}:{}: `ingot {}` has no flag --{}", path, number, command.get_name(), name);
     if (is_given(*option, arguments)) continue;
     if (option->get_expected_max() == 0) {  // a switch
-      if (value != "true" && value != "false") throw_error(ErrorKind::bad_call, "{}:{}: {} must be true or false", path, number, name);
+      if (value != "true" && value != "false")
+        throw_error(ErrorKind::bad_call, "{}:{}: {} must be true or false", path, number, name);
       if (value == "true") from_file.push_back("--" + name);
     } else {
       from_file.push_back("--" + name);

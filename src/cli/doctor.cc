@@ -31,7 +31,8 @@ void doctor(const DoctorArgs& args) {
   fmt::print("\nsettings\n");
   for (const SettingInfo& setting : setting_table()) {
     const auto value = environment(setting.name);
-    fmt::print("  {:<30} {:<20} {}\n", setting.name, value ? *value : fmt::format("({})", setting.default_value), setting.meaning);
+    fmt::print("  {:<30} {:<20} {}\n", setting.name, value ? *value : fmt::format("({})", setting.default_value),
+               setting.meaning);
   }
   Settings::from_environment();  // a bad value ends here, by name
 
@@ -45,7 +46,8 @@ void doctor(const DoctorArgs& args) {
   fmt::print("\nself-test of {} ({})\n", device->info().name, device->info().description);
   bool passed = true;
   for (const SelfTestResult& result : run_self_test(*device)) {
-    fmt::print("  {:<28} {} (error {:.1e}, allowed {:.1e})\n", result.name, result.passed ? "ok" : "FAILED", result.error, result.allowed);
+    fmt::print("  {:<28} {} (error {:.1e}, allowed {:.1e})\n", result.name, result.passed ? "ok" : "FAILED",
+               result.error, result.allowed);
     passed = passed && result.passed;
   }
   if (!passed) throw_error(ErrorKind::device, "the self-test failed: do not trust this device's answers");

@@ -37,7 +37,8 @@ Generation generate(Engine& engine, std::span<const int32_t> prompt, const Sampl
   for (int64_t done = 0; done < length;) {
     const int64_t rows = std::min<int64_t>(limits.max_step_tokens, length - done);
     builder.clear();
-    const int32_t first = builder.add(prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), done, blocks);
+    const int32_t first =
+        builder.add(prompt.subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), done, blocks);
     done += rows;
     if (done == length) {
       builder.reset_sampler({.slot = 0, .prompt_ids = {prompt.begin(), prompt.end()}, .output_ids = {}});

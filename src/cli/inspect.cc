@@ -43,7 +43,8 @@ void print_tensors(const Checkpoint& checkpoint, bool all) {
     if (all) fmt::print("  {:<48} {:<5} [{}]\n", t.name, dtype_name(t.dtype), fmt::join(t.shape, ", "));
   }
   fmt::print("tensors          {} in {}\n", checkpoint.tensors().size(), format_bytes(checkpoint.file_bytes()));
-  for (const auto& [name, sum] : formats) fmt::print("  {:<14} {} tensors, {}\n", name, sum.first, format_bytes(sum.second));
+  for (const auto& [name, sum] : formats)
+    fmt::print("  {:<14} {} tensors, {}\n", name, sum.first, format_bytes(sum.second));
 }
 
 void inspect(const InspectArgs& args) {
@@ -64,7 +65,8 @@ void inspect(const InspectArgs& args) {
       const ModelInspection model = inspect_model(options);
       accepted = true;
       fmt::print("{:<16} accepted: {}\n", device.name, device.detail);
-      fmt::print("  memory plan    {} (of {} available)\n", model.plan.describe(), format_bytes(model.plan.available_bytes));
+      fmt::print("  memory plan    {} (of {} available)\n", model.plan.describe(),
+                 format_bytes(model.plan.available_bytes));
       fmt::print("  limits         {} tokens and {} sequences a step, {} KV blocks of {}, sequences up to {}\n",
                  model.plan.limits.max_step_tokens, model.plan.limits.max_seqs, model.plan.limits.num_blocks,
                  model.plan.limits.block_size, model.plan.limits.max_model_len);
@@ -79,7 +81,8 @@ void inspect(const InspectArgs& args) {
 
 void add_inspect(CLI::App& app) {
   auto args = std::make_shared<InspectArgs>();
-  CLI::App* command = app.add_subcommand("inspect", "a model's configuration, tensors and memory plan, and which devices take it");
+  CLI::App* command =
+      app.add_subcommand("inspect", "a model's configuration, tensors and memory plan, and which devices take it");
   add_engine_options(*command, args->model);
   command->add_option("MODEL", args->model.model, "the model, as -m takes it");
   command->add_flag("--tensors", args->tensors, "list every tensor");

@@ -75,7 +75,8 @@ void logits(const LogitsArgs& args) {
     builder.clear();
     const int32_t first = builder.add(std::span(ids).subspan(done, rows), done, blocks);
     for (int32_t r = 0; r < rows; ++r) builder.sample(first + r, greedy, -1, {.kind = RowOutput::Kind::full_logits});
-    for (const RowResult& row : engine->run(builder.finish()).rows) file.write(row.logits.data(), row.logits.size() * sizeof(float));
+    for (const RowResult& row : engine->run(builder.finish()).rows)
+      file.write(row.logits.data(), row.logits.size() * sizeof(float));
     done += rows;
     bar.update(static_cast<size_t>(done), ids.size());
   }

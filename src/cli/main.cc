@@ -38,7 +38,8 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && !arguments[0].starts_with("-")) {
-      const std::vector<CLI::App*> commands = app.get_subcommands([&](CLI::App* c) { return c->get_name() == arguments[0]; });
+      const std::vector<CLI::App*> commands =
+          app.get_subcommands([&](CLI::App* c) { return c->get_name() == arguments[0]; });
       if (commands.empty())
         return fail(kBadCall, fmt::format("there is no command `{}`; see `ingot --help`", arguments[0]).c_str());
       arguments = ingot::cli::expand_config_file(*commands[0], std::move(arguments));

@@ -33,7 +33,8 @@ struct Window {
 // Scores windows side by side: each step takes as many rows of as many windows as its limits allow.
 class Scorer {
  public:
-  Scorer(Engine& engine, int64_t score_from) : engine_(engine), score_from_(score_from), builder_(engine.limits().block_size) {}
+  Scorer(Engine& engine, int64_t score_from)
+      : engine_(engine), score_from_(score_from), builder_(engine.limits().block_size) {}
 
   // Runs one step over the front of `windows`.
   void step(std::span<Window> windows) {
@@ -42,7 +43,8 @@ class Scorer {
     int64_t samples = 0;
     int32_t seqs = 0;
     for (Window& window : windows) {
-      const int64_t room = std::min<int64_t>(limits.max_step_tokens - builder_.rows(), limits.max_sample_rows - samples);
+      const int64_t room =
+          std::min<int64_t>(limits.max_step_tokens - builder_.rows(), limits.max_sample_rows - samples);
       const int64_t rows = std::min<int64_t>(room, static_cast<int64_t>(window.ids.size()) - window.done);
       if (seqs == limits.max_seqs || room <= 0) break;
       if (rows <= 0) continue;
@@ -50,7 +52,8 @@ class Scorer {
       for (int64_t i = 0; i < rows; ++i) {
         const int64_t next = window.done + i + 1;  // the position that this row predicts
         if (next < score_from_ || next >= static_cast<int64_t>(window.ids.size())) continue;
-        builder_.sample(first + static_cast<int32_t>(i), {}, -1, {.kind = RowOutput::Kind::score, .target = window.ids[next]});
+        builder_.sample(first + static_cast<int32_t>(i), {}, -1,
+                        {.kind = RowOutput::Kind::score, .target = window.ids[next]});
         ++samples;
       }
       window.done += rows;
@@ -73,9 +76,11 @@ class Scorer {
 
 void perplexity(const PerplexityArgs& args) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(resolve_model(args.model.model));
-  const std::vector<int32_t> ids = tokenizer->encode(read_file(args.file), {.add_special = true, .parse_special = false});
+  const std::vector<int32_t> ids =
+      tokenizer->encode(read_file(args.file), {.add_special = true, .parse_special = false});
   if (args.score_from >= args.context)
-    throw_error(ErrorKind::bad_call, "--score-from {} leaves nothing of a window of {} to score", args.score_from, args.context);
+    throw_error(ErrorKind::bad_call, "--score-from {} leaves nothing of a window of {} to score", args.score_from,
+                args.context);
 
   ModelArgs model = args.model;
   if (model.engine.max_model_len == 0) model.engine.max_model_len = args.context;
@@ -85,7 +90,9 @@ void perplexity(const PerplexityArgs& args) {
   const EngineLimits& limits = engine->limits();
   const int64_t blocks_each = (args.context + limits.block_size - 1) / limits.block_size;
   const int64_t together = std::min<int64_t>(limits.num_blocks / blocks_each, kSideBySide);
-  if (together < 1) throw_error(ErrorKind::out_of_memory, "a window of {} tokens does not fit {} KV blocks", args.context, limits.num_blocks);
+  if (together < 1)
+    throw_error(ErrorKind::out_of_memory, "a window of {} tokens does not fit {} KV blocks", args.context,
+                limits.num_blocks);
 
   std::vector<std::span<const int32_t>> texts;
   for (size_t at = 0; at < ids.size(); at += args.context)

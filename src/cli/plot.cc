@@ -58,7 +58,8 @@ void write_batch_plot(const std::string& path, const nlohmann::ordered_json& rep
   for (int i = 0; i <= kLines; ++i) {
     const double speed = top * i / kLines;
     const Point p = place(0, speed);
-    svg += fmt::format("<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>\n", kLeft, kWidth - kRight, p.y);
+    svg += fmt::format("<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#ddd\"/>\n", kLeft,
+                       kWidth - kRight, p.y);
     svg += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:.0f}</text>\n", kLeft - 6, p.y + 4, speed);
   }
   std::vector<Point> measured, ideal;
@@ -71,14 +72,16 @@ void write_batch_plot(const std::string& path, const nlohmann::ordered_json& rep
     const Point p = place(batch, row["decode_tok_s"].get<double>());
     measured.push_back(p);
     svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"#1f6feb\"/>\n", p.x, p.y);
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:.0f}</text>\n", p.x, kHeight - kBottom + 18, batch);
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:.0f}</text>\n", p.x,
+                       kHeight - kBottom + 18, batch);
   }
   svg += polyline(ideal, "stroke=\"#999\" stroke-dasharray=\"4 4\"");
   svg += polyline(measured, "stroke=\"#1f6feb\" stroke-width=\"2\"");
   svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">batch (dashed: ideal scaling)</text>\n",
                      (kLeft + kWidth - kRight) / 2, kHeight - 10);
-  svg += fmt::format("<text x=\"14\" y=\"{:.1f}\" transform=\"rotate(-90 14 {:.1f})\" text-anchor=\"middle\">tok/s</text>\n</svg>\n",
-                     kHeight / 2, kHeight / 2);
+  svg += fmt::format(
+      "<text x=\"14\" y=\"{:.1f}\" transform=\"rotate(-90 14 {:.1f})\" text-anchor=\"middle\">tok/s</text>\n</svg>\n",
+      kHeight / 2, kHeight / 2);
   std::ofstream file(path);
   if (!(file << svg)) throw_error(ErrorKind::io, "{}: cannot be written", path);
 }

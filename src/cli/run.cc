@@ -73,8 +73,10 @@ void run(const RunArgs& args) {
     std::fflush(stdout);
   };
   const auto on_token = [&](int32_t token) {
-    if (stream) emit(stream->push(token));
-    else if (!args.json) fmt::print("{} ", token);
+    if (stream)
+      emit(stream->push(token));
+    else if (!args.json)
+      fmt::print("{} ", token);
   };
   const Generation result = generate(*engine, ids, sampling, args.max_tokens, stop_ids, on_token);
   if (stream) emit(stream->finish());
@@ -85,15 +87,16 @@ void run(const RunArgs& args) {
   if (!args.json) {
     fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "[{} prompt tokens at {:.0f} tok/s, {} new at {:.0f} tok/s, {}]\n", ids.size(), prefill_rate, produced,
-               decode_rate, result.finish_reason);
+    fmt::print(stderr, "[{} prompt tokens at {:.0f} tok/s, {} new at {:.0f} tok/s, {}]\n", ids.size(), prefill_rate,
+               produced, decode_rate, result.finish_reason);
     return;
   }
   const nlohmann::ordered_json report = {
       {"text", text},
       {"token_ids", result.token_ids},
       {"finish_reason", result.finish_reason},
-      {"usage", {{"prompt_tokens", ids.size()}, {"completion_tokens", produced}, {"total_tokens", ids.size() + produced}}},
+      {"usage",
+       {{"prompt_tokens", ids.size()}, {"completion_tokens", produced}, {"total_tokens", ids.size() + produced}}},
       {"timings",
        {{"prefill_s", result.prefill_seconds},
         {"decode_s", result.decode_seconds},
@@ -110,19 +113,26 @@ void add_run(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "complete one prompt");
   add_engine_options(*command, args->model);
   add_prompt_options(*command, args->prompt);
-  command->add_option("-n,--max-tokens", args->max_tokens, "most new tokens")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command->add_option("-n,--max-tokens", args->max_tokens, "most new tokens")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--chat", args->chat, "put the prompt into the model's chat template");
   command->add_option("--system", args->system, "system message, with --chat");
   SamplingParams& s = args->sampling;
-  command->add_option("--temperature", s.temperature, "0: greedy")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command->add_option("--temperature", s.temperature, "0: greedy")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--top-k", s.top_k, "sample from the k most likely; 0: all")->capture_default_str();
-  command->add_option("--top-p", s.top_p, "sample from the smallest set with this much probability")->capture_default_str();
+  command->add_option("--top-p", s.top_p, "sample from the smallest set with this much probability")
+      ->capture_default_str();
   command->add_option("--min-p", s.min_p, "drop tokens below this share of the most likely one")->capture_default_str();
-  command->add_option("--presence-penalty", s.presence_penalty, "subtracted for tokens already generated")->capture_default_str();
+  command->add_option("--presence-penalty", s.presence_penalty, "subtracted for tokens already generated")
+      ->capture_default_str();
   command->add_option("--frequency-penalty", s.frequency_penalty, "subtracted per occurrence")->capture_default_str();
   command->add_option("--repetition-penalty", s.repetition_penalty, "above 1: less repetition")->capture_default_str();
   command->add_option("--min-tokens", s.min_tokens, "do not stop before this many tokens")->capture_default_str();
-  command->add_option("--seed", args->seed, "the same seed gives the same answer; negative: a random one")->capture_default_str();
+  command->add_option("--seed", args->seed, "the same seed gives the same answer; negative: a random one")
+      ->capture_default_str();
   command->add_flag("--ignore-eos", args->ignore_eos, "go on after the end-of-text token");
   command->add_flag("--json", args->json, "print one JSON object instead of the text");
   command->callback([args] { run(*args); });

@@ -29,7 +29,8 @@ void read_integer(const char* name, int64_t low, int64_t high, int64_t& value) {
 // Switches that once chose a PyTorch path. That path does not exist here, so turning them off cannot be honoured.
 void refuse_off(const char* name, bool value) {
   if (!value)
-    throw_error(ErrorKind::bad_call, "{}=0 asks for a PyTorch path that does not exist here; unset it or set it to 1", name);
+    throw_error(ErrorKind::bad_call, "{}=0 asks for a PyTorch path that does not exist here; unset it or set it to 1",
+                name);
 }
 
 }  // namespace
@@ -69,7 +70,8 @@ const std::vector<SettingInfo>& setting_table() {
       {"INGOT_CACHE", "~/.cache/ingot", "where the default model is kept"},
       {"INGOT_DEFAULT_MODEL", "", "path of the model used when -m is not given"},
       {"VLLM_METAL_SCRATCH_POOL_MB", "512", "most scratch memory a step may be planned for, in MiB"},
-      {"VLLM_METAL_MAX_BATCH_SIZE", "2048 (256 on Metal)", "most tokens in one step, when --max-step-tokens is not given"},
+      {"VLLM_METAL_MAX_BATCH_SIZE", "2048 (256 on Metal)",
+       "most tokens in one step, when --max-step-tokens is not given"},
       {"VLLM_METAL_TOPK_LOGITS", "0", "hand an orchestrator only the k best logits of a row; 0: off"},
       {"VLLM_METAL_PATH_RESOURCES", "", "folder with the Metal library or its sources"},
       {"VLLM_METAL_PROFILE", "0", "1: time every kernel"},

@@ -10,18 +10,18 @@ namespace ingot {
 
 // The environment variables Ingot honours. Flags come first; a variable fills in where no flag was given.
 struct Settings {
-  bool use_engine = true;         // VLLM_APPLE_USE_ENGINE
-  bool engine_prefill = true;     // VLLM_APPLE_ENGINE_PREFILL
-  bool metal_attention = true;    // VLLM_METAL_ATTENTION
-  bool strict_no_mps = false;     // VLLM_METAL_STRICT_NO_MPS
-  bool profile = false;           // VLLM_METAL_PROFILE
-  bool capture_next_step = false; // VLLM_METAL_CAPTURE_NEXT_STEP
-  int64_t scratch_pool_mb = 512;  // VLLM_METAL_SCRATCH_POOL_MB: most scratch memory a step may be planned for
-  int64_t max_batch_size = 0;     // VLLM_METAL_MAX_BATCH_SIZE: most tokens in a step; 0: the device's default
-  int64_t topk_logits = 0;        // VLLM_METAL_TOPK_LOGITS: 0: off
-  std::string resources;          // VLLM_METAL_PATH_RESOURCES
-  std::string device;             // INGOT_DEVICE; empty: auto
-  std::string platform;           // VLLM_PLATFORM: empty or "apple"
+  bool use_engine = true;          // VLLM_APPLE_USE_ENGINE
+  bool engine_prefill = true;      // VLLM_APPLE_ENGINE_PREFILL
+  bool metal_attention = true;     // VLLM_METAL_ATTENTION
+  bool strict_no_mps = false;      // VLLM_METAL_STRICT_NO_MPS
+  bool profile = false;            // VLLM_METAL_PROFILE
+  bool capture_next_step = false;  // VLLM_METAL_CAPTURE_NEXT_STEP
+  int64_t scratch_pool_mb = 512;   // VLLM_METAL_SCRATCH_POOL_MB: most scratch memory a step may be planned for
+  int64_t max_batch_size = 0;      // VLLM_METAL_MAX_BATCH_SIZE: most tokens in a step; 0: the device's default
+  int64_t topk_logits = 0;         // VLLM_METAL_TOPK_LOGITS: 0: off
+  std::string resources;           // VLLM_METAL_PATH_RESOURCES
+  std::string device;              // INGOT_DEVICE; empty: auto
+  std::string platform;            // VLLM_PLATFORM: empty or "apple"
 
   // Reads them all. A value that cannot be meant is an Error(bad_call) that names the variable.
   static Settings from_environment();

@@ -11,7 +11,8 @@ namespace ingot {
 
 class ThreadPool;
 
-// One of the threads that run a job together. Handed to the job; all workers must make the same calls in the same order.
+// One of the threads that run a job together. Handed to the job; all workers must make the same calls in the same
+// order.
 class Worker {
  public:
   int index() const { return index_; }
@@ -25,7 +26,8 @@ class Worker {
   template <typename F>
   void share(int64_t n, F&& f) {
     std::atomic<int64_t>& next = begin_phase();
-    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n; i = next.fetch_add(1, std::memory_order_relaxed))
+    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
+         i = next.fetch_add(1, std::memory_order_relaxed))
       f(i);
     sync();
   }

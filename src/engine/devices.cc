@@ -35,7 +35,8 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
     CpuOptions cpu;
     cpu.threads = options.threads;
     cpu.isa = options.isa;
-    if (checkpoint != nullptr) cpu.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
+    if (checkpoint != nullptr)
+      cpu.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
     return make_cpu_backend(cpu);
   }
   for (const DeviceStatus& device : list_devices())

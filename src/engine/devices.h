@@ -21,7 +21,8 @@ struct DeviceStatus {
 std::vector<DeviceStatus> list_devices();
 
 // Makes the device that `options.device` names ("auto": the best usable one). `checkpoint` may be null; its pages are
-// dropped as weights are loaded from it. Throws Error(declined) when the device is not available, naming those that are.
+// dropped as weights are loaded from it. Throws Error(declined) when the device is not available, naming those that
+// are.
 std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpoint* checkpoint);
 
 }  // namespace ingot

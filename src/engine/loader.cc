@@ -26,7 +26,8 @@ Checked check_model(const EngineOptions& options) {
   checked.device = make_device(options, checked.files.checkpoint.get());
   const ModelConfig& config = checked.files.config;
   checked.weights = std::make_unique<WeightPlan>(*checked.files.checkpoint, config, checked.files.gguf != nullptr);
-  checked.plan = plan_memory(config, options, settings, *checked.device, checked.weights->device_bytes(*checked.device));
+  checked.plan =
+      plan_memory(config, options, settings, *checked.device, checked.weights->device_bytes(*checked.device));
   if (const std::optional<std::string> reason = checked.device->decline(config, checked.plan.kv))
     throw_error(ErrorKind::declined, "{} cannot run this model: {}", checked.device->info().name, *reason);
   return checked;

@@ -8,10 +8,10 @@
 namespace ingot {
 namespace {
 
-constexpr int32_t kMaxTop = 32;                         // alternatives a row may ask for
-constexpr int64_t kLogitsShare = 4;                     // logits take at most this part of the scratch pool
+constexpr int32_t kMaxTop = 32;      // alternatives a row may ask for
+constexpr int64_t kLogitsShare = 4;  // logits take at most this part of the scratch pool
 constexpr int32_t kDefaultStepTokens = 2048;
-constexpr uint64_t kReserve = 256ull << 20;             // left to the system and to this process's other needs
+constexpr uint64_t kReserve = 256ull << 20;  // left to the system and to this process's other needs
 constexpr uint64_t kMiB = 1ull << 20;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -58,9 +58,9 @@ size_t size_stage(const EngineLimits& limits) {
 }  // namespace
 
 std::string MemoryPlan::describe() const {
-  return fmt::format("weights {} + KV cache {} + scratch {} + sampler {} + input/output {} = {}", format_bytes(weight_bytes),
-                     format_bytes(kv_bytes), format_bytes(scratch_bytes), format_bytes(sampler_bytes), format_bytes(io_bytes),
-                     format_bytes(total_bytes()));
+  return fmt::format("weights {} + KV cache {} + scratch {} + sampler {} + input/output {} = {}",
+                     format_bytes(weight_bytes), format_bytes(kv_bytes), format_bytes(scratch_bytes),
+                     format_bytes(sampler_bytes), format_bytes(io_bytes), format_bytes(total_bytes()));
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, const Settings& settings,
@@ -77,8 +77,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   if (options.max_seqs < 1 || options.max_seqs > 4096)
     throw_error(ErrorKind::bad_call, "{} sequences: must be from 1 to 4096", options.max_seqs);
   if (options.max_model_len < 0 || options.max_model_len > config.max_position)
-    throw_error(ErrorKind::bad_call, "--max-model-len {}: the model was made for at most {} positions", options.max_model_len,
-                config.max_position);
+    throw_error(ErrorKind::bad_call, "--max-model-len {}: the model was made for at most {} positions",
+                options.max_model_len, config.max_position);
   limits.max_seqs = options.max_seqs;
   limits.sampler_slots = options.max_seqs;
   limits.max_model_len = options.max_model_len > 0 ? options.max_model_len : config.max_position;
@@ -97,10 +97,11 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
     plan.scratch = DecoderScratch::plan(config, tokens, limits.max_sample_rows, device.info().activation);
     if (plan.scratch.bytes <= pool) break;
     if (tokens_given || tokens == 1)
-      throw_error(ErrorKind::bad_call,
-                  "a step of {} tokens needs {} of scratch memory, over VLLM_METAL_SCRATCH_POOL_MB={}: raise it, or lower "
-                  "--max-step-tokens",
-                  tokens, format_bytes(plan.scratch.bytes), settings.scratch_pool_mb);
+      throw_error(
+          ErrorKind::bad_call,
+          "a step of {} tokens needs {} of scratch memory, over VLLM_METAL_SCRATCH_POOL_MB={}: raise it, or lower "
+          "--max-step-tokens",
+          tokens, format_bytes(plan.scratch.bytes), settings.scratch_pool_mb);
     tokens /= 2;
   }
   const int64_t widest = std::max({config.hidden, config.ffn, config.heads * config.head_size});
@@ -137,7 +138,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
                   "the model does not fit: {} needed with {} KV blocks ({} each), {} available; lower --kv-blocks or "
                   "--max-model-len, or use a smaller or more quantized model",
                   format_bytes(fixed + block_bytes * static_cast<uint64_t>(std::max<int64_t>(limits.num_blocks, 1))),
-                  std::max<int64_t>(limits.num_blocks, 1), format_bytes(block_bytes), format_bytes(plan.available_bytes));
+                  std::max<int64_t>(limits.num_blocks, 1), format_bytes(block_bytes),
+                  format_bytes(plan.available_bytes));
   }
   if (options.max_model_len > 0 && limits.num_blocks < ceil_div(limits.max_model_len, options.block_size))
     throw_error(ErrorKind::out_of_memory, "{} KV blocks of {} hold {} positions, fewer than the {} of --max-model-len",

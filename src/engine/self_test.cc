@@ -13,8 +13,8 @@
 namespace ingot {
 namespace {
 
-constexpr int64_t kDim = 128;   // width of everything
-constexpr int64_t kHead = 32;   // attention head
+constexpr int64_t kDim = 128;  // width of everything
+constexpr int64_t kHead = 32;  // attention head
 constexpr int64_t kRows = 3;
 constexpr int64_t kQkv = 3 * kHead;
 
@@ -44,10 +44,20 @@ class SelfTest {
       next_ += bytes;
     }
     device_.create_scratch(next_);
-    device_.create_kv_cache({.layers = 1, .num_blocks = 4, .kv_heads = 1, .block_size = 16, .head_size = kHead, .dtype = DType::f16});
+    device_.create_kv_cache(
+        {.layers = 1, .num_blocks = 4, .kv_heads = 1, .block_size = 16, .head_size = kHead, .dtype = DType::f16});
     device_.create_sampler({.slots = 1, .max_tokens = 64, .vocab = kDim});
-    output_ = {.max_rows = 4, .max_top = 1, .max_logits_rows = 1, .vocab = kDim, .tokens = 0, .logprobs = 64, .ranks = 128,
-               .top_ids = 192, .top_values = 256, .logits = 320, .bytes = 320 + kDim * 4};
+    output_ = {.max_rows = 4,
+               .max_top = 1,
+               .max_logits_rows = 1,
+               .vocab = kDim,
+               .tokens = 0,
+               .logprobs = 64,
+               .ranks = 128,
+               .top_ids = 192,
+               .top_values = 256,
+               .logits = 320,
+               .bytes = 320 + kDim * 4};
     device_.create_io(1 << 16, output_);
   }
 
@@ -55,7 +65,9 @@ class SelfTest {
     const std::vector<float> x = values(kRows * kDim, 1), w = values(kDim, 2);
     const WeightId weight = device_.load_vector("norm", w);
     write(residual_, DType::f32, x);
-    run([&] { device_.norm({.rows = kRows, .dim = kDim, .in = residual_, .weight = weight, .bias = {}, .out = out_}); });
+    run([&] {
+      device_.norm({.rows = kRows, .dim = kDim, .in = residual_, .weight = weight, .bias = {}, .out = out_});
+    });
     std::vector<double> expected(x.size());
     for (int64_t r = 0; r < kRows; ++r) {
       double squares = 0;
@@ -80,7 +92,8 @@ class SelfTest {
     std::vector<double> expected(x.size(), 0);
     for (int64_t r = 0; r < kRows; ++r)
       for (int64_t n = 0; n < kDim; ++n)
-        for (int64_t k = 0; k < kDim; ++k) expected[r * kDim + n] += static_cast<double>(x[r * kDim + k]) * w[n * kDim + k];
+        for (int64_t k = 0; k < kDim; ++k)
+          expected[r * kDim + n] += static_cast<double>(x[r * kDim + k]) * w[n * kDim + k];
     return compare("linear " + std::string(dtype_name(format)), expected, allowed);
   }
 
@@ -90,7 +103,8 @@ class SelfTest {
     write(in_, type_, qkv);
     const std::vector<float> frequencies(kHead / 2, 0.5f);
     const WeightId inv_freq = device_.load_vector("inv_freq", frequencies);
-    const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_size = kHead, .scale = 0.2f, .window = 0, .rope_dims = kHead};
+    const AttentionShape shape{
+        .heads = 1, .kv_heads = 1, .head_size = kHead, .scale = 0.2f, .window = 0, .rope_dims = kHead};
     run([&] {
       device_.rope_table({.inv_freq = inv_freq, .factor = 1.0f, .out = rope_});
       device_.decode_attention({.layer = 0, .shape = shape, .qkv = in_, .rope = rope_, .out = out_});
@@ -136,7 +150,8 @@ class SelfTest {
     std::vector<float> got(expected.size());
     dequantize(type_, bytes.data(), got.size(), got.data());
     double error = 0;
-    for (size_t i = 0; i < got.size(); ++i) error = std::max(error, std::isfinite(got[i]) ? std::abs(got[i] - expected[i]) : 1e30);
+    for (size_t i = 0; i < got.size(); ++i)
+      error = std::max(error, std::isfinite(got[i]) ? std::abs(got[i] - expected[i]) : 1e30);
     return {std::move(name), error <= allowed, error, allowed};
   }
 

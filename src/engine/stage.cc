@@ -19,7 +19,8 @@ class Stager {
   size_t reserve(size_t bytes, size_t alignment) {
     const size_t offset = (used_ + alignment - 1) / alignment * alignment;
     if (offset > memory_.size() || bytes > memory_.size() - offset)
-      throw StepError("stage", -1, fmt::format("the step's inputs need more than the {} bytes planned at load", memory_.size()),
+      throw StepError("stage", -1,
+                      fmt::format("the step's inputs need more than the {} bytes planned at load", memory_.size()),
                       static_cast<int64_t>(offset + bytes), static_cast<int64_t>(memory_.size()));
     used_ = offset + bytes;
     return offset;

@@ -53,7 +53,8 @@ const Step& StepBuilder::finish() {
                                                                      : StepKind::mixed;
   step_.block_table.assign(seqs * static_cast<size_t>(step_.max_blocks), -1);
   for (size_t s = 0; s < seqs; ++s)
-    std::copy(tables_[s].begin(), tables_[s].end(), step_.block_table.begin() + static_cast<int64_t>(s) * step_.max_blocks);
+    std::copy(tables_[s].begin(), tables_[s].end(),
+              step_.block_table.begin() + static_cast<int64_t>(s) * step_.max_blocks);
   return step_;
 }
 

@@ -24,7 +24,8 @@ void check_range(const char* field, int64_t index, int64_t value, int64_t low, i
 
 void check_size(const char* field, size_t size, int64_t expected, const char* what) {
   if (static_cast<int64_t>(size) != expected)
-    fail(field, -1, static_cast<int64_t>(size), expected, fmt::format("has {} entries, {} is {}", size, what, expected));
+    fail(field, -1, static_cast<int64_t>(size), expected,
+         fmt::format("has {} entries, {} is {}", size, what, expected));
 }
 
 void check_equal(const char* field, int64_t value, int64_t expected, const char* what) {
@@ -32,7 +33,9 @@ void check_equal(const char* field, int64_t value, int64_t expected, const char*
 }
 
 // A StepError tells numbers as integers; the text has the real ones.
-int64_t as_integer(double value) { return std::isfinite(value) ? static_cast<int64_t>(std::clamp(value, -1e18, 1e18)) : 0; }
+int64_t as_integer(double value) {
+  return std::isfinite(value) ? static_cast<int64_t>(std::clamp(value, -1e18, 1e18)) : 0;
+}
 
 void check_float(const char* field, int64_t index, double value, double low, double high) {
   if (!(value >= low && value <= high))
@@ -41,8 +44,7 @@ void check_float(const char* field, int64_t index, double value, double low, dou
 
 void check_ids(const char* field, int64_t index, std::span<const int32_t> ids, int64_t vocab) {
   for (int32_t id : ids)
-    if (id < 0 || id >= vocab)
-      fail(field, index, id, vocab, fmt::format("token {} is outside [0, {})", id, vocab));
+    if (id < 0 || id >= vocab) fail(field, index, id, vocab, fmt::format("token {} is outside [0, {})", id, vocab));
 }
 
 // `values` is sorted; fails on the first value that appears twice.
@@ -129,7 +131,8 @@ void StepValidator::check_sequences(const Step& step) const {
     const int64_t blocks = (length + limits_.block_size - 1) / limits_.block_size;
     if (blocks > step.max_blocks)
       fail("seq_lens", s, length, step.max_blocks * limits_.block_size,
-           fmt::format("{} positions do not fit the table's {} blocks of {}", length, step.max_blocks, limits_.block_size));
+           fmt::format("{} positions do not fit the table's {} blocks of {}", length, step.max_blocks,
+                       limits_.block_size));
     longest_query = std::max(longest_query, query);
     longest_seq = std::max(longest_seq, length);
   }
@@ -156,7 +159,8 @@ void StepValidator::check_tokens(const Step& step, const StepHistory& history) c
       const int64_t mapped = table[expected / limits_.block_size] * limits_.block_size + expected % limits_.block_size;
       if (slot != mapped)
         fail("slot_mapping", row, slot, mapped,
-             fmt::format("is {}, but the block table puts position {} of sequence {} in slot {}", slot, expected, s, mapped));
+             fmt::format("is {}, but the block table puts position {} of sequence {} in slot {}", slot, expected, s,
+                         mapped));
     }
   }
   for (int64_t row = 0; row < step.num_scheduled_tokens; ++row) {
@@ -168,9 +172,11 @@ void StepValidator::check_tokens(const Step& step, const StepHistory& history) c
     const int64_t source = -1 - id;
     const int64_t rows = static_cast<int64_t>(history.previous_tokens.size());
     if (source >= rows)
-      fail("token_ids", row, id, rows, fmt::format("{} names row {} of the previous step, which sampled {}", id, source, rows));
+      fail("token_ids", row, id, rows,
+           fmt::format("{} names row {} of the previous step, which sampled {}", id, source, rows));
     if (!history.previous_tokens[source])
-      fail("token_ids", row, id, rows, fmt::format("{} names row {} of the previous step, which drew no token", id, source));
+      fail("token_ids", row, id, rows,
+           fmt::format("{} names row {} of the previous step, which drew no token", id, source));
   }
   scratch_.assign(step.slot_mapping.begin(), step.slot_mapping.end());
   check_unique("slot_mapping", scratch_, "is written by two rows");
@@ -183,7 +189,8 @@ void StepValidator::check_blocks(const Step& step) const {
     const auto& [from, to] = step.block_copies[i];
     check_range("block_copies", static_cast<int64_t>(i), from, 0, limits_.num_blocks);
     check_range("block_copies", static_cast<int64_t>(i), to, 0, limits_.num_blocks);
-    if (from == to) fail("block_copies", static_cast<int64_t>(i), from, 0, fmt::format("copies block {} onto itself", from));
+    if (from == to)
+      fail("block_copies", static_cast<int64_t>(i), from, 0, fmt::format("copies block {} onto itself", from));
   }
   // Each list writes a block at most once, so both fit buffers of num_blocks entries and have one meaning.
   scratch_.assign(step.blocks_to_zero.begin(), step.blocks_to_zero.end());
@@ -217,7 +224,8 @@ void StepValidator::check_samples(const Step& step, const StepHistory& history) 
   check_size("sampler_slot", step.sampler_slot.size(), rows, "the number of sample_rows");
   check_size("output", step.output.size(), rows, "the number of sample_rows");
   if (!step.grammar_mask.empty())
-    check_size("grammar_mask", step.grammar_mask.size(), rows * ((limits_.vocab + 31) / 32), "sample_rows * words of a row");
+    check_size("grammar_mask", step.grammar_mask.size(), rows * ((limits_.vocab + 31) / 32),
+               "sample_rows * words of a row");
 
   int64_t logits_rows = 0;
   scratch_.clear();
@@ -246,12 +254,14 @@ void StepValidator::check_samples(const Step& step, const StepHistory& history) 
       if (reset.slot == slot) length = static_cast<int64_t>(reset.prompt_ids.size() + reset.output_ids.size());
     if (length < 0) fail("sampler_slot", r, slot, 0, fmt::format("slot {} was never reset", slot));
     if (length >= history.slot_capacity)
-      fail("sampler_slot", r, length, history.slot_capacity, fmt::format("slot {} is full: it holds {} tokens", slot, length));
+      fail("sampler_slot", r, length, history.slot_capacity,
+           fmt::format("slot {} is full: it holds {} tokens", slot, length));
   }
   check_unique("sampler_slot", scratch_, "is used by two rows");
   if (logits_rows > limits_.max_logits_rows)
     fail("output", -1, logits_rows, limits_.max_logits_rows,
-         fmt::format("{} rows of full logits asked for, a step returns at most {}", logits_rows, limits_.max_logits_rows));
+         fmt::format("{} rows of full logits asked for, a step returns at most {}", logits_rows,
+                     limits_.max_logits_rows));
 }
 
 void StepValidator::check_sampling(const SamplingParams& p, int64_t row) const {

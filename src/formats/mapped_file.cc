@@ -35,7 +35,7 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   // Non-blocking, so that a named pipe is refused below instead of waited for.
   file.fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd < 0) refuse(name, errno);
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.fd, &info) != 0) refuse(name, errno);
   if (S_ISDIR(info.st_mode)) throw_error(ErrorKind::io, "{}: is a directory, a file was expected", name);
   if (!S_ISREG(info.st_mode)) throw_error(ErrorKind::io, "{}: is not a regular file", name);

@@ -8,7 +8,8 @@
 
 namespace ingot {
 
-DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows, DType activation) {
+DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows,
+                                    DType activation) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
     const size_t bytes = dtype_bytes(type, static_cast<size_t>(rows * width));
@@ -83,9 +84,11 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                .weight = w.attention_norm,
                .bias = {},
                .out = scratch_.narrow});
-  device.linear({.rows = step.tokens, .in = scratch_.narrow, .weight = w.qkv, .bias = w.qkv_bias, .out = scratch_.wide});
+  device.linear(
+      {.rows = step.tokens, .in = scratch_.narrow, .weight = w.qkv, .bias = w.qkv_bias, .out = scratch_.wide});
   if (step.decode_rows > 0)
-    device.decode_attention({.layer = layer, .shape = shape_, .qkv = scratch_.wide, .rope = scratch_.rope, .out = scratch_.narrow});
+    device.decode_attention(
+        {.layer = layer, .shape = shape_, .qkv = scratch_.wide, .rope = scratch_.rope, .out = scratch_.narrow});
   if (step.decode_rows < step.tokens) {
     device.prefill_write({.layer = layer, .shape = shape_, .qkv = scratch_.wide, .rope = scratch_.rope});
     device.prefill_attention({.layer = layer, .shape = shape_, .qkv = scratch_.wide, .out = scratch_.narrow});
@@ -115,7 +118,8 @@ void Decoder::mlp(const LayerWeights& w, int64_t rows, Region residual, Backend&
                        .gate_bias = w.gate_bias,
                        .up_bias = w.up_bias,
                        .out = scratch_.wide});
-  device.linear({.rows = rows, .in = scratch_.wide, .weight = w.down, .bias = w.down_bias, .out = residual, .accumulate = true});
+  device.linear(
+      {.rows = rows, .in = scratch_.wide, .weight = w.down, .bias = w.down_bias, .out = residual, .accumulate = true});
 }
 
 }  // namespace ingot

@@ -22,8 +22,8 @@ struct DecoderScratch {
   static DecoderScratch plan(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
 };
 
-// One transformer for every model family: walks the layers and encodes a step's operations. The families differ in their
-// configuration only.
+// One transformer for every model family: walks the layers and encodes a step's operations. The families differ in
+// their configuration only.
 class Decoder {
  public:
   Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch);

@@ -34,11 +34,13 @@ void read_rows(const TensorView& tensor, int64_t row, int64_t width, float* out)
 
 WeightPlan::WeightPlan(const Checkpoint& checkpoint, const ModelConfig& config, bool gguf_names)
     : checkpoint_(checkpoint), config_(config) {
-  static constexpr Names kGguf = {"token_embd", "output",    "output_norm", "blk.{}.",      "attn_norm", "attn_q",  "attn_k",
-                                  "attn_v",     "attn_output", "ffn_norm",    "ffn_gate",     "ffn_up",    "ffn_down"};
-  static constexpr Names kHuggingFace = {"model.embed_tokens", "lm_head", "model.norm", "model.layers.{}.", "input_layernorm",
-                                         "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                                         "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"};
+  static constexpr Names kGguf = {"token_embd", "output", "output_norm", "blk.{}.",     "attn_norm",
+                                  "attn_q",     "attn_k", "attn_v",      "attn_output", "ffn_norm",
+                                  "ffn_gate",   "ffn_up", "ffn_down"};
+  static constexpr Names kHuggingFace = {
+      "model.embed_tokens", "lm_head",          "model.norm",       "model.layers.{}.", "input_layernorm",
+      "self_attn.q_proj",   "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
+      "mlp.gate_proj",      "mlp.up_proj",      "mlp.down_proj"};
   const Names& names = gguf_names ? kGguf : kHuggingFace;
   // llama.cpp's converter interleaves the rotary halves of Q and K for this architecture, and for it alone.
   if (gguf_names && config.architecture == "llama") interleaved_head_size_ = config.head_size;
@@ -67,8 +69,9 @@ WeightPlan::LayerPlan WeightPlan::plan_layer(const Names& names, int64_t index) 
 
   LayerPlan plan;
   plan.attention_norm = vector(prefix + "attention_norm", {part(weight(names.attention_norm), {c.hidden})});
-  plan.qkv = matrix(prefix + "qkv", {part(weight(names.q), {q, c.hidden}, interleaved),
-                                     part(weight(names.k), {kv, c.hidden}, interleaved), part(weight(names.v), {kv, c.hidden})});
+  plan.qkv = matrix(prefix + "qkv",
+                    {part(weight(names.q), {q, c.hidden}, interleaved),
+                     part(weight(names.k), {kv, c.hidden}, interleaved), part(weight(names.v), {kv, c.hidden})});
   plan.output = matrix(prefix + "output", {part(weight(names.output), {c.hidden, q})});
   plan.mlp_norm = vector(prefix + "mlp_norm", {part(weight(names.mlp_norm), {c.hidden})});
   plan.gate = matrix(prefix + "gate", {part(weight(names.gate), {c.ffn, c.hidden})});
@@ -77,8 +80,8 @@ WeightPlan::LayerPlan WeightPlan::plan_layer(const Names& names, int64_t index) 
 
   plan.qkv_bias = plan.output_bias = plan.gate_bias = plan.up_bias = plan.down_bias = -1;
   if (c.attention_bias) {
-    plan.qkv_bias = vector(prefix + "qkv_bias", {part(bias(names.q), {q}, interleaved), part(bias(names.k), {kv}, interleaved),
-                                                 part(bias(names.v), {kv})});
+    plan.qkv_bias = vector(prefix + "qkv_bias", {part(bias(names.q), {q}, interleaved),
+                                                 part(bias(names.k), {kv}, interleaved), part(bias(names.v), {kv})});
     if (checkpoint_.find(bias(names.output)) != nullptr)
       plan.output_bias = vector(prefix + "output_bias", {part(bias(names.output), {c.hidden})});
   }
@@ -123,14 +126,15 @@ int WeightPlan::vector(std::string name, std::vector<MatrixPart> parts) {
   return static_cast<int>(vectors_.size()) - 1;
 }
 
-// A tensor that nobody takes means that the model is not what its configuration says: running it would give wrong answers.
+// A tensor that nobody takes means that the model is not what its configuration says: running it would give wrong
+// answers.
 void WeightPlan::refuse_leftovers(bool gguf_names) const {
   std::vector<std::string> taken = taken_;
   std::sort(taken.begin(), taken.end());
   for (const TensorView& tensor : checkpoint_.tensors())
     if (!std::binary_search(taken.begin(), taken.end(), tensor.name) && !is_derived(tensor.name))
-      throw_error(ErrorKind::bad_file, "tensor {}: not part of a {} model with this {}", tensor.name, config_.architecture,
-                  gguf_names ? "metadata" : "config.json");
+      throw_error(ErrorKind::bad_file, "tensor {}: not part of a {} model with this {}", tensor.name,
+                  config_.architecture, gguf_names ? "metadata" : "config.json");
 }
 
 size_t WeightPlan::device_bytes(const Backend& device) const {
@@ -169,8 +173,9 @@ ModelWeights WeightPlan::load(Backend& device, const Progress& progress) const {
   weights.final_norm = v(final_norm_);
   weights.inv_freq = device.load_vector("inv_freq", rope_inv_freq(config_));
   for (const LayerPlan& p : layers_)
-    weights.layers.push_back({v(p.attention_norm), m(p.qkv), v(p.qkv_bias), m(p.output), v(p.output_bias), v(p.mlp_norm),
-                              m(p.gate), v(p.gate_bias), m(p.up), v(p.up_bias), m(p.down), v(p.down_bias)});
+    weights.layers.push_back({v(p.attention_norm), m(p.qkv), v(p.qkv_bias), m(p.output), v(p.output_bias),
+                              v(p.mlp_norm), m(p.gate), v(p.gate_bias), m(p.up), v(p.up_bias), m(p.down),
+                              v(p.down_bias)});
   return weights;
 }
 

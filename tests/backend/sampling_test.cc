@@ -208,9 +208,8 @@ TEST_P(Sampling, Penalties) {
   }
 }
 TEST_P(Sampling, LogitBias) {
-  expect_like_reference(rows([](SamplingParams& p) {
-    p.logit_bias = {{3, 5.0f}, {7, -100.0f}, {1002, 4.0f}, {3, 1.0f}};
-  }));
+  expect_like_reference(
+      rows([](SamplingParams& p) { p.logit_bias = {{3, 5.0f}, {7, -100.0f}, {1002, 4.0f}, {3, 1.0f}}; }));
 }
 TEST_P(Sampling, AllowedTokens) {
   expect_like_reference(rows([](SamplingParams& p) { p.allowed_token_ids = {0, 5, 64, 900, 1002}; }));

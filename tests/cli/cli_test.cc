@@ -15,10 +15,10 @@
 namespace ingot::testing {
 namespace {
 
+using nlohmann::json;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using nlohmann::json;
 
 struct Outcome {
   int status = -1;
@@ -41,7 +41,8 @@ class Cli : public ::testing::Test {
   ~Cli() override { std::filesystem::remove_all(folder_); }
 
   Outcome ingot(const std::string& arguments) {
-    const std::string command = std::string(INGOT_BINARY) + " " + arguments + " >" + file("out") + " 2>" + file("err") + " </dev/null";
+    const std::string command =
+        std::string(INGOT_BINARY) + " " + arguments + " >" + file("out") + " 2>" + file("err") + " </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(file("out")), slurp(file("err"))};
   }
@@ -107,7 +108,8 @@ TEST_F(Cli, RunCompletesTokenIds) {
   EXPECT_GT(report["timings"]["decode_tok_s"].get<double>(), 0);
   EXPECT_TRUE(report.contains("text"));
   // Chunked prefill and a seed change nothing in a greedy answer.
-  const json chunked = json::parse(ingot("run " + model_ + "--ids 5,6,7,8 -n 6 --ignore-eos --json --max-step-tokens 2 --seed 3").out);
+  const json chunked =
+      json::parse(ingot("run " + model_ + "--ids 5,6,7,8 -n 6 --ignore-eos --json --max-step-tokens 2 --seed 3").out);
   EXPECT_EQ(chunked["token_ids"], report["token_ids"]);
 }
 
@@ -136,14 +138,16 @@ TEST_F(Cli, LogitsAreTheReference) {
 }
 
 TEST_F(Cli, BenchReportsEveryField) {
-  const Outcome outcome = ingot("bench " + model_ + "--batch 1,3 --prompt-len 9 --gen-len 4 --threads 2 --json --plot " + file("p.svg"));
+  const Outcome outcome =
+      ingot("bench " + model_ + "--batch 1,3 --prompt-len 9 --gen-len 4 --threads 2 --json --plot " + file("p.svg"));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json report = json::parse(outcome.out);
   for (const char* field : {"model", "device", "threads", "host_read_gb_s", "rows", "load_s", "peak_rss_mb"})
     EXPECT_TRUE(report.contains(field)) << field;
   ASSERT_EQ(report["rows"].size(), 2u);
   for (const json& row : report["rows"]) {
-    for (const char* field : {"batch", "prefill_tok_s", "decode_tok_s", "step_ms_p50", "step_gap_us_p50", "weight_gb_s"})
+    for (const char* field :
+         {"batch", "prefill_tok_s", "decode_tok_s", "step_ms_p50", "step_gap_us_p50", "weight_gb_s"})
       EXPECT_TRUE(row[field].is_number()) << field;
     EXPECT_EQ(row["submissions_per_step"], 1);
     EXPECT_EQ(row["waits_per_step"], 1);
@@ -171,7 +175,8 @@ TEST_F(Cli, DoctorPasses) {
 }
 
 TEST_F(Cli, ConfigFileGivesFlags) {
-  std::ofstream(file("ingot.toml")) << "model = \"" << fixture_model("llama-bf16-llama3") << "\"\nmax-tokens = 3  # few\nignore-eos = true\n";
+  std::ofstream(file("ingot.toml")) << "model = \"" << fixture_model("llama-bf16-llama3")
+                                    << "\"\nmax-tokens = 3  # few\nignore-eos = true\n";
   const Outcome outcome = ingot("run --config " + file("ingot.toml") + " --ids 5,6 --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(json::parse(outcome.out)["token_ids"].size(), 3u);
@@ -183,7 +188,9 @@ TEST_F(Cli, ConfigFileGivesFlags) {
 
 class DefaultModel : public Cli {
  protected:
-  void SetUp() override { ASSERT_FALSE(default_model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test"; }
+  void SetUp() override {
+    ASSERT_FALSE(default_model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
+  }
 };
 
 TEST_F(DefaultModel, AnswersInText) {
@@ -198,8 +205,10 @@ TEST_F(DefaultModel, PeakMemoryIsTheFileAndThePlan) {
   const Outcome outcome = ingot("bench --batch 1,16 --prompt-len 64 --gen-len 4 --max-step-tokens 1024 --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const double file_mb = static_cast<double>(std::filesystem::file_size(default_model())) / 1e6;
-  const double kv_mb = 16 * 80 * 23.04e-3;  // 16 sequences of 5 blocks of 16; 30 layers * 2 * 3 heads * 64 * 2 bytes a position
-  const double scratch_mb = 1024 * (576 * 8 + 64 * 4 + 1536 * 4 + 1536 * 6) / 1e6;  // without the logits: 16 rows of them
+  const double kv_mb =
+      16 * 80 * 23.04e-3;  // 16 sequences of 5 blocks of 16; 30 layers * 2 * 3 heads * 64 * 2 bytes a position
+  const double scratch_mb =
+      1024 * (576 * 8 + 64 * 4 + 1536 * 4 + 1536 * 6) / 1e6;  // without the logits: 16 rows of them
   EXPECT_LT(json::parse(outcome.out)["peak_rss_mb"].get<double>(), 1.15 * file_mb + kv_mb + scratch_mb + 80);
 }
 

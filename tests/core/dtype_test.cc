@@ -36,11 +36,11 @@ TEST(Half, EveryF16SurvivesTheRoundTrip) {
 }
 
 TEST(Half, RoundsToNearestEven) {
-  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), f32_to_f16(1.0f));                  // tie goes to even
-  EXPECT_EQ(f32_to_f16(1.0f + 0x1.8p-10f), f32_to_f16(1.0f + 0x1p-9f));      // tie goes up to even
-  EXPECT_EQ(f32_to_f16(65520.0f), 0x7c00);                                   // overflow becomes infinity
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), f32_to_f16(1.0f));              // tie goes to even
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1.8p-10f), f32_to_f16(1.0f + 0x1p-9f));  // tie goes up to even
+  EXPECT_EQ(f32_to_f16(65520.0f), 0x7c00);                               // overflow becomes infinity
   EXPECT_EQ(f32_to_f16(65519.0f), 0x7bff);
-  EXPECT_EQ(f32_to_f16(0x1p-25f), 0);                                        // half of the smallest subnormal, tie to even
+  EXPECT_EQ(f32_to_f16(0x1p-25f), 0);  // half of the smallest subnormal, tie to even
   EXPECT_EQ(f32_to_f16(0x1.8p-25f), 1);
   EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), f32_to_bf16(1.0f));
   EXPECT_EQ(f32_to_bf16(1.0f + 0x1.8p-7f), f32_to_bf16(1.0f + 0x1p-6f));

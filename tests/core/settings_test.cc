@@ -49,17 +49,17 @@ TEST(Settings, ReadsValues) {
 }
 
 TEST(Settings, BadValuesNameTheVariable) {
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"VLLM_METAL_SCRATCH_POOL_MB", "lots"},
-           {"VLLM_METAL_SCRATCH_POOL_MB", "0"},
-           {"VLLM_METAL_SCRATCH_POOL_MB", "12x"},
-           {"VLLM_METAL_MAX_BATCH_SIZE", "-5"},
-           {"VLLM_METAL_MAX_BATCH_SIZE", "99999999999999999999"},
-           {"VLLM_APPLE_USE_ENGINE", "yes"},
-           {"VLLM_METAL_ATTENTION", "0"},
-           {"VLLM_APPLE_ENGINE_PREFILL", "0"},
-           {"INGOT_DEVICE", "tpu"},
-           {"VLLM_PLATFORM", "amiga"}}) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"VLLM_METAL_SCRATCH_POOL_MB", "lots"},
+                                                                  {"VLLM_METAL_SCRATCH_POOL_MB", "0"},
+                                                                  {"VLLM_METAL_SCRATCH_POOL_MB", "12x"},
+                                                                  {"VLLM_METAL_MAX_BATCH_SIZE", "-5"},
+                                                                  {"VLLM_METAL_MAX_BATCH_SIZE", "99999999999999999999"},
+                                                                  {"VLLM_APPLE_USE_ENGINE", "yes"},
+                                                                  {"VLLM_METAL_ATTENTION", "0"},
+                                                                  {"VLLM_APPLE_ENGINE_PREFILL", "0"},
+                                                                  {"INGOT_DEVICE", "tpu"},
+                                                                  {"VLLM_PLATFORM", "amiga"}}) {
     EXPECT_THAT(error_of(name, value), testing::HasSubstr(name)) << name << "=" << value;
   }
 }

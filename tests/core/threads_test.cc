@@ -52,7 +52,8 @@ TEST(ThreadPool, SleepsWhenIdle) {
   const auto cpu_ms = [] {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
+           (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
   };
   const long before = cpu_ms();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));

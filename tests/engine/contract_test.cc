@@ -27,7 +27,8 @@ class Contract : public ::testing::Test {
     blocks_ = assign_blocks(engine_->limits(), 16, 128, 3);
   }
 
-  // A step with `decode` sequences at position 0 and `prefill` prompts of five tokens; every sequence's last row samples.
+  // A step with `decode` sequences at position 0 and `prefill` prompts of five tokens; every sequence's last row
+  // samples.
   const Step& make_step(int decode, int prefill) {
     builder_.clear();
     for (int s = 0; s < decode; ++s) builder_.add({&kToken, 1}, 0, blocks_[s]);

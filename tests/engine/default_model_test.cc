@@ -51,7 +51,8 @@ class DefaultModel : public ::testing::Test {
     StepBuilder builder(engine_->limits().block_size);
     double nll = 0;
     for (size_t done = 0; done < ids.size();) {
-      const size_t rows = std::min<size_t>(ids.size() - done, std::min(engine_->limits().max_step_tokens, engine_->limits().max_sample_rows));
+      const size_t rows = std::min<size_t>(
+          ids.size() - done, std::min(engine_->limits().max_step_tokens, engine_->limits().max_sample_rows));
       builder.clear();
       builder.add(ids.subspan(done, rows), static_cast<int64_t>(done), blocks);
       for (size_t i = 0; i < rows && done + i + 1 < ids.size(); ++i)

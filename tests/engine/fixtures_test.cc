@@ -10,8 +10,8 @@
 namespace ingot::testing {
 namespace {
 
-// 16-bit weights are computed exactly but for activation rounding; block formats also quantize the activations to 8 bits,
-// which costs a 96-wide model more than a real one.
+// 16-bit weights are computed exactly but for activation rounding; block formats also quantize the activations to 8
+// bits, which costs a 96-wide model more than a real one.
 constexpr double kTolerance = 0.05;
 constexpr double kQuantizedTolerance = 0.15;
 
@@ -41,7 +41,8 @@ TEST_P(Fixture, PortablePathMatchesToo) {
   const Reference reference = fixture_reference(GetParam());
   const std::unique_ptr<Engine> engine = load(GetParam(), "portable");
   const bool quantized = GetParam().find("q8_0") != std::string::npos || GetParam().find("q4_0") != std::string::npos;
-  EXPECT_LT(max_difference(run_alone(*engine, reference.ids), reference.logits), quantized ? kQuantizedTolerance : kTolerance);
+  EXPECT_LT(max_difference(run_alone(*engine, reference.ids), reference.logits),
+            quantized ? kQuantizedTolerance : kTolerance);
 }
 
 // The comparison means something only if getting the model wrong moves the logits far more than the tolerance.
@@ -55,9 +56,10 @@ TEST_P(Fixture, MutationsWouldBeSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Fixture,
-                         ::testing::Values("llama-bf16-bias", "llama-bf16-linear", "llama-bf16-llama3", "llama-bf16-tied",
-                                           "llama-f16-untied-sharded", "llama-f16-yarn", "mistral-bf16-window",
-                                           "gguf-bf16-bias", "gguf-bf16-llama3", "gguf-q4_0-llama3", "gguf-q8_0-llama3"),
+                         ::testing::Values("llama-bf16-bias", "llama-bf16-linear", "llama-bf16-llama3",
+                                           "llama-bf16-tied", "llama-f16-untied-sharded", "llama-f16-yarn",
+                                           "mistral-bf16-window", "gguf-bf16-bias", "gguf-bf16-llama3",
+                                           "gguf-q4_0-llama3", "gguf-q8_0-llama3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

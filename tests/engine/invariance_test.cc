@@ -51,11 +51,13 @@ TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
     const auto blocks = assign_blocks(engine->limits(), 16, 256, 23);
     std::vector<Sequence> crowd;
     for (uint32_t s = 0; s < 16; ++s) {
-      Sequence neighbour{random_ids(3 + s * 9, engine->limits().vocab, 100 + s), blocks[s], s % 3 == 0 ? 1 : 1 + s * 2, false};
+      Sequence neighbour{random_ids(3 + s * 9, engine->limits().vocab, 100 + s), blocks[s], s % 3 == 0 ? 1 : 1 + s * 2,
+                         false};
       crowd.push_back(neighbour);
     }
     crowd[5] = {ids, blocks[5], chunk, true};
-    expect_same_bits(alone, run_sequences(*engine, crowd)[5], "among 15 neighbours, in chunks of " + std::to_string(chunk));
+    expect_same_bits(alone, run_sequences(*engine, crowd)[5],
+                     "among 15 neighbours, in chunks of " + std::to_string(chunk));
   }
 }
 
@@ -101,7 +103,9 @@ TEST_P(Invariance, BlockSizeDoesNotMatter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Invariance, ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "gguf-q8_0-llama3", "mistral-bf16-window", "default"),
+INSTANTIATE_TEST_SUITE_P(Models, Invariance,
+                         ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "gguf-q8_0-llama3",
+                                           "mistral-bf16-window", "default"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -60,7 +60,8 @@ std::vector<Logits> run_sequences(Engine& engine, const std::vector<Sequence>& s
     std::vector<size_t> owners;
     for (auto& [rows, s] : plan) {
       rows = std::min<int64_t>(rows, limits.max_step_tokens - builder.rows());
-      if (sequences[s].wanted) rows = std::min<int64_t>(rows, limits.max_logits_rows - static_cast<int64_t>(owners.size()));
+      if (sequences[s].wanted)
+        rows = std::min<int64_t>(rows, limits.max_logits_rows - static_cast<int64_t>(owners.size()));
       if (rows <= 0) continue;
       const std::span<const int32_t> ids(sequences[s].ids.data() + done[s], static_cast<size_t>(rows));
       const int32_t first = builder.add(ids, done[s], sequences[s].blocks);
@@ -90,7 +91,8 @@ std::vector<int32_t> random_ids(size_t count, int64_t vocab, uint32_t seed) {
   return ids;
 }
 
-std::vector<std::vector<int32_t>> assign_blocks(const EngineLimits& limits, size_t count, int64_t length, uint32_t seed) {
+std::vector<std::vector<int32_t>> assign_blocks(const EngineLimits& limits, size_t count, int64_t length,
+                                                uint32_t seed) {
   const size_t each = static_cast<size_t>((length + limits.block_size - 1) / limits.block_size);
   std::vector<int32_t> all(static_cast<size_t>(limits.num_blocks));
   if (each * count > all.size()) throw std::runtime_error("the test needs more KV blocks");

@@ -21,7 +21,8 @@ struct Sequence {
 
 using Logits = std::vector<std::vector<float>>;  // [rows][vocab]
 
-// Runs all sequences side by side, each in its own chunks, until every one is done; returns the logits of the wanted ones.
+// Runs all sequences side by side, each in its own chunks, until every one is done; returns the logits of the wanted
+// ones.
 std::vector<Logits> run_sequences(Engine& engine, const std::vector<Sequence>& sequences);
 
 // Logits of one sequence alone, in one prefill as far as the limits allow.
@@ -29,7 +30,8 @@ Logits run_alone(Engine& engine, const std::vector<int32_t>& ids);
 
 std::vector<int32_t> random_ids(size_t count, int64_t vocab, uint32_t seed);
 // `count` sets of blocks for `length` positions each, disjoint, in an order shuffled by `seed` (0: ascending).
-std::vector<std::vector<int32_t>> assign_blocks(const EngineLimits& limits, size_t count, int64_t length, uint32_t seed);
+std::vector<std::vector<int32_t>> assign_blocks(const EngineLimits& limits, size_t count, int64_t length,
+                                                uint32_t seed);
 
 // Path of a checkpoint under tests/fixtures/models, and what transformers said about it.
 std::string fixture_model(const std::string& name);

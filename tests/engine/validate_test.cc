@@ -71,8 +71,8 @@ const Fault kFaults[] = {
     {"num_seqs_active", [](Step& s) { s.num_seqs_active = 0; }},
     {"token_ids", [](Step& s) { s.token_ids.pop_back(); }},
     {"token_ids", [](Step& s) { s.token_ids[1] = 100; }},
-    {"token_ids", [](Step& s) { s.token_ids[0] = -2; }},   // row 1 of the previous step drew no token
-    {"token_ids", [](Step& s) { s.token_ids[0] = -3; }},   // there was no row 2
+    {"token_ids", [](Step& s) { s.token_ids[0] = -2; }},  // row 1 of the previous step drew no token
+    {"token_ids", [](Step& s) { s.token_ids[0] = -3; }},  // there was no row 2
     {"token_ids", [](Step& s) { s.token_ids[0] = std::numeric_limits<int32_t>::min(); }},
     {"positions", [](Step& s) { s.positions.push_back(0); }},
     {"positions", [](Step& s) { s.positions[3] += 1; }},
@@ -81,7 +81,11 @@ const Fault kFaults[] = {
     {"slot_mapping", [](Step& s) { s.slot_mapping[0] = 64; }},
     {"slot_mapping", [](Step& s) { s.slot_mapping[0] = -1; }},
     {"slot_mapping", [](Step& s) { s.slot_mapping[0] += 1; }},
-    {"slot_mapping", [](Step& s) { s.block_table[0 * 3 + 1] = 9, s.slot_mapping[0] = 9 * 4 + 2, s.positions[1] = 10, s.seq_lens[1] = 11, s.max_seq_len = 11, s.slot_mapping[1] = 9 * 4 + 2; }},
+    {"slot_mapping",
+     [](Step& s) {
+       s.block_table[0 * 3 + 1] = 9, s.slot_mapping[0] = 9 * 4 + 2, s.positions[1] = 10, s.seq_lens[1] = 11,
+                             s.max_seq_len = 11, s.slot_mapping[1] = 9 * 4 + 2;
+     }},
     {"query_start_loc", [](Step& s) { s.query_start_loc.pop_back(); }},
     {"query_start_loc", [](Step& s) { s.query_start_loc[0] = 1; }},
     {"query_start_loc", [](Step& s) { s.query_start_loc[1] = 0; }},
@@ -89,9 +93,9 @@ const Fault kFaults[] = {
     {"query_start_loc", [](Step& s) { s.query_start_loc[3] = 8; }},
     {"query_start_loc", [](Step& s) { s.query_start_loc[3] = 6; }},
     {"seq_lens", [](Step& s) { s.seq_lens.push_back(1); }},
-    {"seq_lens", [](Step& s) { s.seq_lens[2] = 4; }},    // fewer than its rows
-    {"seq_lens", [](Step& s) { s.seq_lens[0] = 65; }},   // longer than the model allows
-    {"seq_lens", [](Step& s) { s.seq_lens[0] = 13; }},   // longer than its row of the table
+    {"seq_lens", [](Step& s) { s.seq_lens[2] = 4; }},   // fewer than its rows
+    {"seq_lens", [](Step& s) { s.seq_lens[0] = 65; }},  // longer than the model allows
+    {"seq_lens", [](Step& s) { s.seq_lens[0] = 13; }},  // longer than its row of the table
     {"max_query_len", [](Step& s) { s.max_query_len = 4; }},
     {"max_seq_len", [](Step& s) { s.max_seq_len = 11; }},
     {"max_blocks", [](Step& s) { s.max_blocks = 0; }},
@@ -116,8 +120,8 @@ const Fault kFaults[] = {
     {"sampling", [](Step& s) { s.sampling.pop_back(); }},
     {"sampler_slot", [](Step& s) { s.sampler_slot.pop_back(); }},
     {"sampler_slot", [](Step& s) { s.sampler_slot[0] = 4; }},
-    {"sampler_slot", [](Step& s) { s.sampler_slot[1] = 0; }},  // two rows on one slot
-    {"sampler_slot", [](Step& s) { s.sampler_slot[0] = 1; }},  // full
+    {"sampler_slot", [](Step& s) { s.sampler_slot[1] = 0; }},                            // two rows on one slot
+    {"sampler_slot", [](Step& s) { s.sampler_slot[0] = 1; }},                            // full
     {"sampler_slot", [](Step& s) { s.sampler_resets.clear(), s.sampler_slot[0] = 2; }},  // never reset
     {"sampler_slot", [](Step& s) { s.sampler_slot[0] = -1, s.sampling[0].presence_penalty = 1; }},
     {"sampler_slot", [](Step& s) { s.sampler_slot[0] = -1, s.sampling[0].bad_words = {{1}}; }},
@@ -127,7 +131,10 @@ const Fault kFaults[] = {
     {"output", [](Step& s) { s.output[2].target = 100; }},
     {"output", [](Step& s) { s.output[2].target = -1; }},
     {"output", [](Step& s) { s.output[1].kind = static_cast<RowOutput::Kind>(77); }},
-    {"output", [](Step& s) { for (RowOutput& o : s.output) o.kind = RowOutput::Kind::full_logits; }},
+    {"output",
+     [](Step& s) {
+       for (RowOutput& o : s.output) o.kind = RowOutput::Kind::full_logits;
+     }},
     {"grammar_mask", [](Step& s) { s.grammar_mask.assign(15, ~0u); }},
     {"sampler_resets", [](Step& s) { s.sampler_resets[0].slot = 4; }},
     {"sampler_resets", [](Step& s) { s.sampler_resets.push_back(s.sampler_resets[0]); }},

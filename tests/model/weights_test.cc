@@ -98,12 +98,17 @@ TEST(WeightPlan, TakesEveryTensor) {
 TEST(WeightPlan, NamesWhatIsMissingExtraOrMisshapen) {
   using ::testing::HasSubstr;
   const ModelConfig config = small_config();
-  EXPECT_THAT(error_of(config, [](auto& c) { c.remove("model.layers.1.mlp.up_proj.weight"); }), HasSubstr("model.layers.1.mlp.up_proj.weight"));
-  EXPECT_THAT(error_of(config, [](auto& c) { c.add("model.layers.2.mlp.up_proj.weight", {48, 32}); }), HasSubstr("model.layers.2.mlp.up_proj.weight"));
-  EXPECT_THAT(error_of(config, [](auto& c) { c.add("model.layers.0.self_attn.q_norm.weight", {8}); }), HasSubstr("q_norm"));
-  EXPECT_THAT(error_of(config, [](auto& c) { c.at("model.layers.0.self_attn.k_proj.weight").shape = {32, 16}; }),
-              HasSubstr("model.layers.0.self_attn.k_proj.weight: its shape is [32, 16], the configuration asks for [16, 32]"));
-  EXPECT_THAT(error_of(config, [](auto& c) { c.at("model.norm.weight").dtype = DType::q8_0; }), HasSubstr("model.norm.weight"));
+  EXPECT_THAT(error_of(config, [](auto& c) { c.remove("model.layers.1.mlp.up_proj.weight"); }),
+              HasSubstr("model.layers.1.mlp.up_proj.weight"));
+  EXPECT_THAT(error_of(config, [](auto& c) { c.add("model.layers.2.mlp.up_proj.weight", {48, 32}); }),
+              HasSubstr("model.layers.2.mlp.up_proj.weight"));
+  EXPECT_THAT(error_of(config, [](auto& c) { c.add("model.layers.0.self_attn.q_norm.weight", {8}); }),
+              HasSubstr("q_norm"));
+  EXPECT_THAT(
+      error_of(config, [](auto& c) { c.at("model.layers.0.self_attn.k_proj.weight").shape = {32, 16}; }),
+      HasSubstr("model.layers.0.self_attn.k_proj.weight: its shape is [32, 16], the configuration asks for [16, 32]"));
+  EXPECT_THAT(error_of(config, [](auto& c) { c.at("model.norm.weight").dtype = DType::q8_0; }),
+              HasSubstr("model.norm.weight"));
   EXPECT_EQ(error_of(config, [](auto& c) { c.add("model.layers.0.self_attn.rotary_emb.inv_freq", {4}); }), "");
 }
 

@@ -102,11 +102,13 @@ class Cpu final : public CpuBackend {
 
   void create_scratch(size_t bytes) override {
     scratch_ = allocate(bytes, true);
-    // Activations in the form of the kernels take at most one and a half times their size as floats, for each worker when
-    // there are few rows. Touched as far as used.
+    // Activations in the form of the kernels take at most one and a half times their size as floats, for each worker
+    // when there are few rows. Touched as far as used.
     linear_scratch_ = allocate(bytes + bytes / 2 + (size_t{1} << 20) * static_cast<size_t>(pool_.size()), false);
   }
-  size_t work_bytes(int64_t rows, int64_t cols) const override { return linear_scratch_bytes(rows, cols, pool_.size()); }
+  size_t work_bytes(int64_t rows, int64_t cols) const override {
+    return linear_scratch_bytes(rows, cols, pool_.size());
+  }
 
   void create_kv_cache(const KvLayout& layout) override {
     ++counters_.allocations;

@@ -76,6 +76,20 @@ bool is_listed(Isa isa) {
 bool is_listed(Isa) { return false; }
 #endif
 
+#if defined(INGOT_HAS_AVX512)
+// Put together here: this file is compiled for every processor.
+const KernelTable* avx512_with_bf16() {
+  static const KernelTable table = [] {
+    KernelTable all = *avx512_vnni_kernels();
+    const KernelTable& bf16 = *avx512_bf16_kernels();
+    all.round_to_bf16 = bf16.round_to_bf16;
+    std::memcpy(all.tile[static_cast<int>(DType::bf16)], bf16.tile[static_cast<int>(DType::bf16)], sizeof all.tile[0]);
+    return all;
+  }();
+  return &table;
+}
+#endif
+
 thread_local sigjmp_buf probe_escape;
 void leave_probe(int) { siglongjmp(probe_escape, 1); }
 
@@ -157,7 +171,7 @@ const KernelTable* kernels_for(Isa isa) {
 #if defined(INGOT_HAS_AVX512)
     case Isa::avx512: return avx512_kernels();
     case Isa::avx512_vnni: return avx512_vnni_kernels();
-    case Isa::avx512_bf16: return avx512_bf16_kernels();
+    case Isa::avx512_bf16: return avx512_with_bf16();
 #endif
 #if defined(INGOT_HAS_NEON)
     case Isa::neon: return neon_kernels();

@@ -88,8 +88,8 @@ struct CacheValues {
 #define INGOT_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// out[m, col ...] = rescale[m] * out[m, col ...] + sum over i in [begin, end) of a[m, i] * b[i, col ...], for M rows by V
-// vectors. Without `rescale` the old contents do not count.
+// out[m, col ...] = rescale[m] * out[m, col ...] + sum over i in [begin, end) of a[m, i] * b[i, col ...], for M rows by
+// V vectors. Without `rescale` the old contents do not count.
 template <int M, int V, typename B>
 inline void multiply_block(const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t col,
                            const float* rescale, float* out, int64_t out_stride) {
@@ -126,7 +126,8 @@ inline void multiply_cols(const float* a, int64_t a_stride, const B& b, int64_t 
                           int64_t cols, const float* rescale, float* out, int64_t out_stride) {
   for (; col + V * kLanes <= cols; col += V * kLanes)
     multiply_block<M, V>(a, a_stride, b, begin, end, col, rescale, out, out_stride);
-  if constexpr (V > 1) multiply_cols<M, (V > 4 ? 4 : V - 1)>(a, a_stride, b, begin, end, col, cols, rescale, out, out_stride);
+  if constexpr (V > 1)
+    multiply_cols<M, (V > 4 ? 4 : V - 1)>(a, a_stride, b, begin, end, col, cols, rescale, out, out_stride);
 }
 
 template <int M, typename B>
@@ -229,8 +230,8 @@ inline void add_values(const AttentionArgs& args, const B& values, int row, int 
       const Range r = visible(args, row + m, tile_start);
       const int begin = r.begin > shared.end ? r.begin : shared.end;
       if (begin >= r.end) continue;
-      multiply(1, weights + m * kTileKeys, kTileKeys, values, begin, r.end, cols, &one,
-               states + (row + m) * stride, stride);
+      multiply(1, weights + m * kTileKeys, kTileKeys, values, begin, r.end, cols, &one, states + (row + m) * stride,
+               stride);
     }
   }
 }
@@ -247,8 +248,7 @@ inline void attend_tile(const AttentionArgs& args, const K& keys, const V& value
     for (int m = 0; m < count; ++m) {
       const Range range = visible(args, row + m, tile_start);
       float* largest = states + (row + m) * stride + padded_head(d);
-      rescale[m] = range.begin == range.end ? 1.0f
-                                            : softmax_tile(weights + m * kTileKeys, range, largest, largest + 1);
+      rescale[m] = range.begin == range.end ? 1.0f : softmax_tile(weights + m * kTileKeys, range, largest, largest + 1);
     }
     add_values(args, values, row, count, tile_start, rescale, states);
   }
@@ -275,8 +275,7 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
   using T = typename E::Type;
   const int64_t d = args.head_size;
   // Few rows read the cache directly; many are worth a tile of converted keys and values.
-  const bool direct =
-      kDirect && args.rows <= 2 * kBlockRows && args.block_size % kLanes == 0 && d % kLanes == 0;
+  const bool direct = kDirect && args.rows <= 2 * kBlockRows && args.block_size % kLanes == 0 && d % kLanes == 0;
   const int64_t unit = args.block_size % 16 == 0 ? 16 : 8;  // aligned keys that are surely in one block
   for (int64_t start = split * kSplitKeys; start < (split + 1) * kSplitKeys; start += kTileKeys) {
     if (start > last || start + kTileKeys <= first) continue;
@@ -300,7 +299,8 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
       attend_tile(args, CacheKeys<E>{keys, args.block_size}, CacheValues<E>{values, d}, start, states);
     } else {
       convert_tile<E>(args, keys, values);
-      attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded_head(d)}, start, states);
+      attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded_head(d)}, start,
+                  states);
     }
   }
 }

@@ -59,15 +59,15 @@ struct KernelTable {
   void (*store[kNumStoreKinds])(const StoreArgs&);
 };
 
-// Null when this build does not have the ISA.
 const KernelTable* portable_kernels();
 const KernelTable* avx2_kernels();
 const KernelTable* avx512_kernels();
 const KernelTable* avx512_vnni_kernels();
-const KernelTable* avx512_bf16_kernels();
+const KernelTable* avx512_bf16_kernels();  // its bf16 kernels alone
 const KernelTable* neon_kernels();
 const KernelTable* neon_dotprod_kernels();
 
+// The whole table of an ISA; null when this build does not have it.
 const KernelTable* kernels_for(Isa isa);
 
 }  // namespace ingot::cpu

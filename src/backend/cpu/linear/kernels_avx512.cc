@@ -4,7 +4,6 @@
 #include "backend/cpu/linear/unroll.h"
 
 #define INGOT_VNNI 0
-#define INGOT_BF16 0
 
 namespace ingot::cpu {
 namespace avx512 {

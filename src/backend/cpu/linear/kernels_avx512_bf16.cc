@@ -3,15 +3,85 @@
 #include "backend/cpu/linear/kernels.h"
 #include "backend/cpu/linear/unroll.h"
 
-#define INGOT_VNNI 1
-#define INGOT_BF16 1
-
+// bf16 weights by the bf16 dot product, which multiplies twice as many numbers as a fused multiply-add. It takes
+// activations rounded to bf16 (8 bits): far finer than the 8-bit codes of the block formats. On the tiny test models,
+// whose logits have a standard deviation of 1, it moves them by at most 0.02. All other formats are those of
+// avx512_vnni.
 namespace ingot::cpu {
 namespace avx512_bf16 {
 namespace {
-#include "backend/cpu/linear/vec_avx512.h"
 
-#include "backend/cpu/linear/tiles.h"
+using AnyInt = int32_t __attribute__((may_alias, aligned(1)));
+
+INGOT_INLINE __m512bh as_bf16(__m512i a) {
+  __m512bh b;
+  __builtin_memcpy(&b, &a, 64);
+  return b;
+}
+
+void round_to_bf16(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last,
+                   uint8_t* act) {
+  for (int r = 0; r < rows; ++r) {
+    const float* x = in + r * in_stride;
+    for (int64_t block = first; block < last; ++block) {
+      const int64_t left = cols - block * kBlock;
+      const __mmask32 here = left >= kBlock ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+      const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here), x + block * kBlock);
+      const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here >> 16), x + block * kBlock + 16);
+      const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
+      __builtin_memcpy(act + (block * rows + r) * 64, &both, 64);
+    }
+  }
+}
+
+template <int kRows>
+INGOT_INLINE void step(const uint8_t* codes, const uint8_t* act, int pair, __m512 (&acc)[kRows]) {
+  const __m512i w = _mm512_loadu_si512(codes + 64 * pair);
+  if constexpr (kRows >= 5) __builtin_prefetch(codes + 64 * pair + 2048);
+  INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+    const __m512i x = _mm512_set1_epi32(*reinterpret_cast<const AnyInt*>(act + r * 64 + 4 * pair));
+    acc[r] = _mm512_dpbf16_ps(acc[r], as_bf16(w), as_bf16(x));
+  }
+}
+
+// Two sums, over even and over odd pairs of columns.
+template <int kRows>
+void tile(const TileArgs& args) {
+  for (int i = 0; i < args.panels; ++i) {
+    __m512 even[kRows], odd[kRows];
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = _mm512_setzero_ps();
+    const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+    const uint8_t* act = args.act;
+    int64_t pairs = (args.cols + 1) / 2;
+    for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
+      for (int pair = 0; pair < 16; pair += 2) {
+        step<kRows>(at, act, pair, even);
+        step<kRows>(at, act, pair + 1, odd);
+      }
+    for (int pair = 0; pair < static_cast<int>(pairs); pair += 2) {
+      step<kRows>(at, act, pair, even);
+      if (pair + 1 < pairs) step<kRows>(at, act, pair + 1, odd);
+    }
+    float* out = args.out + i * kRows * kPanelRows;
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(out + r * kPanelRows, _mm512_add_ps(even[r], odd[r]));
+  }
+}
+
+template <int kRows>
+constexpr void add_tiles(KernelTable& table) {
+  table.tile[static_cast<int>(DType::bf16)][kRows - 1] = tile<kRows>;
+  if constexpr (kRows > 1) add_tiles<kRows - 1>(table);
+}
+
+constexpr KernelTable make_table() {
+  KernelTable table = {};
+  table.round_to_bf16 = round_to_bf16;
+  add_tiles<kMaxTileRows>(table);
+  return table;
+}
+
+constinit const KernelTable kTable = make_table();
+
 }  // namespace
 }  // namespace avx512_bf16
 

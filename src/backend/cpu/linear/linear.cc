@@ -21,9 +21,7 @@ constexpr int64_t kChunksPerWorker = 4;
 constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Bytes of converted activations of a row.
-size_t quantized_row_bytes(int64_t cols, bool halves) {
-  return activation_bytes(1, div_up(cols, kBlock), halves);
-}
+size_t quantized_row_bytes(int64_t cols, bool halves) { return activation_bytes(1, div_up(cols, kBlock), halves); }
 size_t bf16_row_bytes(int64_t cols) { return static_cast<size_t>(div_up(cols, kBlock)) * kBlock * 2; }
 
 // One call, as one worker sees it. Rows are cut into tiles of nearly equal size; in converted form tiles follow each

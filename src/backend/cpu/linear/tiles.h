@@ -5,7 +5,6 @@
 //   kLanes         output rows a vector; a panel has 16
 //   kMaxTile       most activation rows of a tile
 //   kSigned8       8-bit codes are multiplied signed (stored value - 128), so they need no zero point
-//   kBf16Dot       bf16 weights take activations rounded to bf16
 //   I, F, X, P     integers, floats, four activation words of a row, a partial dot product
 //   kWords<bits>   how many words a P may add up before it must go to int32 lanes, for codes of that many bits; 0:
 //   there
@@ -411,9 +410,7 @@ void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t cols, i
 
 template <class V, DType kType, int kRows>
 constexpr void add_tiles(KernelTable& table) {
-  if constexpr (kType == DType::bf16 && V::kBf16Dot) {
-    table.tile[static_cast<int>(kType)][kRows - 1] = V::template bf16_tile<kRows>;
-  } else if constexpr (is_float_format(kType)) {
+  if constexpr (is_float_format(kType)) {
     table.tile[static_cast<int>(kType)][kRows - 1] = FloatTile<V, kType, kRows>::run;
   } else {
     table.tile[static_cast<int>(kType)][kRows - 1] = BlockTile<V, kType, kRows>::run;
@@ -432,7 +429,6 @@ constexpr KernelTable make_table() {
   KernelTable table = {};
   table.max_tile = V::kMaxTile;
   table.quantize = quantize_rows<V>;
-  if constexpr (V::kBf16Dot) table.round_to_bf16 = V::round_rows_to_bf16;
   add_types<V, 0>(table);
   table.store[static_cast<int>(StoreKind::set)] = store_tile<V, StoreKind::set>;
   table.store[static_cast<int>(StoreKind::add)] = store_tile<V, StoreKind::add>;

@@ -10,7 +10,7 @@ struct Vec {
   using X = const uint8_t*;
   using P = __m256i;  // 16-bit sums of pairs
   static constexpr int kLanes = 8, kMaxTile = 4;
-  static constexpr bool kSigned8 = true, kBf16Dot = false;
+  static constexpr bool kSigned8 = true;
   static constexpr int units(int rows) { return rows <= 2 ? 2 : 1; }
 
   INGOT_INLINE I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }

@@ -1,5 +1,5 @@
-// The vector type of tiles.h for AVX-512: 16 lanes, a whole panel. INGOT_VNNI and INGOT_BF16 say which extensions the
-// including file is compiled for. Included inside its namespace; no include guard, no includes.
+// The vector type of tiles.h for AVX-512: 16 lanes, a whole panel. INGOT_VNNI says whether the including file is
+// compiled for that extension. Included inside its namespace; no include guard, no includes.
 
 using AnyInt = int32_t __attribute__((may_alias, aligned(1)));
 using AnyFloat = float __attribute__((may_alias, aligned(1)));
@@ -10,7 +10,6 @@ struct Vec {
   using X = const uint8_t*;
   using P = __m512i;
   static constexpr int kLanes = 16, kMaxTile = 8;
-  static constexpr bool kBf16Dot = INGOT_BF16;
   static constexpr int units(int) { return 1; }
 
   INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
@@ -123,54 +122,4 @@ struct Vec {
     low_sum = _mm_cvtsi128_si32(sums);
     high_sum = _mm_extract_epi32(sums, 1);
   }
-
-#if INGOT_BF16
-  // Records of 32 columns: [rows][16 pairs], zero past the last column.
-  static void round_rows_to_bf16(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first,
-                                 int64_t last, uint8_t* act) {
-    for (int r = 0; r < rows; ++r) {
-      const float* x = in + r * in_stride;
-      for (int64_t block = first; block < last; ++block) {
-        const int64_t left = cols - block * kBlock;
-        const __mmask32 here = left >= kBlock ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
-        const F low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here), x + block * kBlock);
-        const F high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(here >> 16), x + block * kBlock + 16);
-        const __m512bh both = _mm512_cvtne2ps_pbh(high, low);
-        __builtin_memcpy(act + (block * rows + r) * 64, &both, 64);
-      }
-    }
-  }
-
-  // Two sums, over even and over odd pairs of columns.
-  template <int kRows>
-  static void bf16_tile(const TileArgs& args) {
-    for (int i = 0; i < args.panels; ++i) {
-      F acc[2][kRows];
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = acc[1][r] = zero();
-      const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
-      const uint8_t* act = args.act;
-      int64_t pairs = (args.cols + 1) / 2;
-      for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
-        for (int pair = 0; pair < 16; pair += 2) {
-          bf16_step<kRows>(at, act, pair, acc[0]);
-          bf16_step<kRows>(at, act, pair + 1, acc[1]);
-        }
-      for (int pair = 0; pair < static_cast<int>(pairs); ++pair) bf16_step<kRows>(at, act, pair, acc[pair % 2]);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r)
-          store(args.out + (i * kRows + r) * kPanelRows, add(acc[0][r], acc[1][r]));
-    }
-  }
-  template <int kRows>
-  INGOT_INLINE void bf16_step(const uint8_t* codes, const uint8_t* act, int pair, F (&acc)[kRows]) {
-    const I w = load(codes + 64 * pair);
-    if constexpr (kRows >= 5) __builtin_prefetch(codes + 64 * pair + 2048);
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
-        _mm512_dpbf16_ps(acc[r], as_bf16(w), as_bf16(word_of(act + r * 64, pair)));
-  }
-  INGOT_INLINE __m512bh as_bf16(I a) {
-    __m512bh b;
-    __builtin_memcpy(&b, &a, 64);
-    return b;
-  }
-#endif
 };

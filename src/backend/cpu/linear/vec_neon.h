@@ -9,7 +9,7 @@ struct Vec {
   using F = float32x4_t;
   using X = int8x16_t;
   static constexpr int kLanes = 4, kMaxTile = 8;
-  static constexpr bool kSigned8 = true, kBf16Dot = false;
+  static constexpr bool kSigned8 = true;
   static constexpr int units(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
 
   INGOT_INLINE I load(const uint8_t* p) { return vld1q_u8(p); }
