@@ -30,13 +30,9 @@ fs::path cache_folder() {
 
 }  // namespace
 
-void add_model_option(CLI::App& command, ModelArgs& args) {
-  command.add_option("-m,--model", args.model, "GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)");
-}
-
 void add_engine_options(CLI::App& command, ModelArgs& args) {
   EngineOptions& e = args.engine;
-  add_model_option(command, args);
+  command.add_option("-m,--model", args.model, "GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)");
   command.add_option("--device", e.device, "auto, cpu, cuda or metal")->capture_default_str();
   command.add_option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
       ->capture_default_str()

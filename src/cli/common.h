@@ -21,7 +21,6 @@ struct ModelArgs {
   EngineOptions engine;
 };
 
-void add_model_option(CLI::App& command, ModelArgs& args);
 void add_engine_options(CLI::App& command, ModelArgs& args);
 
 // A prompt as text (-p), a file (-f) or token ids (--ids); exactly one.

@@ -30,7 +30,7 @@ void tokenize(const TokenizeArgs& args) {
 void add_tokenize(CLI::App& app) {
   auto args = std::make_shared<TokenizeArgs>();
   CLI::App* command = app.add_subcommand("tokenize", "text to token ids (or --ids back to text)");
-  add_model_option(*command, args->model);
+  add_engine_options(*command, args->model);  // the same flags everywhere, though no engine is loaded here
   add_prompt_options(*command, args->prompt);
   command->add_flag("--special", args->special, "special tokens written in the text become that token");
   command->callback([args] { tokenize(*args); });
