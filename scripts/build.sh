@@ -60,7 +60,10 @@ if [ ! -f "$dir"/build.ninja ] || [ "$stamp" != "$(cat "$dir"/.configured 2>/dev
   fi
   printf '%s\n' "$stamp" >"$dir"/.configured
 fi
-[ "${1:-}" != --configure ] || exit 0
+if [ "${1:-}" = --configure ]; then
+  ninja -C "$dir" build.ninja >/dev/null  # configures again when a CMakeLists.txt changed
+  exit 0
+fi
 
 # On a terminal ninja's one moving line; in a log only what fails.
 failed() { die "the $preset build failed (see above)" "To see one command at a time: ninja -C $dir -v -j 1"; }
