@@ -1,0 +1,175 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ingot/engine.h"
+#include "ingot/step.h"
+
+// The native orchestrator: requests in, text out. Continuous batching, prefix cache, preemption, cancellation. It uses
+// the engine only through Step. Every method may be called from any thread unless it says otherwise.
+namespace ingot {
+
+class Tokenizer;
+
+struct LlmOptions {
+  EngineOptions engine;
+  int32_t max_waiting = 1024;    // requests that wait for their turn; more are refused (ErrorKind::overloaded)
+  double target_step_ms = 0;     // longest step while streams are running; 0: 2.5 times a step without prefill
+  bool prefix_caching = true;    // reuse the KV blocks of equal prompt beginnings
+  bool overlap = true;           // submit a step while the one before it runs
+  uint64_t host_budget = 0;      // bytes that waiting and running requests may hold on the host; 0: 256 MiB
+  uint64_t min_free_memory = 0;  // refuse new requests while the system has less than this free; 0: 128 MiB
+};
+
+// A request. `sampling.seed`, `sampling.min_tokens` and `sampling.stop_token_ids` are taken from here, as the rest of
+// SamplingParams is; the model's own end tokens are added unless ignore_eos.
+struct GenerationRequest {
+  std::string id;               // for logs and errors; empty: one is made
+  std::vector<int32_t> prompt;  // token ids, at least one
+  SamplingParams sampling;
+  bool random_seed = false;            // true: sampling.seed is replaced by a random one. Choice i draws with seed + i
+  int64_t max_tokens = 16;             // new tokens a choice; more than the context leaves is cut to that
+  int32_t n = 1;                       // choices returned
+  int32_t best_of = 0;                 // choices generated, the n most likely (per token) returned; 0: n
+  bool beam_search = false;            // the n best of a beam of max(n, best_of); sampling parameters must be greedy
+  double length_penalty = 1.0;         // beams are ranked by logprob / length^length_penalty
+  bool early_stopping = false;         // a beam search ends as soon as it has enough finished beams
+  std::vector<std::string> stop;       // texts that end a choice; cut off unless include_stop
+  std::vector<std::string> bad_words;  // texts that must not be generated; tokenized here
+  bool include_stop = false;
+  bool ignore_eos = false;
+  bool skip_special_tokens = true;  // special tokens leave no text
+  int32_t logprobs = -1;            // alternatives reported for each new token; -1: no logprobs at all
+  int32_t prompt_logprobs = -1;     // the same for each prompt token; such a request does not read the prefix cache
+  int32_t priority = 0;             // lower runs first; equal: first come, first served
+  std::optional<std::chrono::steady_clock::time_point> deadline;  // then it ends with FinishReason::timeout
+};
+
+enum class FinishReason : uint8_t { none, stop, length, cancelled, timeout, error };
+const char* to_string(FinishReason reason);  // "stop", "length", ...; "" for none
+
+// A token with its logprob under the raw logits, as it was reported by the engine.
+struct TokenScore {
+  int32_t token = -1;
+  float logprob = 0.0f;
+  int32_t rank = 0;  // 1: most likely; 0: not scored (the first prompt token)
+  std::vector<TokenLogprob> top;
+};
+
+// What a choice gained since the last take().
+struct ChoiceDelta {
+  int32_t index = 0;
+  std::string text;                // whole characters; never the beginning of a stop string
+  std::vector<int32_t> token_ids;  // may run ahead of the text
+  std::vector<TokenScore> scores;  // one a token when logprobs were asked for
+  FinishReason finish = FinishReason::none;
+  std::variant<std::monostate, int32_t, std::string> stop_reason;  // the stop token or stop string that ended it
+};
+
+// Facts about a request, complete once it is done.
+struct GenerationSummary {
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;      // of the prompt, found in the prefix cache
+  int64_t completion_tokens = 0;  // of every choice generated
+  int32_t preemptions = 0;
+  double queue_s = 0;    // until its first step
+  double prefill_s = 0;  // from there until its first token
+  double decode_s = 0;   // from there until it was done
+  double first_token_s() const { return queue_s + prefill_s; }
+  std::string error;  // why it failed; empty otherwise
+};
+
+// One request being served: the reader's end. Deltas of a choice that were not taken yet are merged into one, so a slow
+// reader costs no more memory than the answer itself.
+class Generation {
+ public:
+  virtual ~Generation() = default;
+  virtual const std::string& id() const = 0;
+
+  // What is new, one entry a choice that has something. The order within a choice is the order of generation.
+  virtual std::vector<ChoiceDelta> take() = 0;
+  // True once everything was generated (what was not taken yet still can be).
+  virtual bool done() const = 0;
+  // Waits until take() or done() has something new, or the time is over; false in that case.
+  virtual bool wait(std::chrono::milliseconds most) = 0;
+  // Ends the request soon, at any stage; its blocks are freed and every choice gets FinishReason::cancelled.
+  virtual void cancel() = 0;
+  virtual GenerationSummary summary() const = 0;
+  // Scores of the prompt's tokens (GenerationRequest::prompt_logprobs); complete when the first delta is there.
+  virtual std::vector<TokenScore> prompt_scores() const = 0;
+};
+
+// Counts of values in fixed buckets, as Prometheus has them.
+struct Histogram {
+  std::vector<double> bounds;    // upper bounds, ascending
+  std::vector<uint64_t> counts;  // one more than bounds; not cumulative
+  double sum = 0;
+  uint64_t total = 0;
+};
+
+// A picture of the orchestrator's state and its totals since the start.
+struct LlmStats {
+  int32_t running = 0;  // requests that hold blocks
+  int32_t waiting = 0;
+  int64_t blocks_total = 0;
+  int64_t blocks_used = 0;  // held by running requests (cached but unused ones do not count)
+  int64_t blocks_cached = 0;
+  uint64_t steps = 0;
+  uint64_t failed_steps = 0;
+  uint64_t preemptions = 0;
+  uint64_t prompt_tokens = 0;  // of requests that reached their first token
+  uint64_t generation_tokens = 0;
+  uint64_t prefix_queries = 0;  // prompt tokens looked up
+  uint64_t prefix_hits = 0;     // of those, found
+  uint64_t refused = 0;         // queue full, memory short, draining
+  uint64_t finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0;
+  uint64_t host_bytes = 0;  // held by waiting and running requests
+  Histogram first_token_s, inter_token_s, e2e_s, queue_s, prefill_s, decode_s;
+  Histogram step_tokens, request_prompt_tokens, request_generation_tokens, request_max_tokens, request_n;
+  Histogram step_s;      // device time of a step
+  Histogram step_gap_s;  // device idle between two steps that follow each other
+};
+
+class Llm {
+ public:
+  // Loads the model and starts the step loop. Throws Error.
+  static std::unique_ptr<Llm> load(const LlmOptions& options);
+  // Takes over an engine; `tokenizer` may be null (then no text, stop strings or bad words).
+  Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokenizer, const LlmOptions& options);
+  ~Llm();  // cancels what is running
+
+  // Queues a request. Throws Error: bad_call when it can never be served (the message names the parameter and the
+  // limit), overloaded when it cannot be now (retry_after_s() says when to try again). `notify`, if any, is called from
+  // the step loop each time the generation has something new: it must be quick and not throw.
+  std::shared_ptr<Generation> submit(GenerationRequest request, std::function<void()> notify = {});
+
+  // From now on new requests are refused; running ones finish. Returns at once.
+  void drain();
+  // True when nothing is waiting or running.
+  bool idle() const;
+  double retry_after_s() const;
+
+  LlmStats stats() const;
+  // Checks block pool, block tables and hashes against each other between two steps. Empty: all is well; else one line
+  // a fault.
+  std::vector<std::string> check_integrity();
+
+  const EngineLimits& limits() const;
+  const ModelConfig& config() const;
+  const MemoryPlan& memory_plan() const;
+  const Tokenizer* tokenizer() const;
+  std::string device_description() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ingot
