@@ -207,12 +207,12 @@ void Connection::judge_head() {
   std::optional<HttpReply> answer = core_->cors.preflight(request);
   if (!answer && !core_->keys.empty() && core_->needs_key(request.path) &&
       !core_->keys.admits(request.header("authorization"))) {
-    answer = error_reply(401, "invalid_api_key",
-                         request.header("authorization").empty()
-                             ? "an API key is needed: send the header `Authorization: Bearer KEY`"
-                             : "this API key is not accepted");
+    const char* message = request.header("authorization").empty()
+                              ? "an API key is needed: send the header `Authorization: Bearer KEY`"
+                              : "this API key is not accepted";
+    answer = error_reply(401, "invalid_api_key", message);
     answer->headers.emplace_back("WWW-Authenticate", "Bearer");
-    ++core_->refused;
+    record_refusal(401, message);
   }
   if (answer) {
     keep_alive_ = keep_alive_ && !has_body;
@@ -262,13 +262,22 @@ void Connection::begin_answer() {
 }
 
 void Connection::refuse(int status, std::string_view code, std::string_view message) {
-  ++core_->refused;
   keep_alive_ = false;
   if (id_.empty()) id_ = request_id(parser_.request().header("x-request-id"));
+  record_refusal(status, message);
   begin_answer();
   HttpReply reply = error_reply(status, code, message);
   if (status == 503) reply.headers.emplace_back("Retry-After", "1");
   send_reply(std::move(reply));
+}
+
+void Connection::record_refusal(int status, std::string_view message) {
+  ++core_->refused;
+  if (!core_->options.refused) return;
+  HttpRequest request = parser_.take_request();
+  request.id = id_;
+  request.peer = peer_;
+  core_->options.refused(request, status, message);
 }
 
 ReplyHead Connection::head_for(HttpReply& reply, BodyEnd end, uint64_t length) {

@@ -63,6 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Answering.
   void begin_answer();
   void refuse(int status, std::string_view code, std::string_view message);
+  void record_refusal(int status, std::string_view message);
   void send_reply(HttpReply reply);
   void send_stream(HttpReply head, std::shared_ptr<BodySource> body);
   ReplyHead head_for(HttpReply& reply, BodyEnd end, uint64_t length);

@@ -43,7 +43,10 @@ struct HttpServerOptions {
   std::vector<std::string> api_keys;      // no key and no file: everything is open
   std::string api_key_file;
   std::function<bool(std::string_view path)> needs_key;  // empty: needs_key_by_default() of api_keys.h
-  std::function<void(std::string_view line)> log;        // troubles of the transport; called from any thread
+  // Told of each request that the transport answers itself (malformed, too large, no key, ...); `request` has what is
+  // known of it. Called from any thread, like log.
+  std::function<void(const HttpRequest& request, int status, std::string_view error)> refused;
+  std::function<void(std::string_view line)> log;  // troubles of the transport, one line each
 };
 
 struct HttpServerStats {

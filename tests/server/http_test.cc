@@ -308,6 +308,7 @@ TEST(Http, ASlowReaderPullsSeldom) {
 }
 
 TEST(Http, HundredsOfIdleStreamsCostNoThreads) {
+  if (thread_count() == 0) GTEST_SKIP() << "this system has no /proc to count threads with";
   TestServer server;
   constexpr int kStreams = 300;
   const int threads = thread_count();

@@ -37,9 +37,9 @@ std::shared_ptr<Exchange> TestServer::take() {
 }
 
 int thread_count() {
-  int count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
+  std::error_code none;
+  const std::filesystem::directory_iterator tasks("/proc/self/task", none);
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
 }
 
 }  // namespace ingot::testing

@@ -94,6 +94,6 @@ inline std::string post(const std::string& path, const std::string& body, const 
          "\r\n" + body;
 }
 
-int thread_count();  // of this process
+int thread_count();  // of this process; 0 where there is no /proc
 
 }  // namespace ingot::testing
