@@ -40,7 +40,7 @@ test:
 	@scripts/test.sh
 
 test-quick:
-	@scripts/setup.sh build
+	@scripts/setup.sh quick
 	@scripts/fetch_model.sh
 	@scripts/test.sh release
 
