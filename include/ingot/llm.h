@@ -20,7 +20,7 @@ class Tokenizer;
 
 struct LlmOptions {
   EngineOptions engine;
-  int32_t max_waiting = 1024;    // requests that wait for their turn; more are refused (ErrorKind::overloaded)
+  int32_t max_waiting = 1024;    // requests beyond those that can run; more are refused (ErrorKind::overloaded)
   double target_step_ms = 0;     // longest step while streams are running; 0: 2.5 times a step without prefill
   bool prefix_caching = true;    // reuse the KV blocks of equal prompt beginnings
   bool overlap = true;           // submit a step while the one before it runs
