@@ -24,9 +24,9 @@
 namespace ingot::server::openai {
 
 struct ApiOptions {
-  std::vector<std::string> served_names;  // what clients may call the model; the first is written into answers
-  std::string version;                    // of the server, for /version and the fingerprint
-  std::string chat_template;              // Jinja source; empty: the model's own
+  std::vector<std::string> served_names;   // what clients may call the model; the first is written into answers
+  std::string version;                     // of the server, for /version and the fingerprint
+  std::string chat_template;               // Jinja source; empty: the model's own
   std::function<std::string_view()> page;  // HTML at "/"; empty: none
 
   int32_t max_choices = 128;  // prompts times choices (n, best_of, beams) of one request
