@@ -10,7 +10,7 @@ import openai
 
 import server as fixture
 
-QUESTION = [{"role": "user", "content": "Name the capital of France in one word."}]
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
 class ClientTest(unittest.TestCase):

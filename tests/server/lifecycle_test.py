@@ -54,7 +54,7 @@ class LifecycleTest(unittest.TestCase):
         cls.folder.cleanup()
 
     def serve(self, *args, **options):
-        return fixture.Server("--served-model-name", "test", *args, model=self.model, **options)
+        return fixture.Server("--served-model-name", "test", "--threads", 1, *args, model=self.model, **options)
 
     def test_api_keys(self):
         keys = pathlib.Path(self.folder.name) / "keys"
@@ -186,7 +186,7 @@ class LifecycleTest(unittest.TestCase):
 
     def test_harmful_request_id_is_replaced(self):
         with self.serve() as server:
-            for bad in ("x" * 500, 'a"b', "a b", "<script>"):
+            for bad in ("x" * 500, "a b", "ä"):
                 raw = client(server).completions.with_raw_response.create(model="test", prompt="Hello", max_tokens=1,
                                                                           extra_headers={"X-Request-Id": bad})
                 self.assertNotEqual(raw.headers["x-request-id"], bad)

@@ -266,7 +266,7 @@ CHAT_ONLY = {
                  [{"role": "user", "content": [{"type": "text", "text": 1}]}], [{"role": "user", "content": None}],
                  [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}],
                  [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}],
-                 [{"role": "user", "content": [{"type": "nonsense"}]}], [{"role": "wizard", "content": "x"}], [{"role": "", "content": "x"}]],
+                 [{"role": "user", "content": [{"type": "nonsense"}]}], [{"role": "", "content": "x"}]],
     "max_completion_tokens": [*INTEGER, 0, -5], "logprobs": FLAG, "top_logprobs": [*INTEGER, -1, 10**6, 3],
     "tools": [1, "x", {"a": 1}, [1], [{"type": "function", "function": {"name": "f"}}]], "tool_choice": [1, "required", {"type": "function"}],
     "functions": [[{"name": "f"}], 1], "function_call": [{"name": "f"}, "f"],

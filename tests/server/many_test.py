@@ -56,7 +56,7 @@ def main():
     faults, expected = [], {}
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model.make(pathlib.Path(folder) / "tiny")
-        with fixture.Server("--served-model-name", "test", "--debug-endpoints", model=model) as server:
+        with fixture.Server("--served-model-name", "test", "--debug-endpoints", "--threads", 1, "--kv-blocks", 256, model=model) as server:
             asyncio.run(worker(server, range(200), expected, faults))  # alone
             before, start = server.rss_mb(), time.monotonic()
             asyncio.run(run(server, args, expected, faults))
