@@ -8,6 +8,7 @@ namespace ingot::server {
 namespace {
 
 constexpr size_t kMostExtra = 4096;  // bytes of extensions and trailers in one body
+constexpr int kMostDigits = 16;      // of a chunk's size
 
 bool is_text(char c) { return is_header_value({&c, 1}); }
 
@@ -30,6 +31,7 @@ ChunkDecoder::Result ChunkDecoder::feed(std::string_view bytes, uint64_t most, s
       case State::size: {
         const int digit = hex_digit(c);
         if (digit >= 0) {
+          if (++digits_ > kMostDigits) return Result::malformed;
           left_ = left_ * 16 + static_cast<uint64_t>(digit);
           // Within the limit after every digit, so the number cannot overflow.
           if (left_ > most || out.size() + left_ > most) return Result::too_large;
@@ -64,6 +66,7 @@ ChunkDecoder::Result ChunkDecoder::feed(std::string_view bytes, uint64_t most, s
       case State::data_lf:
         if (c != '\n') return Result::malformed;
         state_ = State::size_first;
+        digits_ = 0;
         break;
       case State::trailer:
         if (++extra_ > kMostExtra) return Result::too_large;

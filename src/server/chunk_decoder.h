@@ -20,6 +20,7 @@ class ChunkDecoder {
 
   State state_ = State::size_first;
   uint64_t left_ = 0;        // of the chunk being read
+  int digits_ = 0;           // of its size, so far
   size_t extra_ = 0;         // bytes of extensions and trailers so far
   bool line_empty_ = true;   // of the trailer line being read
   bool name_ended_ = false;  // its colon was seen

@@ -171,6 +171,8 @@ TEST(Http, RequestIds) {
   EXPECT_EQ(id_for("x-request-id:" + std::string(128, 'a') + "\r\n"), std::string(128, 'a'));
   EXPECT_THAT(id_for("X-Request-Id: " + std::string(129, 'a') + "\r\n"), StartsWith("req-"));
   EXPECT_THAT(id_for("X-Request-Id: a b\r\n"), StartsWith("req-"));
+  EXPECT_THAT(id_for("X-Request-Id: a\"b\r\n"), StartsWith("req-"));
+  EXPECT_THAT(id_for("X-Request-Id: <b>\r\n"), StartsWith("req-"));
   EXPECT_THAT(id_for("X-Request-Id: \xc3\xa4\r\n"), StartsWith("req-"));
   EXPECT_NE(id_for(""), id_for(""));
   client.send("GET /echo HTTP/1.1\r\nX-Request-Id: mine\r\n\r\n");  // refused: no Host

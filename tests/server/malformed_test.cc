@@ -140,6 +140,7 @@ std::vector<Case> cases() {
       // Chunks
       {kChunked + "\r\n", 400},
       {kChunked + "g\r\n", 400},
+      {kChunked + "00000000000000005\r\n", 400},
       {kChunked + "-1\r\n", 400},
       {kChunked + "0x5\r\n", 400},
       {kChunked + " 5\r\n", 400},
