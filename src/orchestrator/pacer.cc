@@ -6,6 +6,7 @@ namespace ingot {
 namespace {
 
 constexpr int32_t kFewest = 2;    // rows: a prompt always moves on
+constexpr int32_t kProbe = 32;    // mixed steps after which one goes without prefill, to see what that costs by now
 constexpr int32_t kTelling = 4;   // rows: fewer say little about the cost of a row
 constexpr int32_t kUnknown = 32;  // rows beside streams before anything was measured
 // Without streams a step may be long, but a new request or a cancellation should not wait for it much longer than this.
@@ -50,6 +51,7 @@ int32_t Pacer::prefill_rows(int32_t decode_rows) const {
     const double rows = kLongestUs / prefill_us_;
     return static_cast<int32_t>(std::clamp<double>(rows, std::min(kUnknown, max_step_tokens_), max_step_tokens_));
   }
+  if (mixed_steps_ >= kProbe) return 0;
   const double decode = decode_us(decode_rows);
   if (prefill_us_ == 0 || decode == 0) return std::min(kUnknown, max_step_tokens_);
   const double target = target_us_ > 0 ? target_us_ : kStretch * decode;
@@ -63,8 +65,10 @@ void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
   if (run_us <= 0) return;
   if (prefill_rows == 0) {
     if (decode_rows > 0) follow_usual(decode_us_[decode_rows], run_us);
+    mixed_steps_ = 0;
     return;
   }
+  mixed_steps_ = decode_rows > 0 ? mixed_steps_ + 1 : 0;
   const double rest = run_us - (decode_rows > 0 ? decode_us(decode_rows) : 0);
   if (prefill_rows >= std::min(kTelling, max_step_tokens_) && rest > 0) follow_high(prefill_us_, rest / prefill_rows);
 }

@@ -12,7 +12,7 @@ class Pacer {
   // target_ms 0: kStretch times what the step would take without prefill.
   Pacer(double target_ms, int32_t max_seqs, int32_t max_step_tokens);
 
-  // Most prefill rows beside `decode_rows` streams; without streams a step may take longer.
+  // Most prefill rows beside `decode_rows` streams; without streams a step may take longer. Now and then 0.
   int32_t prefill_rows(int32_t decode_rows) const;
   void learn(int32_t decode_rows, int32_t prefill_rows, double run_us);
 
@@ -26,6 +26,7 @@ class Pacer {
   int32_t max_step_tokens_;
   std::vector<double> decode_us_;  // by number of rows; 0: never seen
   double prefill_us_ = 0;
+  int32_t mixed_steps_ = 0;  // in a row
 };
 
 }  // namespace ingot
