@@ -72,11 +72,15 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
   if (options.served_names.empty()) options.served_names = {server::openai::default_model_name(model)};
   options.version = INGOT_VERSION;
   if (!args.chat_template.empty()) options.chat_template = read_file(args.chat_template);
-  if (!args.no_web) options.page = server::chat_page;
+  if (!args.no_web) {
+    options.page = server::chat_page;
+    options.page_policy = server::chat_page_csp();
+  }
   options.request_timeout = to_milliseconds(args.request_timeout);
   options.log = print_line;
   options.log_format = args.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;
   options.log_probes = args.log_probes;
+  options.debug_endpoints = args.debug_endpoints;
   return options;
 }
 

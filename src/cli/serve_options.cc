@@ -53,6 +53,10 @@ void add_serve_options(CLI::App& command, ServeArgs& args) {
   command.add_flag("--log-probes", args.log_probes, "log successful /health, /ready and /metrics requests too")
       ->group(group);
 
+  command
+      .add_flag("--debug-endpoints", args.debug_endpoints, "serve GET /debug/integrity, a self-check between two steps")
+      ->group(group);
+
   group = "Access";
   add_repeatable(
       command, "--api-key", args.api_keys,

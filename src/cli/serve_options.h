@@ -19,6 +19,7 @@ struct ServeArgs {
   bool no_web = false;
   std::string log_format = "text";
   bool log_probes = false;
+  bool debug_endpoints = false;
 
   std::vector<std::string> api_keys;
   std::string api_key_file;

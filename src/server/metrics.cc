@@ -32,7 +32,7 @@ void append_escaped(std::string& out, std::string_view text, bool quotes) {
 struct HistogramMetric {
   const char* name;
   const char* help;
-  Histogram LlmStats::*member;
+  Histogram LlmStats::* member;
 };
 
 constexpr HistogramMetric kHistograms[] = {
@@ -48,7 +48,8 @@ constexpr HistogramMetric kHistograms[] = {
     {"vllm:request_params_max_tokens", "max_tokens of a request.", &LlmStats::request_max_tokens},
     {"vllm:request_params_n", "n of a request.", &LlmStats::request_n},
     {"ingot:step_seconds", "Device time of a step.", &LlmStats::step_s},
-    {"ingot:step_gap_seconds", "Idle time of the device between two steps that follow each other.", &LlmStats::step_gap_s},
+    {"ingot:step_gap_seconds", "Idle time of the device between two steps that follow each other.",
+     &LlmStats::step_gap_s},
 };
 
 void write_stats(MetricsText& text, const MetricsInfo& info, const LlmStats& s) {
@@ -83,8 +84,7 @@ void write_stats(MetricsText& text, const MetricsInfo& info, const LlmStats& s) 
   }
   text.begin("vllm:cache_config_info", "gauge", "The KV cache, in labels; the value is always 1.");
   const std::string block_size = fmt::format("{}", info.block_size), blocks = fmt::format("{}", info.num_blocks);
-  MetricsText::Labels cache = {
-      {"model_name", info.model_name}, {"block_size", block_size}, {"num_gpu_blocks", blocks}};
+  MetricsText::Labels cache = {{"model_name", info.model_name}, {"block_size", block_size}, {"num_gpu_blocks", blocks}};
   cache.insert(cache.end(), info.cache_labels.begin(), info.cache_labels.end());
   text.sample("", cache, 1);
   count("ingot:steps_total", "Steps run.", s.steps);
@@ -96,7 +96,8 @@ void write_stats(MetricsText& text, const MetricsInfo& info, const LlmStats& s) 
       {"used", s.blocks_used}, {"cached", s.blocks_cached}, {"free", free_blocks}};
   for (const auto& [state, value] : states)
     text.sample("", {{"model_name", info.model_name}, {"state", state}}, static_cast<double>(value));
-  one("ingot:host_bytes", "gauge", "Host memory held by waiting and running requests.", static_cast<double>(s.host_bytes));
+  one("ingot:host_bytes", "gauge", "Host memory held by waiting and running requests.",
+      static_cast<double>(s.host_bytes));
 }
 
 }  // namespace

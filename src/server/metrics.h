@@ -35,11 +35,12 @@ struct MetricsInfo {
   int64_t block_size = 0;
   int64_t num_blocks = 0;
   std::vector<std::pair<std::string, std::string>> cache_labels;  // more about the KV cache
-  double start_time_s = 0;  // of the process, seconds since 1970
+  double start_time_s = 0;                                        // of the process, seconds since 1970
 };
 
 // `stats` may be null (still loading): then only what the server knows itself is written.
-std::string format_metrics(const MetricsInfo& info, const LlmStats* stats, const std::map<HttpCounts::Key, uint64_t>& http);
+std::string format_metrics(const MetricsInfo& info, const LlmStats* stats,
+                           const std::map<HttpCounts::Key, uint64_t>& http);
 
 // Builds the text: HELP and TYPE once a metric, then its samples.
 class MetricsText {

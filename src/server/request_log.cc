@@ -17,9 +17,8 @@ std::string time_text(std::chrono::system_clock::time_point time) {
 }
 
 bool is_plain(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return c > ' ' && c < 0x7f && c != '"' && c != '=' && c != '\\';
-  });
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](char c) { return c > ' ' && c < 0x7f && c != '"' && c != '=' && c != '\\'; });
 }
 
 void append_quoted(std::string& out, std::string_view text) {

@@ -14,7 +14,20 @@
 namespace ingot::server::openai {
 namespace {
 
-enum class Endpoint { page, health, ready, version, metrics, models, model, tokenize, detokenize, chat, completions };
+enum class Endpoint {
+  page,
+  health,
+  ready,
+  version,
+  metrics,
+  models,
+  model,
+  tokenize,
+  detokenize,
+  chat,
+  completions,
+  integrity
+};
 
 struct Route {
   std::string_view method;
@@ -35,6 +48,7 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"POST", "/v1/completions", Endpoint::completions},
     {"POST", "/tokenize", Endpoint::tokenize},
     {"POST", "/detokenize", Endpoint::detokenize},
+    {"GET", "/debug/integrity", Endpoint::integrity},
 });
 
 const Route* find_route(std::string_view path) {
@@ -58,7 +72,8 @@ void check_content_type(const HttpRequest& request) {
   type.erase(type.find_last_not_of(" \t") + 1);
   std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
   if (type == "application/json" || type.empty()) return;
-  throw ApiError(415, fmt::format("the body must be application/json, got {}: set the header Content-Type", printable(type)),
+  throw ApiError(415,
+                 fmt::format("the body must be application/json, got {}: set the header Content-Type", printable(type)),
                  "", "unsupported_media_type");
 }
 
@@ -99,7 +114,8 @@ class ApiImpl final : public Api {
     RequestTrace trace(state_, known_method(request), route_name(route));
     std::shared_ptr<Call> call;
     try {
-      if (route == nullptr) throw ApiError(404, fmt::format("there is nothing at {}", printable(request.path)), "", "not_found");
+      if (route == nullptr)
+        throw ApiError(404, fmt::format("there is nothing at {}", printable(request.path)), "", "not_found");
       if (!allows(*route, request.method)) return refuse_method(*exchange, *route, trace);
       if (route->endpoint == Endpoint::chat || route->endpoint == Endpoint::completions) {
         start_call(exchange, route->endpoint == Endpoint::chat, trace, call);
@@ -127,7 +143,8 @@ class ApiImpl final : public Api {
 
   // Metrics have a label for the method, which clients must not be able to fill with anything they like.
   static HttpRequest known_method(const HttpRequest& request) {
-    static constexpr std::array<std::string_view, 7> kMethods = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
+    static constexpr std::array<std::string_view, 7> kMethods = {"GET",   "HEAD",   "POST",   "PUT",
+                                                                 "PATCH", "DELETE", "OPTIONS"};
     const bool known = std::find(kMethods.begin(), kMethods.end(), request.method) != kMethods.end();
     return {.method = known ? request.method : "other", .path = request.path, .id = request.id, .peer = request.peer};
   }
@@ -153,9 +170,10 @@ class ApiImpl final : public Api {
 
   void refuse_method(Exchange& exchange, const Route& route, RequestTrace& trace) {
     const std::string allow = route.method == "GET" ? "GET, HEAD" : std::string(route.method);
-    HttpReply reply{.status = 405,
-                    .body = error_json(405, fmt::format("{} takes {}", printable(route.path), allow), "", "method_not_allowed"),
-                    .headers = {{"Allow", allow}}};
+    HttpReply reply{
+        .status = 405,
+        .body = error_json(405, fmt::format("{} takes {}", printable(route.path), allow), "", "method_not_allowed"),
+        .headers = {{"Allow", allow}}};
     exchange.reply(std::move(reply));
     trace.finish(405);
   }
@@ -168,8 +186,8 @@ class ApiImpl final : public Api {
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
       case Endpoint::metrics: return metrics();
       case Endpoint::models: return list_models(*model(false), loaded_s_);
-      case Endpoint::model:
-        return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
+      case Endpoint::model: return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
+      case Endpoint::integrity: return integrity();
       case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body);
       default: check_content_type(request); return detokenize(*model(false), request.body);
     }
@@ -178,7 +196,17 @@ class ApiImpl final : public Api {
   HttpReply page() const {
     const std::string_view html = state_->options.page ? state_->options.page() : std::string_view();
     if (html.empty()) throw ApiError(404, "this server has no chat page", "", "not_found");
-    return {.content_type = "text/html; charset=utf-8", .body = std::string(html), .headers = {{"Cache-Control", "no-cache"}}};
+    HttpReply reply{.content_type = "text/html; charset=utf-8",
+                    .body = std::string(html),
+                    .headers = {{"Cache-Control", "no-cache"}}};
+    if (!state_->options.page_policy.empty())
+      reply.headers.emplace_back("Content-Security-Policy", state_->options.page_policy);
+    return reply;
+  }
+
+  HttpReply integrity() const {
+    if (!state_->options.debug_endpoints) throw ApiError(404, "there is nothing at /debug/integrity", "", "not_found");
+    return {.body = dump({{"faults", model(false)->generator().check_integrity()}})};
   }
 
   HttpReply metrics() const {
@@ -197,13 +225,15 @@ class ApiImpl final : public Api {
             .body = format_metrics(info, stats ? &*stats : nullptr, state_->counts.snapshot())};
   }
 
-  void start_call(const std::shared_ptr<Exchange>& exchange, bool chat, RequestTrace& trace, std::shared_ptr<Call>& call) {
+  void start_call(const std::shared_ptr<Exchange>& exchange, bool chat, RequestTrace& trace,
+                  std::shared_ptr<Call>& call) {
     const auto arrival = std::chrono::steady_clock::now();
     const HttpRequest& http = exchange->request();
     check_content_type(http);
     const std::shared_ptr<const ServedModel> served = model(true);
     const RequestLimits& limits = served->request_limits();
-    CompletionRequest request = chat ? parse_chat_request(http.body, limits) : parse_completion_request(http.body, limits);
+    CompletionRequest request =
+        chat ? parse_chat_request(http.body, limits) : parse_completion_request(http.body, limits);
     served->check_name(request.model);
     trace.record().model = request.model.empty() ? served->name() : request.model;
     const OutputOptions output = request.output;
@@ -228,7 +258,8 @@ class ApiImpl final : public Api {
     }
     if (!output.token_ids)
       for (PromptTokens& prompt : context.prompts) prompt.ids = {};
-    std::unique_ptr<AnswerWriter> writer = chat ? make_chat_writer(std::move(context)) : make_completion_writer(std::move(context));
+    std::unique_ptr<AnswerWriter> writer =
+        chat ? make_chat_writer(std::move(context)) : make_completion_writer(std::move(context));
     call = std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(writer), output);
     call->start(std::move(requests));
   }

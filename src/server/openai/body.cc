@@ -76,7 +76,8 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   // Only the innermost open value grows, so pointers to the ones around it stay good.
   bool open(Json value) {
-    if (open_.size() >= static_cast<size_t>(kMaxDepth)) bad_json(fmt::format("is nested deeper than {} levels", kMaxDepth));
+    if (open_.size() >= static_cast<size_t>(kMaxDepth))
+      bad_json(fmt::format("is nested deeper than {} levels", kMaxDepth));
     open_.push_back({&place(std::move(value)), {}, {}});
     return true;
   }
@@ -136,9 +137,11 @@ std::vector<int32_t> token_list(const Json& list, const std::string& path, int64
   tokens.reserve(list.size());
   for (const Json& element : list) {
     const std::optional<int64_t> id = as_integer(element);
-    if (!id) fail(fmt::format("{}[{}]", path, tokens.size()), "invalid_type", "must be a token id, got {}", show(element));
+    if (!id)
+      fail(fmt::format("{}[{}]", path, tokens.size()), "invalid_type", "must be a token id, got {}", show(element));
     if (*id < 0 || *id >= vocab)
-      fail(fmt::format("{}[{}]", path, tokens.size()), "invalid_value", "must be a token id in [0, {}), got {}", vocab, *id);
+      fail(fmt::format("{}[{}]", path, tokens.size()), "invalid_value", "must be a token id in [0, {}), got {}", vocab,
+           *id);
     tokens.push_back(static_cast<int32_t>(*id));
   }
   return tokens;
@@ -197,9 +200,11 @@ std::optional<double> Fields::number(const std::string& name, double low, double
   if (!value->is_number()) fail(path_of(name), "invalid_type", "must be a number, got {}", show(*value));
   const auto number = value->get<double>();
   if (!(number >= low))
-    fail(path_of(name), "decimal_below_min_value", "must be at least {}, got {}", show_number(low), show_number(number));
+    fail(path_of(name), "decimal_below_min_value", "must be at least {}, got {}", show_number(low),
+         show_number(number));
   if (!(number <= high))
-    fail(path_of(name), "decimal_above_max_value", "must be at most {}, got {}", show_number(high), show_number(number));
+    fail(path_of(name), "decimal_above_max_value", "must be at most {}, got {}", show_number(high),
+         show_number(number));
   return number;
 }
 
@@ -221,7 +226,8 @@ std::vector<std::string> Fields::strings(const std::string& name, size_t most) {
       fail(path_of(name), "array_above_max_length", "may hold at most {} strings, got {}", most, value->size());
     for (const Json& element : *value) {
       if (!element.is_string())
-        fail(fmt::format("{}[{}]", path_of(name), strings.size()), "invalid_type", "must be a string, got {}", show(element));
+        fail(fmt::format("{}[{}]", path_of(name), strings.size()), "invalid_type", "must be a string, got {}",
+             show(element));
       strings.push_back(element.get<std::string>());
     }
   } else {

@@ -12,14 +12,14 @@
 namespace ingot::server::openai {
 
 // Parses a request body of unknown origin: strict JSON with valid UTF-8, no key twice in one object, at most
-// kMaxDepth levels and kMaxValues values. Key order is kept, since chat templates may print objects. Time and memory are linear in the text.
-// Throws ApiError (400).
+// kMaxDepth levels and kMaxValues values. Key order is kept, since chat templates may print objects. Time and memory
+// are linear in the text. Throws ApiError (400).
 inline constexpr int kMaxDepth = 64;
 inline constexpr size_t kMaxValues = 2'000'000;
 nlohmann::ordered_json parse_body(std::string_view text);
 
-// Typed access to the parameters of one JSON object. A null counts as absent everywhere. Every error is an ApiError that
-// names the parameter, the range and the value. The json value must outlive the view.
+// Typed access to the parameters of one JSON object. A null counts as absent everywhere. Every error is an ApiError
+// that names the parameter, the range and the value. The json value must outlive the view.
 class Fields {
  public:
   using Json = nlohmann::ordered_json;

@@ -141,7 +141,6 @@ Usage Call::final_usage() const {
     usage.cached_tokens += summary.cached_tokens;
     usage.completion_tokens += summary.completion_tokens;
   }
-  if (output_.echo_only) usage.completion_tokens = 0;
   return usage;
 }
 
@@ -151,8 +150,10 @@ void Call::reply_whole() {
   for (size_t i = 0; i < generations_.size(); ++i) {
     PromptAnswer& answer = answers[i];
     answer.choices = generations_[i]->take();
-    std::sort(answer.choices.begin(), answer.choices.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
-    if (output_.prompt_logprobs || (output_.echo && output_.logprobs)) answer.prompt_scores = generations_[i]->prompt_scores();
+    std::sort(answer.choices.begin(), answer.choices.end(),
+              [](const auto& a, const auto& b) { return a.index < b.index; });
+    if (output_.prompt_logprobs || (output_.echo && output_.logprobs))
+      answer.prompt_scores = generations_[i]->prompt_scores();
     for (const ChoiceDelta& choice : answer.choices)
       if (!choice.token_ids.empty()) produced_[i] = true;
     for (const ChoiceDelta& choice : answer.choices) {
@@ -198,7 +199,7 @@ bool Call::pull_events(std::string& out) {
     if (output_.continuous_usage && !produced_[i]) so_far_.cached_tokens += generations_[i]->summary().cached_tokens;
     for (const ChoiceDelta& delta : deltas) {
       if (!delta.token_ids.empty()) produced_[i] = true;
-      if (!output_.echo_only) so_far_.completion_tokens += static_cast<int64_t>(delta.token_ids.size());
+      so_far_.completion_tokens += static_cast<int64_t>(delta.token_ids.size());
       note(delta);
       failure = failure_of(i, delta);
       if (failure) break;

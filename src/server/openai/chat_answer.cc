@@ -30,7 +30,8 @@ class ChatWriter final : public AnswerWriter {
     body["choices"] = std::move(choices);
     body["usage"] = usage_json(usage);
     body["service_tier"] = nullptr;
-    if (context_.output.prompt_logprobs) body["prompt_logprobs"] = prompt_logprobs(context_.names, answer.prompt_scores);
+    if (context_.output.prompt_logprobs)
+      body["prompt_logprobs"] = prompt_logprobs(context_.names, answer.prompt_scores);
     if (context_.output.token_ids) body["prompt_token_ids"] = context_.prompts.at(0).ids;
     return dump(body);
   }
@@ -50,7 +51,8 @@ class ChatWriter final : public AnswerWriter {
       append_chunk(context_, chunk_head_, std::move(choice), usage, out);
     }
     const bool last = delta.finish != FinishReason::none;
-    const bool more = context_.output.token_ids ? !delta.token_ids.empty() : context_.output.logprobs && !delta.scores.empty();
+    const bool more =
+        context_.output.token_ids ? !delta.token_ids.empty() : context_.output.logprobs && !delta.scores.empty();
     if (delta.text.empty() && !last && !more) return;
     Json gained = Json::object();
     if (!delta.text.empty() || more) gained["content"] = delta.text;

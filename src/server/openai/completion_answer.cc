@@ -61,16 +61,16 @@ class CompletionWriter final : public AnswerWriter {
       if (output.echo) state.logprobs->add_prompt(prompt_scores, given.text);
     }
     std::string text = first && output.echo ? given.text : "";
-    if (!output.echo_only) text += delta.text;
+    text += delta.text;
     Json choice = {{"index", index_of(prompt, delta)}, {"text", std::move(text)}, {"logprobs", nullptr}};
     if (output.logprobs) {
-      if (!output.echo_only) state.logprobs->add(delta.scores);
+      state.logprobs->add(delta.scores);
       choice["logprobs"] = state.logprobs->take();
     }
-    choice["finish_reason"] = output.echo_only && last ? Json("length") : finish_json(delta.finish);
-    if (last) choice["stop_reason"] = output.echo_only ? Json() : stop_reason_json(delta);
+    choice["finish_reason"] = finish_json(delta.finish);
+    if (last) choice["stop_reason"] = stop_reason_json(delta);
     if (output.token_ids) {
-      choice["token_ids"] = output.echo_only ? std::vector<int32_t>() : delta.token_ids;
+      choice["token_ids"] = delta.token_ids;
       if (first) choice["prompt_token_ids"] = given.ids;
     }
     return choice;

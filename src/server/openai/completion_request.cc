@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "server/openai/errors.h"
@@ -60,11 +61,8 @@ CompletionRequest parse_completion_request(std::string_view body, const RequestL
     if (output.echo) generation.prompt_logprobs = std::max(generation.prompt_logprobs, output.top_logprobs);
   }
   if (!request.max_tokens) request.max_tokens = 16;
-  if (*request.max_tokens == 0) {
-    output.echo_only = true;
-    request.max_tokens = 1;
-    if (generation.n > 1) fail("n", "invalid_value", "must be 1 with max_tokens: 0, got {}", generation.n);
-  }
+  if (*request.max_tokens == 0 && std::max(generation.n, generation.best_of) > 1)
+    fail("n", "invalid_value", "must be 1 with max_tokens: 0, got {}", generation.n);
   check_other_parameters(fields);
   check_together(limits, request.prompts.size(), request);
   return request;

@@ -1,6 +1,7 @@
 #include "server/openai/errors.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,16 @@ ErrorKind kind_of(int status) {
 nlohmann::ordered_json text_or_null(std::string_view text) {
   if (text.empty()) return nullptr;
   return std::string(text);
+}
+
+// The orchestrator's messages about a parameter begin with its name.
+std::string named_parameter(std::string_view message) {
+  static constexpr std::array<std::string_view, 20> kNames = {
+      "n",     "best_of",     "max_tokens",       "logprobs",          "prompt_logprobs",    "top_k",      "top_p",
+      "min_p", "stop",        "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "bad_words",
+      "seed",  "temperature", "length_penalty",   "allowed_token_ids", "stop_token_ids",     "prompt"};
+  const std::string_view first = message.substr(0, message.find_first_of(" :["));
+  return std::find(kNames.begin(), kNames.end(), first) != kNames.end() ? std::string(first) : "";
 }
 
 }  // namespace
@@ -61,7 +72,7 @@ ErrorAnswer to_answer(const std::exception& error) {
     return {500, std::string("internal error: ") + error.what(), "", "internal_error"};
   }
   switch (known->kind()) {
-    case ErrorKind::bad_call: return {400, known->what(), "", "invalid_value"};
+    case ErrorKind::bad_call: return {400, known->what(), named_parameter(known->what()), "invalid_value"};
     case ErrorKind::declined: return {400, known->what(), "", "unsupported_value"};
     case ErrorKind::overloaded:
     case ErrorKind::out_of_memory: return {503, known->what(), "", "overloaded"};

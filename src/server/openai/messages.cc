@@ -28,10 +28,12 @@ void check_message(const Json& message, const std::string& path) {
   const Json* calls = fields.take("tool_calls");
   if (calls != nullptr && !calls->is_array())
     fail(path + ".tool_calls", "invalid_type", "must be an array, got {}", kind_of(*calls));
-  for (size_t i = 0; calls != nullptr && i < calls->size(); ++i) Fields((*calls)[i], fmt::format("{}.tool_calls[{}]", path, i));
+  for (size_t i = 0; calls != nullptr && i < calls->size(); ++i)
+    Fields((*calls)[i], fmt::format("{}.tool_calls[{}]", path, i));
   for (const char* name : {"name", "tool_call_id", "refusal", "reasoning_content", "reasoning"}) fields.string(name);
   for (const char* name : {"audio", "function_call"})
-    if (fields.take(name) != nullptr) fail(fields.path_of(name), "unsupported_parameter", "is not supported by this server");
+    if (fields.take(name) != nullptr)
+      fail(fields.path_of(name), "unsupported_parameter", "is not supported by this server");
 
   const Json* content = fields.take("content");
   if (content == nullptr) {
@@ -70,7 +72,8 @@ void read_arguments(Json& message) {
   const auto calls = message.find("tool_calls");
   if (calls == message.end() || !calls->is_array()) return;
   for (Json& call : *calls) {
-    if (!call.contains("function") || !call["function"].is_object() || !call["function"].contains("arguments")) continue;
+    if (!call.contains("function") || !call["function"].is_object() || !call["function"].contains("arguments"))
+      continue;
     Json& arguments = call["function"]["arguments"];
     if (!arguments.is_string()) continue;
     try {
@@ -102,13 +105,15 @@ ChatInput take_chat_input(Fields& fields) {
   chat.continue_final_message = fields.boolean("continue_final_message").value_or(false);
   chat.add_generation_prompt = generation_prompt.value_or(!chat.continue_final_message);
   if (chat.continue_final_message && chat.add_generation_prompt)
-    fail("continue_final_message", "invalid_value", "and add_generation_prompt exclude each other: set one of them to false");
+    fail("continue_final_message", "invalid_value",
+         "and add_generation_prompt exclude each other: set one of them to false");
   chat.add_special_tokens = fields.boolean("add_special_tokens").value_or(false);
 
   if (const Json* extra = fields.take("chat_template_kwargs")) {
     if (!extra->is_object()) fail("chat_template_kwargs", "invalid_type", "must be an object, got {}", kind_of(*extra));
     for (const char* name : {"messages", "tools", "chat_template", "add_generation_prompt", "continue_final_message"})
-      if (extra->contains(name)) fail(fmt::format("chat_template_kwargs.{}", name), "invalid_value", "may not be set here");
+      if (extra->contains(name))
+        fail(fmt::format("chat_template_kwargs.{}", name), "invalid_value", "may not be set here");
     if (!extra->empty()) chat.template_variables = std::make_shared<Json>(*extra);
   }
   return chat;

@@ -8,8 +8,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json model_json(const ServedModel& model, const std::string& name, int64_t created) {
-  return {{"id", name},           {"object", "model"},   {"created", created},
-          {"owned_by", "ingot"},  {"root", model.name()}, {"parent", nullptr},
+  return {{"id", name},
+          {"object", "model"},
+          {"created", created},
+          {"owned_by", "ingot"},
+          {"root", model.name()},
+          {"parent", nullptr},
           {"max_model_len", model.context()}};
 }
 

@@ -139,7 +139,8 @@ void check_other_parameters(const Fields& fields) {
     const std::string name = printable(fields.path_of(key));
     const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) { return r.name == name; });
     if (rule == kRules.end()) {
-      const auto alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.theirs == name; });
+      const auto alias =
+          std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.theirs == name; });
       if (alias != kAliases.end())
         fail(name, "unknown_parameter", "is not a parameter of this API: use {}", alias->ours);
       fail(name, "unknown_parameter", "is not a parameter of this API: leave it out");

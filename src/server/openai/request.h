@@ -19,6 +19,8 @@ struct RequestLimits {
   int64_t vocab = 0;
   int32_t max_logprobs = 20;  // alternatives a token
   int32_t max_choices = 128;  // prompts times choices, best_of included
+  int32_t max_n = 128;        // choices of one prompt
+  int32_t max_beams = 16;     // likewise, with beam search
   size_t max_prompts = 256;   // of one completions request
   size_t max_stop = 64;       // stop strings; likewise the other lists of strings
 };
@@ -29,12 +31,11 @@ struct OutputOptions {
   bool include_usage = false;     // a last chunk with the usage
   bool continuous_usage = false;  // the usage so far in every chunk
   bool echo = false;              // the prompt (chat: the last message) comes back in front of the answer
-  bool echo_only = false;         // nothing is generated: max_tokens was 0 with echo
   bool logprobs = false;
   int32_t top_logprobs = 0;
   bool prompt_logprobs = false;
-  bool token_ids = false;         // return_token_ids
-  bool tokens_as_ids = false;     // tokens in logprobs are written "token_id:123"
+  bool token_ids = false;      // return_token_ids
+  bool tokens_as_ids = false;  // tokens in logprobs are written "token_id:123"
 };
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;

@@ -64,7 +64,8 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   take_float(fields, "presence_penalty", -2, 2, s.presence_penalty);
   take_float(fields, "frequency_penalty", -2, 2, s.frequency_penalty);
   if (const auto penalty = fields.number("repetition_penalty", 0, 100)) {
-    if (*penalty < 0.01) fail("repetition_penalty", "decimal_below_min_value", "must be at least 0.01, got {}", *penalty);
+    if (*penalty < 0.01)
+      fail("repetition_penalty", "decimal_below_min_value", "must be at least 0.01, got {}", *penalty);
     s.repetition_penalty = static_cast<float>(*penalty);
   }
   const std::optional<int64_t> seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), kMaxInt64);
@@ -77,7 +78,8 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
       fail("allowed_token_ids", "invalid_type", "must be a list of token ids, got {}", kind_of(*allowed));
     if (allowed->empty()) fail("allowed_token_ids", "empty_array", "may not be empty: nothing could be generated");
     if (allowed->size() > vocab)
-      fail("allowed_token_ids", "array_above_max_length", "may hold at most {} token ids, got {}", vocab, allowed->size());
+      fail("allowed_token_ids", "array_above_max_length", "may hold at most {} token ids, got {}", vocab,
+           allowed->size());
     s.allowed_token_ids = token_list(*allowed, "allowed_token_ids", limits.vocab);
   }
   s.stop_token_ids = fields.tokens("stop_token_ids", 1024, limits.vocab);
@@ -89,8 +91,8 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   take_flag(fields, "ignore_eos", g.ignore_eos);
   take_flag(fields, "skip_special_tokens", g.skip_special_tokens);
 
-  g.n = static_cast<int32_t>(fields.integer("n", 1, limits.max_choices).value_or(1));
-  g.best_of = static_cast<int32_t>(fields.integer("best_of", 1, limits.max_choices).value_or(0));
+  g.n = static_cast<int32_t>(fields.integer("n", 1, limits.max_n).value_or(1));
+  g.best_of = static_cast<int32_t>(fields.integer("best_of", 1, limits.max_n).value_or(0));
   g.priority = static_cast<int32_t>(fields.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
   take_flag(fields, "use_beam_search", g.beam_search);
   g.length_penalty = fields.number("length_penalty", -10, 10).value_or(g.length_penalty);
@@ -147,7 +149,11 @@ void check_together(const RequestLimits& limits, size_t prompts, const Completio
   const int64_t choices = static_cast<int64_t>(std::max(g.n, g.best_of)) * static_cast<int64_t>(prompts);
   if (choices > limits.max_choices)
     fail(g.best_of > g.n ? "best_of" : "n", "integer_above_max_value",
-         "asks for {} choices over all prompts; this server generates at most {} a request", choices, limits.max_choices);
+         "asks for {} choices over all prompts; this server generates at most {} a request", choices,
+         limits.max_choices);
+  if (g.beam_search && std::max(g.n, g.best_of) > limits.max_beams)
+    fail(g.best_of > g.n ? "best_of" : "n", "integer_above_max_value",
+         "must be at most {} with use_beam_search, got {}", limits.max_beams, std::max(g.n, g.best_of));
   if (request.max_tokens && g.sampling.min_tokens > *request.max_tokens)
     fail("min_tokens", "invalid_value", "must be at most max_tokens ({}), got {}", *request.max_tokens,
          g.sampling.min_tokens);

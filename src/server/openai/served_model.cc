@@ -33,6 +33,8 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
   limits_ = {.vocab = engine.vocab,
              .max_logprobs = std::min(options.max_logprobs, engine.max_top),
              .max_choices = options.max_choices,
+             .max_n = std::min(options.max_choices, engine.max_seqs),
+             .max_beams = std::min({options.max_choices, engine.max_seqs, engine.max_top / 2}),
              .max_prompts = options.max_prompts,
              .max_stop = options.max_stop};
   const std::string build = options.version + "\n" + names_[0] + "\n" + generator_->device_description();
@@ -47,19 +49,22 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
 
 void ServedModel::check_name(const std::string& name) const {
   if (name.empty() || std::find(names_.begin(), names_.end(), name) != names_.end()) return;
-  throw ApiError(404, fmt::format("the model `{}` does not exist: this server has `{}`", printable(name, 200), names_[0]),
+  throw ApiError(404,
+                 fmt::format("the model `{}` does not exist: this server has `{}`", printable(name, 200), names_[0]),
                  "model", "model_not_found");
 }
 
 const Tokenizer& ServedModel::tokenizer(const char* param) const {
   const Tokenizer* tokenizer = generator_->tokenizer();
-  if (tokenizer == nullptr) fail(param, "unsupported_value", "cannot be text: this model has no tokenizer, send token ids");
+  if (tokenizer == nullptr)
+    fail(param, "unsupported_value", "cannot be text: this model has no tokenizer, send token ids");
   return *tokenizer;
 }
 
 std::vector<int32_t> ServedModel::encode(const ChatInput& chat) const {
   const Tokenizer& words = tokenizer("messages");
-  if (!template_) fail("messages", "unsupported_value", "need a chat template, which this model has not: use /v1/completions");
+  if (!template_)
+    fail("messages", "unsupported_value", "need a chat template, which this model has not: use /v1/completions");
   std::string text;
   try {
     text = template_->render(*chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
@@ -77,12 +82,11 @@ std::vector<int32_t> ServedModel::encode(std::string_view text, bool add_special
   return tokenizer("prompt").encode(text, {.add_special = add_special, .parse_special = true});
 }
 
-void ServedModel::check_length(size_t tokens, const char* param) const {
+void ServedModel::check_length(size_t tokens, int64_t new_tokens, const char* param) const {
   if (tokens == 0) fail(param, "invalid_value", "holds no token: there is nothing to continue");
-  if (static_cast<int64_t>(tokens) >= context())
+  if (static_cast<int64_t>(tokens) + std::min<int64_t>(1, new_tokens) > context())
     fail(param, "context_length_exceeded",
-         "has {} tokens, but the model's context holds {}, of which at least one is for the answer: shorten it", tokens,
-         context());
+         "has {} tokens, but the model's context holds {}, the answer included: shorten it", tokens, context());
 }
 
 std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request) const {
@@ -91,7 +95,7 @@ std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request)
     PromptTokens prompt{.ids = encode(*request.chat), .text = {}};
     if (request.output.echo && request.chat->last_role() == "assistant") prompt.text = request.chat->last_text();
     cut_front(prompt.ids, request, context());
-    check_length(prompt.ids.size(), "messages");
+    check_length(prompt.ids.size(), 1, "messages");
     prompts.push_back(std::move(prompt));
     return prompts;
   }
@@ -99,10 +103,11 @@ std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request)
     const std::string param = request.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", i);
     PromptTokens prompt;
     const auto* text = std::get_if<std::string>(&request.prompts[i]);
-    prompt.ids = text != nullptr ? encode(*text, request.add_special_tokens) : std::get<std::vector<int32_t>>(request.prompts[i]);
+    prompt.ids = text != nullptr ? encode(*text, request.add_special_tokens)
+                                 : std::get<std::vector<int32_t>>(request.prompts[i]);
     const size_t before = prompt.ids.size();
     cut_front(prompt.ids, request, context());
-    check_length(prompt.ids.size(), param.c_str());
+    check_length(prompt.ids.size(), request.max_tokens.value_or(1), param.c_str());
     if (request.output.echo) {
       const Tokenizer* words = generator_->tokenizer();
       if (text != nullptr && prompt.ids.size() == before)

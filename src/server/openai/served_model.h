@@ -35,7 +35,7 @@ class ServedModel {
   std::vector<PromptTokens> prompts(const CompletionRequest& request) const;
 
  private:
-  void check_length(size_t tokens, const char* param) const;
+  void check_length(size_t tokens, int64_t new_tokens, const char* param) const;
 
   std::shared_ptr<Generator> generator_;
   std::vector<std::string> names_;

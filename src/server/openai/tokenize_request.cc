@@ -16,7 +16,8 @@ TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimit
   if (const auto prompt = fields.string("prompt")) {
     request.prompt = *prompt;
     request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
-    if (fields.take("messages") != nullptr) fail("messages", "invalid_value", "and prompt exclude each other: send one of them");
+    if (fields.take("messages") != nullptr)
+      fail("messages", "invalid_value", "and prompt exclude each other: send one of them");
   } else {
     request.chat = take_chat_input(fields);
   }
