@@ -14,7 +14,20 @@
 namespace ingot::server::openai {
 namespace {
 
-enum class Endpoint { page, health, ready, version, metrics, models, model, tokenize, detokenize, chat, completions };
+enum class Endpoint {
+  page,
+  health,
+  ready,
+  version,
+  metrics,
+  models,
+  model,
+  tokenize,
+  detokenize,
+  chat,
+  completions,
+  integrity
+};
 
 struct Route {
   std::string_view method;
@@ -35,6 +48,7 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"POST", "/v1/completions", Endpoint::completions},
     {"POST", "/tokenize", Endpoint::tokenize},
     {"POST", "/detokenize", Endpoint::detokenize},
+    {"GET", "/debug/integrity", Endpoint::integrity},
 });
 
 const Route* find_route(std::string_view path) {
@@ -173,6 +187,7 @@ class ApiImpl final : public Api {
       case Endpoint::metrics: return metrics();
       case Endpoint::models: return list_models(*model(false), loaded_s_);
       case Endpoint::model: return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
+      case Endpoint::integrity: return integrity();
       case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body);
       default: check_content_type(request); return detokenize(*model(false), request.body);
     }
@@ -181,9 +196,17 @@ class ApiImpl final : public Api {
   HttpReply page() const {
     const std::string_view html = state_->options.page ? state_->options.page() : std::string_view();
     if (html.empty()) throw ApiError(404, "this server has no chat page", "", "not_found");
-    return {.content_type = "text/html; charset=utf-8",
-            .body = std::string(html),
-            .headers = {{"Cache-Control", "no-cache"}}};
+    HttpReply reply{.content_type = "text/html; charset=utf-8",
+                    .body = std::string(html),
+                    .headers = {{"Cache-Control", "no-cache"}}};
+    if (!state_->options.page_policy.empty())
+      reply.headers.emplace_back("Content-Security-Policy", state_->options.page_policy);
+    return reply;
+  }
+
+  HttpReply integrity() const {
+    if (!state_->options.debug_endpoints) throw ApiError(404, "there is nothing at /debug/integrity", "", "not_found");
+    return {.body = dump({{"faults", model(false)->generator().check_integrity()}})};
   }
 
   HttpReply metrics() const {

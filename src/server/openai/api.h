@@ -28,6 +28,8 @@ struct ApiOptions {
   std::string version;                     // of the server, for /version and the fingerprint
   std::string chat_template;               // Jinja source; empty: the model's own
   std::function<std::string_view()> page;  // HTML at "/"; empty: none
+  std::string page_policy;                 // its Content-Security-Policy
+  bool debug_endpoints = false;            // GET /debug/integrity: the orchestrator checks itself
 
   int32_t max_choices = 128;  // prompts times choices (n, best_of, beams) of one request
   size_t max_prompts = 256;   // of one completions request
@@ -55,6 +57,7 @@ class Generator {
   virtual const EngineLimits& limits() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;  // may be null: then only token ids are served
   virtual std::string device_description() const = 0;
+  virtual std::vector<std::string> check_integrity() { return {}; }
 };
 
 // All methods may be called from any thread.
