@@ -78,7 +78,8 @@ class Chat {
         continue;
       }
       if (event == LineReader::Event::line && !lines.push(line)) continue;
-      handle(lines.take());
+      const bool quoted = lines.quoted();
+      handle(lines.take(), quoted);
       if (event == LineReader::Event::end) {
         if (interactive_) fmt::print("\n");
         break;
@@ -88,11 +89,11 @@ class Chat {
 
  private:
   // One message or command. An error ends a chat that reads from a pipe; a person at a terminal goes on.
-  void handle(const std::string& message) {
+  void handle(const std::string& message, bool quoted) {
     if (message.find_first_not_of(" \t\n") == std::string::npos) return;
     reader_->remember(message);
     try {
-      if (is_command(message))
+      if (!quoted && is_command(message))
         perform(parse_command(message));
       else
         answer(message);

@@ -20,6 +20,7 @@ bool MessageLines::push(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (mode_ == Mode::none && line.starts_with(kQuotes)) {
     mode_ = Mode::quotes;
+    quoted_ = true;
     line.remove_prefix(kQuotes.size());
     if (line.empty()) return false;
   } else if (mode_ == Mode::quotes && !text_.empty()) {
@@ -45,6 +46,7 @@ std::string MessageLines::take() {
   std::string text = replace_invalid_utf8(text_);
   text_.clear();
   mode_ = Mode::none;
+  quoted_ = false;
   return text;
 }
 

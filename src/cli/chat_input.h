@@ -12,12 +12,14 @@ class MessageLines {
   // True: the message is complete.
   bool push(std::string_view line);
   bool open() const { return mode_ != Mode::none; }
+  bool quoted() const { return quoted_; }  // it stood between """: never a command
   // The message, as valid UTF-8; the object is as new afterwards. Also gives what there is of one that is not complete.
   std::string take();
 
  private:
   enum class Mode { none, backslash, quotes };
   Mode mode_ = Mode::none;
+  bool quoted_ = false;
   std::string text_;
 };
 
