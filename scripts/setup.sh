@@ -19,6 +19,8 @@ CLI/CLI.hpp|libcli11-dev|cli11|build
 pcre2.h|libpcre2-dev|pcre2|build
 utf8proc.h|libutf8proc-dev|utf8proc|build
 histedit.h|libedit-dev|libedit|build
+boost/asio.hpp|libboost-dev|boost|build
+openssl/ssl.h|libssl-dev|openssl@3|build
 gtest/gtest.h|libgtest-dev|googletest|build
 gmock/gmock.h|libgmock-dev|googletest|build
 benchmark/benchmark.h|libbenchmark-dev|google-benchmark|bench'
@@ -64,11 +66,12 @@ clang_packages() {
   done
 }
 
-# Puts real names for g++ (Ubuntu 22.04's plain one is 11) and for clang++ (none will do: g++ builds the sanitizer suites).
+# Puts real names for g++ (Ubuntu 22.04's plain one is 11), for Boost (Debian 12's plain one is 1.74) and for clang++ (none will do: g++ builds the sanitizer suites).
 resolve_versions() {
   local version
   version=$(candidate g++)
   if [ -n "$version" ] && [ "${version%%.*}" -lt 12 ]; then missing=$(echo "$missing " | sed 's/ g++ / g++-12 /; s/ $//'); fi
+  if [ -n "$(candidate libboost1.81-dev)" ]; then missing=${missing/ libboost-dev/ libboost1.81-dev}; fi
   missing=${missing/ clang++/$(clang_packages)}
 }
 
@@ -142,7 +145,7 @@ setup_macos() {
     have pkg-config || need pkgconf
     while IFS='|' read -r header deb brew; do
       if [ -n "$header" ]; then need "$brew"; fi
-    done <<<"$(missing_headers c++ "-I$(brew --prefix)/include")"
+    done <<<"$(missing_headers c++ "-I$(brew --prefix)/include" "-I$(brew --prefix)/opt/openssl@3/include")"
     [ -n "$(find_pip_python)" ] || need python3
     # A browser is left to its owner: without chromium and chromedriver the test of the chat page is skipped.
     if runs_python && [ -z "$(find_test_python)$(find_venv_python)" ]; then need python3; fi

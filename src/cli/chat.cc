@@ -125,7 +125,7 @@ class Chat {
   // The prompt, with room left for the answer; the oldest messages make way for that.
   std::vector<int32_t> fitting_prompt() {
     const int64_t context = llm_->limits().max_model_len;
-    const int64_t room = std::max<int64_t>(1, std::min(settings_.max_tokens, context / 4));
+    const int64_t room = std::max<int64_t>(1, std::min(settings_.sampling.max_tokens, context / 4));
     std::vector<int32_t> ids;
     const size_t dropped = conversation_.fit(context - room, context / 8, [&] {
       ids = prompt();
@@ -145,13 +145,8 @@ class Chat {
   void answer(const std::string& question) {
     conversation_.add("user", question);
     try {
-      GenerationRequest request;
+      GenerationRequest request = make_request(settings_.sampling);
       request.prompt = fitting_prompt();
-      request.sampling = settings_.sampling.params;
-      request.random_seed = settings_.sampling.seed < 0;
-      if (!request.random_seed) request.sampling.seed = static_cast<uint64_t>(settings_.sampling.seed);
-      request.ignore_eos = settings_.sampling.ignore_eos;
-      request.max_tokens = settings_.max_tokens;
       const std::string text = stream(std::move(request));
       // An answer that was stopped before its first word leaves the question for /retry.
       if (!text.empty()) conversation_.add("assistant", text);
@@ -332,13 +327,9 @@ void chat(const ChatArgs& args) {
 
 void add_chat(CLI::App& app) {
   auto args = std::make_shared<ChatArgs>();
-  args->settings.sampling.params.temperature = 0.7f;
   CLI::App* command = app.add_subcommand("chat", "talk with a model; from a pipe: one message a line");
   add_engine_options(*command, args->model);
   command->add_option("--system", args->system, "how the model should behave");
-  command->add_option("-n,--max-tokens", args->settings.max_tokens, "longest answer, in tokens")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
   add_sampling_options(*command, args->settings.sampling);
   command->callback([args] { chat(*args); });
 }

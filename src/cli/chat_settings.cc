@@ -22,7 +22,7 @@ struct Entry {
 };
 
 std::vector<Entry> entries(ChatSettings& s) {
-  SamplingParams& p = s.sampling.params;
+  SamplingParams& p = s.sampling.sampling;
   constexpr double kInt32 = std::numeric_limits<int32_t>::max();
   constexpr double kExact = 9007199254740992.0;  // up to here every whole number is a double
   return {{"temperature", &p.temperature, 0, 100},
@@ -33,7 +33,7 @@ std::vector<Entry> entries(ChatSettings& s) {
           {"frequency_penalty", &p.frequency_penalty, -2, 2},
           {"repetition_penalty", &p.repetition_penalty, 1e-3, 100},
           {"min_tokens", &p.min_tokens, 0, kInt32},
-          {"max_tokens", &s.max_tokens, 1, kExact},
+          {"max_tokens", &s.sampling.max_tokens, 1, kExact},
           {"seed", &s.sampling.seed, -1, kExact}};
 }
 

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   ingot::cli::add_run(app);
   ingot::cli::add_chat(app);
+  ingot::cli::add_serve(app);
   ingot::cli::add_bench(app);
   ingot::cli::add_logits(app);
   ingot::cli::add_perplexity(app);

@@ -71,10 +71,10 @@ TEST(ChatSettings, TakesOnlyWhatMakesSense) {
   settings.set("top-p", "0.5");
   settings.set("seed", "7");
   settings.set("max_tokens", "12");
-  EXPECT_FLOAT_EQ(settings.sampling.params.temperature, 0.25f);
-  EXPECT_FLOAT_EQ(settings.sampling.params.top_p, 0.5f);
+  EXPECT_FLOAT_EQ(settings.sampling.sampling.temperature, 0.25f);
+  EXPECT_FLOAT_EQ(settings.sampling.sampling.top_p, 0.5f);
   EXPECT_EQ(settings.sampling.seed, 7);
-  EXPECT_EQ(settings.max_tokens, 12);
+  EXPECT_EQ(settings.sampling.max_tokens, 12);
   EXPECT_THAT(settings.list(), HasSubstr("temperature         0.25\n"));
   for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{{"temperature", "-1"},
                                                                                     {"temperature", "warm"},
@@ -86,7 +86,7 @@ TEST(ChatSettings, TakesOnlyWhatMakesSense) {
                                                                                     {"max_tokens", "1e300"},
                                                                                     {"wheels", "4"}})
     EXPECT_THROW(settings.set(name, value), Error) << name << " " << value;
-  EXPECT_FLOAT_EQ(settings.sampling.params.temperature, 0.25f);
+  EXPECT_FLOAT_EQ(settings.sampling.sampling.temperature, 0.25f);
 }
 
 class ConversationTest : public ::testing::Test {
