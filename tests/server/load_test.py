@@ -141,19 +141,24 @@ def parse_args():
     parser.add_argument("--mode", choices=["default", "preempt", "no-prefix"], default="default")
     parser.add_argument("--tiny", action="store_true", help="the tiny model instead of the default one")
     parser.add_argument("--requests", type=int, default=60, help="different requests in the pool (default: 60)")
-    parser.add_argument("--longest", type=int, default=300, help="words of the longest prompt (default: 300)")
-    parser.add_argument("--tokens", type=int, default=48, help="of the longest answer (default: 48)")
+    parser.add_argument("--longest", type=int, help="words of the longest prompt (default: 300; with preempt 30)")
+    parser.add_argument("--tokens", type=int, help="of the longest answer (default: 48; with preempt 160)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-rss", action="store_true", help="do not judge memory: a sanitizer keeps freed memory for a while")
     parser.add_argument("--ingot-args", default="", help="more arguments for ingot serve, as one string")
-    return parser.parse_args()
+    args = parser.parse_args()
+    # Preemption comes from growth: many short prompts are taken in, and their answers need more blocks than there are.
+    preempt = args.mode == "preempt"
+    args.longest = args.longest or (30 if preempt else 300)
+    args.tokens = args.tokens or (160 if preempt else 48)
+    return args
 
 
 def main():
     args = parse_args()
     folder = tempfile.TemporaryDirectory()
     model = tiny_model.make(pathlib.Path(folder.name) / "tiny", max_len=4096) if args.tiny else fixture.default_model()
-    longest = args.longest // 5 if args.tiny else args.longest  # the tiny model has a token a byte
+    longest = max(6, args.longest // 5) if args.tiny else args.longest  # the tiny model has a token a byte
     requests = make_requests(args.requests, random.Random(args.seed), longest, args.tokens)
     flags = ["--served-model-name", "test", "--debug-endpoints", *(["--threads", 1] if args.tiny else []), *args.ingot_args.split()]
     with fixture.Server(*flags, "--no-prefix-caching", model=model) as server:
@@ -162,8 +167,8 @@ def main():
         expected = asyncio.run(load.alone())
         print(f"{len(requests)} answers alone in {time.monotonic() - began:.1f} s", flush=True)
 
-    # Preemption: so few blocks that two of the longest requests do not fit together.
-    blocks = (longest * (6 if args.tiny else 2) + args.tokens) // 16 + 8 if args.mode == "preempt" else BLOCKS
+    # With preempt: just enough for the largest request, which has two choices.
+    blocks = (longest * (6 if args.tiny else 2) + 48 + 2 * args.tokens) // 16 + 4 if args.mode == "preempt" else BLOCKS
     flags += ["--kv-blocks", blocks, *(["--no-prefix-caching"] if args.mode == "no-prefix" else [])]
     # Pages of the KV cache count once they are written: K and V of 16 positions, of every layer and head, 2 bytes each.
     bound = RSS_BOUND_MB + blocks * 16 * 2 * (2 * 64 if args.tiny else 30 * 3 * 64) * 2 / 2**20
@@ -190,8 +195,8 @@ def main():
                   f" (allowed: {before + bound:.0f})", flush=True)
             if not args.no_rss and after > before + bound:
                 faults.append(f"resident memory grew by {after - before:.0f} MiB, more than {bound:.0f}")
-        if args.mode == "preempt" and metrics["vllm:num_preemptions_total"] == 0:
-            faults.append("nothing was ever preempted: the test does not test what it is for")
+        if args.mode == "preempt" and metrics["vllm:num_preemptions_total"] < counts.get("whole", 0) / 10:
+            faults.append(f"only {metrics['vllm:num_preemptions_total']:.0f} preemptions: the test does not test what it is for")
         if args.mode == "default" and metrics["vllm:prefix_cache_hits_total"] == 0:
             faults.append("the prefix cache was never hit")
         if args.mode == "no-prefix" and metrics["vllm:prefix_cache_hits_total"] != 0:
