@@ -410,7 +410,9 @@ TEST(Http, NoDisconnectAfterACompleteAnswer) {
 }
 
 TEST(Http, AHalfClosedClientStillGetsAQuickAnswer) {
-  TestServer server;
+  HttpServerOptions options;
+  options.limits.half_close_time = 60s;  // the machine may be busy
+  TestServer server(options);
   RawClient client(server.port());
   client.send(kGet + kGet);
   client.half_close();
@@ -474,12 +476,12 @@ TEST(Http, ASlowHeadIsCutOff) {
 TEST(Http, ASlowBodyIsCutOff) {
   HttpServerOptions options;
   options.limits.body_time = 200ms;
-  options.limits.body_rate = 1000;
+  options.limits.body_rate = 40;
   TestServer server(options);
   RawClient slow(server.port());
   slow.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nabc");
   EXPECT_EQ(slow.receive().status, 408);
-  // At the least rate it may take longer than body_time: 400 bytes are worth 400 ms.
+  // At the least rate it may take longer than body_time: 400 bytes are worth ten seconds.
   RawClient steady(server.port());
   steady.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 401\r\n\r\n" + std::string(400, 'x'));
   std::this_thread::sleep_for(350ms);
