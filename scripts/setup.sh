@@ -18,6 +18,7 @@ nlohmann/json.hpp|nlohmann-json3-dev|nlohmann-json|build
 CLI/CLI.hpp|libcli11-dev|cli11|build
 pcre2.h|libpcre2-dev|pcre2|build
 utf8proc.h|libutf8proc-dev|utf8proc|build
+histedit.h|libedit-dev|libedit|build
 boost/asio.hpp|libboost-dev|boost|build
 openssl/ssl.h|libssl-dev|openssl@3|build
 gtest/gtest.h|libgtest-dev|googletest|build

@@ -63,6 +63,7 @@ class ProgressBar {
 
 // One subcommand each; the callback throws Error on failure.
 void add_run(CLI::App& app);
+void add_chat(CLI::App& app);
 void add_serve(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_logits(CLI::App& app);

@@ -34,9 +34,9 @@ class RawClient {
   // False when the server does not take it all within ten seconds.
   virtual bool send(std::string_view bytes);
   // The next reply, or what there is of it when the connection ends or the time is over. head_only: to a HEAD request.
-  RawReply receive(bool head_only = false, std::chrono::milliseconds most = std::chrono::seconds(10));
+  RawReply receive(bool head_only = false, std::chrono::milliseconds most = std::chrono::seconds(60));
   // Reads until `text` was seen; false when it did not come.
-  bool receive_until(std::string_view text, std::chrono::milliseconds most = std::chrono::seconds(10));
+  bool receive_until(std::string_view text, std::chrono::milliseconds most = std::chrono::seconds(60));
   // True when the server ends the connection within the time; whatever it sends before that is kept in received().
   bool closed(std::chrono::milliseconds most = std::chrono::seconds(5));
   const std::string& received() const { return input_; }  // and not taken by receive()

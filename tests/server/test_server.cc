@@ -30,7 +30,7 @@ void TestServer::handle(std::shared_ptr<Exchange> exchange) {
 
 std::shared_ptr<Exchange> TestServer::take() {
   std::unique_lock lock(mutex_);
-  if (!arrived_.wait_for(lock, std::chrono::seconds(10), [this] { return !exchanges_.empty(); })) return nullptr;
+  if (!arrived_.wait_for(lock, std::chrono::seconds(60), [this] { return !exchanges_.empty(); })) return nullptr;
   auto exchange = std::move(exchanges_.front());
   exchanges_.pop_front();
   return exchange;

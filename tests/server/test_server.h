@@ -21,7 +21,7 @@ using server::HttpServerOptions;
 
 // Waits until `done()` holds; false when it does not within the time.
 template <typename Done>
-bool eventually(Done done, std::chrono::milliseconds most = std::chrono::seconds(10)) {
+bool eventually(Done done, std::chrono::milliseconds most = std::chrono::seconds(60)) {
   const auto until = std::chrono::steady_clock::now() + most;
   while (!done()) {
     if (std::chrono::steady_clock::now() > until) return false;
@@ -72,7 +72,7 @@ class TestServer {
 
   HttpServer& http() { return http_; }
   uint16_t port() const { return http_.port(); }
-  // The next exchange that is not an echo; null when none comes within ten seconds.
+  // The next exchange that is not an echo; null when none comes within a minute.
   std::shared_ptr<Exchange> take();
 
  private:
