@@ -257,11 +257,14 @@ TEST(OpenaiRouter, LogLineOfACompletion) {
   EXPECT_EQ(line.find("secret"), std::string::npos) << line;
 }
 
-TEST(OpenaiRouter, NoErrorRepeatsThePrompt) {
+TEST(OpenaiRouter, NoLogLineRepeatsWhatWasSent) {
   Rig rig;
+  rig.post(kText, {{"prompt", "a"}, {"temperature", "ssssssss"}});
   rig.post(kText, {{"prompt", std::string(300, 's')}});
   rig.post("/v1/chat/completions", {{"messages", {{{"role", "alien"}, {"content", "ssssssss"}}}}});
+  ASSERT_EQ(rig.log_lines().size(), 3u);
   for (const std::string& line : rig.log_lines()) EXPECT_EQ(line.find("ssss"), std::string::npos) << line;
+  EXPECT_NE(rig.log_lines()[0].find("error=\"invalid_type: temperature\""), std::string::npos);
 }
 
 TEST(OpenaiRouter, ProbesAreLoggedOnlyWhenAskedFor) {
