@@ -65,10 +65,11 @@ class Page:
     def viewport(self, width, height, scale=1, mobile=False):
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
 
-    def open(self, clean=True):
+    def open(self, clean=True, settings=None):
+        """Loads the page; `clean` forgets what it kept, `settings` are those of new conversations."""
         self.driver.get(self.url)
         if clean:
-            self.js("window.onbeforeunload = null; localStorage.clear()")
+            self.js("localStorage.clear(); if (arguments[0]) localStorage.setItem('ingot.settings', JSON.stringify(arguments[0]))", settings)
             self.driver.get(self.url)
         self.until(lambda: self.js("return document.getElementById('model-name').textContent") not in ("…", ""), "the models")
 

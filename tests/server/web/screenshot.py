@@ -29,7 +29,7 @@ def take(arguments):
     try:
         page = Page(url.rstrip("/") + "/", 1180, 800)
         try:
-            page.open()
+            page.open(settings={"max_tokens": 200, "temperature": 0})
             converse(page, arguments)
             for scheme in ("light", "dark"):
                 page.color_scheme(scheme)
