@@ -110,14 +110,14 @@ class Page:
         self.type(text)
         self.keys(Keys.ENTER)
 
-    def ask(self, text, seconds=20):
+    def ask(self, text, seconds=40):
         """Sends and waits for the whole answer; its text."""
         before = len(self.sent())
         self.send(text)
         self.until(lambda: len(self.sent()) > before, "the request")
         return self.answered(seconds)
 
-    def answered(self, seconds=20):
+    def answered(self, seconds=40):
         self.until(lambda: not self.streaming() and self.all(".assistant"), "the answer", seconds)
         return self.last_answer()
 

@@ -107,7 +107,7 @@ class PageTest(unittest.TestCase):
         if self.mock:
             self.mock.reset()
         # A real model's answers are kept short, so that the test takes no longer than it must.
-        self.page.open(settings=None if self.mock else {"max_tokens": 40, "temperature": 0})
+        self.page.open(settings=None if self.mock else {"max_tokens": 16, "temperature": 0})
 
     def tearDown(self):
         self.assertEqual(self.page.faults(), [], "errors or blocked resources on the page")
@@ -264,7 +264,7 @@ class PageTest(unittest.TestCase):
                 HTMLAnchorElement.prototype.click = () => {};""")
         p.click("#export-all")
         text = p.until(lambda: p.js("return window.saved"), "the exported text")
-        p.open(settings=None if self.mock else {"max_tokens": 40})
+        p.open(settings=None if self.mock else {"max_tokens": 16})
         self.assertEqual(p.all(".entry"), [])
         choose = """const data = new DataTransfer(); data.items.add(new File([arguments[0]], 'chats.json'));
                     const field = document.getElementById('import-file'); field.files = data.files;
