@@ -73,7 +73,7 @@ struct ChoiceDelta {
   std::variant<std::monostate, int32_t, std::string> stop_reason;  // the stop token or stop string that ended it
 };
 
-// Facts about a request, complete once it is done.
+// Facts about a request: the prompt's from its first token on, all of them once it is done.
 struct GenerationSummary {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;      // of the prompt, found in the prefix cache

@@ -76,6 +76,8 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
     options.page = server::chat_page;
     options.page_policy = server::chat_page_csp();
   }
+  options.cache_labels = {{"cache_dtype", args.model.engine.kv_dtype},
+                          {"enable_prefix_caching", args.no_prefix_caching ? "False" : "True"}};
   options.request_timeout = to_milliseconds(args.request_timeout);
   options.log = print_line;
   options.log_format = args.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;

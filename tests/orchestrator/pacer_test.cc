@@ -26,7 +26,7 @@ TEST(Pacer, FollowsACostThatRises) {
   pacer.learn(4, 0, 5000);
   for (int i = 0; i < 20; ++i) pacer.learn(4, 16, 5000 + 16 * 100);
   const int32_t before = pacer.prefill_rows(4);
-  for (int i = 0; i < 8; ++i) pacer.learn(4, 16, 5000 + 16 * 400);
+  for (int i = 0; i < 30; ++i) pacer.learn(4, 16, 5000 + 16 * 400);
   EXPECT_LT(pacer.prefill_rows(4), before / 3);
 }
 

@@ -128,7 +128,7 @@ class ApiImpl final : public Api {
     } catch (const std::exception& error) {
       const ErrorAnswer answer = to_answer(error);
       RequestTrace& last = call ? call->trace() : trace;
-      last.record().error = answer.message;
+      last.record().error = answer.log_text();
       exchange->reply(answer.reply(retry_after_s()));
       last.finish(answer.status);
       if (call) call->let_go();

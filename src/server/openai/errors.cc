@@ -53,6 +53,11 @@ std::string error_json(int status, std::string_view message, std::string_view pa
   return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string ErrorAnswer::log_text() const {
+  if (status >= 500) return message;
+  return param.empty() ? code : code + ": " + param;
+}
+
 HttpReply ErrorAnswer::reply(double retry_after_s) const {
   HttpReply reply{.status = status, .body = json()};
   if (status == 503) {

@@ -46,6 +46,8 @@ struct ErrorAnswer {
   std::string code;
 
   std::string json() const { return error_json(status, message, param, code); }
+  // For the log: of a client's error only its code and the parameter, since the message may repeat what was sent.
+  std::string log_text() const;
   // `retry_after_s` is sent with a 503; rounded up, at least a second.
   HttpReply reply(double retry_after_s = 1) const;
 };
