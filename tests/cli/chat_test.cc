@@ -46,9 +46,12 @@ class Chat : public ::testing::Test {
     std::vector<std::string> command = {INGOT_BINARY, "chat", "--temperature", "0", "--max-model-len", context};
     command.insert(command.end(), flags.begin(), flags.end());
     auto chat = std::make_unique<Pty>(
-        command, std::vector<std::string>{"XDG_STATE_HOME=" + folder_, "TERM=xterm", "LC_ALL=C.UTF-8", color});
+        // libedit never frees the names of added functions, so leaks are not looked for here.
+        command, std::vector<std::string>{"XDG_STATE_HOME=" + folder_, "TERM=xterm", "LC_ALL=C.UTF-8",
+                                          "ASAN_OPTIONS=detect_leaks=0", color});
     EXPECT_TRUE(chat->expect("Ctrl-D leaves")) << chat->output();
-    EXPECT_TRUE(chat->expect("\x1b[?2004h")) << chat->output();
+    // The prompt is drawn once the terminal is in the editor's hands; before, the kernel would edit the line.
+    EXPECT_TRUE(chat->expect(">")) << chat->output();
     return chat;
   }
 
