@@ -220,7 +220,7 @@ TEST_F(Chat, NoColorIsRespected) {
   EXPECT_THAT(plain->output(), Not(HasSubstr("\x1b[2m")));
   EXPECT_THAT(plain->output(), Not(HasSubstr("\x1b[1;33m")));
   const auto colored = start({}, "NO_COLOR=");
-  EXPECT_TRUE(colored->expect("\x1b[1;33m>\x1b[0m ")) << colored->output();
+  EXPECT_THAT(colored->output(), HasSubstr("\x1b[1;33m>"));
   EXPECT_THAT(colored->output(), HasSubstr("\x1b[2m"));
 }
 
