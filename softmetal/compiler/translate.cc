@@ -44,8 +44,9 @@ class Translator {
     for (size_t i = 0; i < tokens_.size(); ++i) visit(i);
     if (!pending_.empty()) throw_at(0, "unbalanced {");
     for (auto& instance : instances_) {
+      // What an instantiation repeats of its template's parameters says nothing new.
       auto found = templates_.find(instance.first);
-      if (instance.second.parameters.empty() && found != templates_.end()) {
+      if (found != templates_.end() && instance.second.expression != instance.first) {
         instance.second.parameters = found->second.parameters;
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
       }
@@ -334,7 +335,8 @@ class Translator {
       } else if (t == "kernel" || t == "void" || t == "static" || t == "inline" || t == "METAL_FUNC") {
         k = next(k);
       } else if (tokens_[k].kind == TokenKind::word) {
-        name = t;
+        // In "kernel scale_t scale<half>;" the first word is a type.
+        if (text(next(k)) == "(" || text(next(k)) == "<") name = t;
         k = next(k);
       } else {
         throw_at(i, "a kernel returns void and has a name");
@@ -348,7 +350,7 @@ class Translator {
     info.expression = name + arguments;
 
     if (text(k) == "(") {
-      info.parameters = parameters(k, info.name);
+      if (!instantiation) info.parameters = parameters(k, info.name);
       k = next(closing(k));
     }
     if (instantiation) {
