@@ -46,7 +46,7 @@ class Translator {
     for (auto& instance : instances_) {
       // What an instantiation repeats of its template's parameters says nothing new.
       auto found = templates_.find(instance.first);
-      if (found != templates_.end() && instance.second.expression != instance.first) {
+      if (found != templates_.end() && instance.second.parameters.empty()) {
         instance.second.parameters = found->second.parameters;
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
       }
@@ -204,7 +204,10 @@ class Translator {
     } else if (token.text == "[[") {
       const size_t end = closing(i);
       const auto list = attributes(i, end + 1);
-      if (pending_.empty() && (has(list, "kernel") || has(list, "host_name"))) kernel(i);
+      if (pending_.empty() &&
+          (has(list, "kernel") || has(list, "host_name") || has(list, "max_total_threads_per_threadgroup"))) {
+        kernel(i);
+      }
       if (text(i) == "[[") erase(i, end + 1);
     }
   }
@@ -359,7 +362,7 @@ class Translator {
       instances_.emplace_back(name, std::move(info));
       return;
     }
-    // Internal to the module, so that kernels nobody asked for cost nothing.
+    // A template, so that kernels nobody asked for cost nothing and reserve no threadgroup memory.
     for (size_t h = head; h < k; ++h) {
       if (text(h) == "[[") {
         const size_t close = closing(h);
@@ -369,7 +372,8 @@ class Translator {
         erase(h, h + 1);
       }
     }
-    tokens_[head].text = (lint_ ? "" : "static ") + tokens_[head].text;
+    if (!lint_) tokens_[head].text = (is_template ? "static " : "template <int> static ") + tokens_[head].text;
+    if (!is_template && !lint_) info.expression += "<0>";
     if (text(k) == "{") kernel_body_ = k;
     if (is_template) {
       templates_[name] = info;
