@@ -134,6 +134,20 @@ Program Driver::compile_preprocessed(const std::string& text) const {
   return program;
 }
 
+std::vector<std::string> Driver::lint(const std::string& source, const SourceOptions& options) const {
+  const std::string preprocessed = preprocess(source, options);
+  std::vector<std::string> messages = missing_address_spaces(preprocessed);
+  TemporaryFolder folder(cache_);
+  write_file(folder.path() + "/lint.cl", lint_source(translate(preprocessed, true)));
+  const ProcessResult result =
+      run_process({clang_, "-x", "clcpp", "-cl-std=clc++2021", "-target", "x86_64-linux-gnu", "-march=x86-64-v3",
+                   "-cl-no-stdinc", "-fdeclspec", "-fsyntax-only", "-w", "-fno-color-diagnostics",
+                   "-fno-caret-diagnostics", "-I" + shim_, "lint.cl"},
+                  folder.path());
+  if (result.status != 0) messages.push_back(first_lines(result.output));
+  return messages;
+}
+
 std::vector<std::string> Driver::flags(Flavor flavor) const {
   std::vector<std::string> f = {"-std=c++20",
                                 "-fdeclspec",
