@@ -43,7 +43,7 @@ class Driver {
   std::vector<std::string> flags(Flavor flavor) const;
   std::string precompiled_header(const std::vector<std::string>& flags) const;
 
-  std::string clang_, clang_version_, cache_, shim_;
+  std::string clang_, clang_identity_, cache_, shim_;
   bool keep_sources_;
 };
 
