@@ -25,13 +25,15 @@ kernel void good(device T* out [[buffer(0)]], device const block_q8* in [[buffer
   threadgroup float4 tile[32];
   thread float4 local = shape.bias + SCALES[lane & 3];
   local.xy += shape.bias.zw;
+  local = i > 3 ? shape.bias : local;
   tile[lane] = local * float(WIDTH);
   scratch[lane] = dequantize<T>(in[i / 32], i % 32);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   block_q8 copy = in[0];
+  Shape own = shape;
   device const uint* raw = (device const uint*)in;
   float sum = simd_sum(scratch[31 - lane] + tile[lane].x + float(copy.d) + float(raw[0]));
-  if (i < shape.rows) out[i] = T(sum);
+  if (i < own.rows) out[i] = T(sum);
 }
 template [[host_name("good_half")]] kernel void good<half>(device half*, device const block_q8*, constant Shape&,
                                                            threadgroup float*, uint, uint);
