@@ -161,7 +161,9 @@ Program Driver::compile_preprocessed(const std::string& text) const {
   Program program = translate(text);
   const std::string cpp = unspecialized(program);
   const std::vector<std::string> options = flags({});
-  const std::string stamp = cache_ + "/checked-" + hash_text({cpp, clang_identity_, shim_});
+  std::vector<std::string> key = options;
+  key.insert(key.end(), {cpp, clang_identity_});
+  const std::string stamp = cache_ + "/checked-" + hash_text(key);
   if (file_exists(stamp)) return program;
   TemporaryFolder folder(cache_);
   write_file(folder.path() + "/library.cc", cpp);
