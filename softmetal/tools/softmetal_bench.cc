@@ -133,9 +133,9 @@ int main() {
   const double plain = bench.time([&](MTL::ComputeCommandEncoder* e) {
     e->setComputePipelineState(idle.get());
     e->setBuffer(out.get(), 0, 0);
-    e->dispatchThreads(MTL::Size(1 << 20, 1, 1), MTL::Size(256, 1, 1));
+    e->dispatchThreads(MTL::Size(1 << 16, 1, 1), MTL::Size(256, 1, 1));
   });
-  std::printf("a thread without barriers: %.1f ns\n", plain / (1 << 20) * 1e9);
+  std::printf("a thread without barriers: %.1f ns\n", plain / (1 << 16) * 1e9);
   constexpr int kDispatches = 1000;
   double encode = 0;
   const double empty = bench.time([&](MTL::ComputeCommandEncoder* e) {
@@ -157,6 +157,7 @@ int main() {
   const std::vector<Shape> shapes = {{576, 576, 60}, {192, 576, 60}, {1536, 576, 60}, {576, 1536, 30}, {49152, 576, 1}};
   double step = 0, bytes = 0;
   for (const Shape& s : shapes) {
+    if (options.mode != softmetal::Mode::fast && s.n > 192) continue;  // for tiny shapes
     const size_t weight_bytes = size_t{s.n} * s.k / 32 * 20;
     auto w = NS::TransferPtr(bench.device->newBuffer(weight_bytes, MTL::ResourceStorageModeShared));
     auto x = NS::TransferPtr(bench.device->newBuffer(s.k * 4, MTL::ResourceStorageModeShared));
@@ -175,5 +176,6 @@ int main() {
     step += t * s.count;
     bytes += static_cast<double>(weight_bytes) * s.count;
   }
+  if (options.mode != softmetal::Mode::fast) return 0;
   std::printf("all products of one token of SmolLM2-135M: %.0f ms, %.2f GB/s\n", step * 1e3, bytes / step * 1e-9);
 }
