@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick build setup model bench peer format clean
+.PHONY: help run test test-quick build setup model bench bench-server peer format clean
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -12,6 +12,7 @@ help:
 	@echo 'make test-quick   the release suite alone'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
 	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
+	@echo 'make bench-server the server: the race against llama-server, and a long prompt among running streams'
 	@echo 'make setup        install what is missing, nothing else'
 	@echo 'make model        fetch the default model, nothing else'
 	@echo 'make format       clang-format every source file'
@@ -40,7 +41,7 @@ test:
 	@scripts/test.sh
 
 test-quick:
-	@scripts/setup.sh build
+	@scripts/setup.sh quick
 	@scripts/fetch_model.sh
 	@scripts/test.sh release
 
@@ -49,6 +50,12 @@ bench:
 	@scripts/build.sh release ingot
 	@scripts/fetch_model.sh
 	@scripts/bench.sh
+
+bench-server:
+	@scripts/setup.sh bench
+	@scripts/build.sh release ingot
+	@scripts/fetch_model.sh
+	@scripts/bench.sh --server
 
 peer:
 	@scripts/setup.sh bench

@@ -27,7 +27,8 @@ import tarfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PEER_TARGETS = ["llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize", "llama-tokenize"]
+PEER_TARGETS = ["llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize", "llama-tokenize",
+                "llama-server"]
 
 
 class RaceError(Exception):
@@ -97,7 +98,8 @@ def busy_share(seconds=0.5):
 
 def peer_cmake_flags(flags):
     """What this machine's instruction sets allow. Never GGML_NATIVE: hosts exist that list AMX and fault on it."""
-    options = {"GGML_NATIVE": "OFF", "LLAMA_CURL": "OFF", "LLAMA_OPENSSL": "OFF", "CMAKE_BUILD_TYPE": "Release"}
+    options = {"GGML_NATIVE": "OFF", "LLAMA_CURL": "OFF", "LLAMA_OPENSSL": "OFF", "LLAMA_BUILD_UI": "OFF",
+               "LLAMA_USE_PREBUILT_UI": "OFF", "CMAKE_BUILD_TYPE": "Release"}
     if platform.machine() in ("x86_64", "AMD64"):
         for flag, option in [("avx", "AVX"), ("avx2", "AVX2"), ("fma", "FMA"), ("f16c", "F16C"), ("bmi2", "BMI2")]:
             options["GGML_" + option] = "ON" if flag in flags else "OFF"

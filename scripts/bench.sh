@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make bench`: the speed of the default model, then the race against llama.cpp where a build of it is at hand.
 #   scripts/bench.sh          PEER_BIN=folder of its binaries (default: what --peer made), ROUNDS=5, THREADS=all
+#   scripts/bench.sh --server the server: the race against llama-server, then what a long prompt does to running streams
 #   scripts/bench.sh --peer   builds llama.cpp into the cache
 source "$(dirname "$0")/lib.sh"
 cd "$root"
@@ -15,6 +16,18 @@ if [ "${1:-}" = --peer ]; then
 fi
 
 threads=${THREADS:-$(cores)}
+if [ "${1:-}" = --server ]; then
+  peer_bin=${PEER_BIN:-$(cache_dir)/peer/build/bin}
+  [ -x "$peer_bin/llama-server" ] || die "no llama-server in $peer_bin" "Build one (10 to 20 minutes, once): make peer"
+  say "Racing against llama-server, ${ROUNDS:-5} rounds"
+  if [ -z "${PEER_BIN:-}" ]; then peer_name="of llama-cpp-python 0.3.36"; else peer_name="in PEER_BIN"; fi
+  python3 bench/race_llama_server.py --peer-bin "$peer_bin" --peer-name "$peer_name" --threads "$threads" --rounds "${ROUNDS:-5}" \
+    --json build/race-server.json
+  say "A long prompt among running streams"
+  python3 bench/long_prompt_stall.py --threads "$threads" --json build/long-prompt-stall.json
+  exit
+fi
+
 build/bin/ingot bench --batch 1,2,4,8,16 --prompt-len 512 --gen-len 32 --threads "$threads"
 peer_bin=${PEER_BIN:-$(cache_dir)/peer/build/bin}
 if [ ! -x "$peer_bin/llama-bench" ]; then

@@ -113,3 +113,28 @@ find_pip_python() {
 sha256() {
   if have sha256sum; then sha256sum "$1" | cut -d' ' -f1; else shasum -a 256 "$1" | cut -d' ' -f1; fi
 }
+
+# A python3 that can make virtual environments and is new enough (3.10) for the tests' packages. Or nothing.
+find_venv_python() {
+  local candidate
+  for candidate in python3 /usr/bin/python3; do
+    if "$candidate" -c 'import ensurepip, venv, sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  done
+}
+
+# The folder of the tests' virtual environment: one for each version of their requirements.
+test_venv_dir() {
+  local hash
+  hash=$(sha256 "$root/tests/requirements.txt")
+  printf '%s/venv/%.12s\n' "$(cache_dir)" "$hash"
+}
+
+# The python of the tests, with the packages of tests/requirements.txt, as setup.sh made it; or nothing.
+find_test_python() {
+  local dir
+  dir=$(test_venv_dir)
+  if [ -f "$dir/complete" ] && [ -x "$dir/bin/python" ]; then printf '%s\n' "$dir/bin/python"; fi
+}

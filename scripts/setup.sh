@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, and only that: nothing missing, nothing asked, no network.
 #   scripts/setup.sh build    what building and `make run` need
+#   scripts/setup.sh quick    ... and the release suite: Python packages in an environment of their own, curl, a browser
 #   scripts/setup.sh test     ... and the sanitizer suites
 #   scripts/setup.sh bench    ... and the benchmarks
 #   scripts/setup.sh format   clang-format alone
@@ -17,6 +18,9 @@ nlohmann/json.hpp|nlohmann-json3-dev|nlohmann-json|build
 CLI/CLI.hpp|libcli11-dev|cli11|build
 pcre2.h|libpcre2-dev|pcre2|build
 utf8proc.h|libutf8proc-dev|utf8proc|build
+histedit.h|libedit-dev|libedit|build
+boost/asio.hpp|libboost-dev|boost|build
+openssl/ssl.h|libssl-dev|openssl@3|build
 gtest/gtest.h|libgtest-dev|googletest|build
 gmock/gmock.h|libgmock-dev|googletest|build
 benchmark/benchmark.h|libbenchmark-dev|google-benchmark|bench'
@@ -37,6 +41,9 @@ MISSING $header|$deb|$brew
     printf '%s\n' "$source" | sed -n 's/^MISSING //p'
   fi
 }
+
+# The goals that run the Python tests.
+runs_python() { [ "$goal" = quick ] || [ "$goal" = test ]; }
 
 # as_root COMMAND...: directly, or through sudo; never waits for a password nobody can type.
 can_be_root() { [ "$(id -u)" -eq 0 ] || { have sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }; }
@@ -59,11 +66,12 @@ clang_packages() {
   done
 }
 
-# Puts real names for g++ (Ubuntu 22.04's plain one is 11) and for clang++ (none will do: g++ builds the sanitizer suites).
+# Puts real names for g++ (Ubuntu 22.04's plain one is 11), for Boost (Debian 12's plain one is 1.74) and for clang++ (none will do: g++ builds the sanitizer suites).
 resolve_versions() {
   local version
   version=$(candidate g++)
   if [ -n "$version" ] && [ "${version%%.*}" -lt 12 ]; then missing=$(echo "$missing " | sed 's/ g++ / g++-12 /; s/ $//'); fi
+  if [ -n "$(candidate libboost1.81-dev)" ]; then missing=${missing/ libboost-dev/ libboost1.81-dev}; fi
   missing=${missing/ clang++/$(clang_packages)}
 }
 
@@ -91,6 +99,15 @@ setup_debian() {
     # 19 compiles the Metal kernels too; an older one will do for the sanitizer suites alone.
     if [ "$goal" = test ] && ! have clang++-19 && { [ -z "$(find_clangxx)" ] || [ -n "$(candidate clang-19)" ]; }; then
       need clang++
+    fi
+    if runs_python; then
+      have curl || need curl
+      if [ -z "$(find_test_python)$(find_venv_python)" ]; then need python3-venv; fi
+      # Ubuntu has Chromium as a snap only: there the test of the chat page is skipped unless one is installed by hand.
+      if ! grep -qs '^ID=ubuntu' /etc/os-release; then
+        have chromium || need chromium
+        have chromedriver || need chromium-driver
+      fi
     fi
   fi
   if [ "$missing" = " clang++" ] && [ -n "$(candidate g++)" ]; then resolve_versions; fi
@@ -131,8 +148,10 @@ setup_macos() {
     have pkg-config || need pkgconf
     while IFS='|' read -r header deb brew; do
       if [ -n "$header" ]; then need "$brew"; fi
-    done <<<"$(missing_headers c++ "-I$(brew --prefix)/include")"
+    done <<<"$(missing_headers c++ "-I$(brew --prefix)/include" "-I$(brew --prefix)/opt/openssl@3/include")"
     [ -n "$(find_pip_python)" ] || need python3
+    # A browser is left to its owner: without chromium and chromedriver the test of the chat page is skipped.
+    if runs_python && [ -z "$(find_test_python)$(find_venv_python)" ]; then need python3; fi
   fi
   [ -n "$missing" ] || return 0
   say "Installing:$missing"
@@ -148,6 +167,7 @@ check_only() {
   [ -n "$gxx" ] || need "g++>=12"
   [ -n "$(find_cmake)" ] || need "cmake>=3.25"
   for tool in ninja ccache pkg-config python3; do have "$tool" || need "$tool"; done
+  if runs_python; then have curl || need curl; fi
   while IFS='|' read -r header deb brew; do
     if [ -n "$header" ]; then need "$brew(<$header>)"; fi
   done <<<"$(missing_headers ${gxx:+"$gxx"})"
@@ -169,6 +189,26 @@ setup_cmake() {
     "Install it by hand (https://cmake.org/download) and put it first in PATH."
 }
 
+# The tests' Python packages, pinned by hash, in an environment of their own in the cache.
+setup_venv() {
+  [ -z "$(find_test_python)" ] || return 0
+  local dir python log
+  python=$(find_venv_python)
+  [ -n "$python" ] || die "no Python 3.10 or newer with the venv module" "Install one (Debian: apt-get install python3-venv)."
+  make_cache_dir venv >/dev/null
+  dir=$(test_venv_dir)
+  say "Installing the Python packages of the tests into $dir"
+  rm -rf "$dir"
+  log=$({ "$python" -m venv "$dir" && "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+    --only-binary :all: --require-hashes -r "$root/tests/requirements.txt"; } 2>&1) || {
+    printf '%s\n' "$log" | tail -n 3 >&2
+    rm -rf "$dir"
+    die "could not install the packages of tests/requirements.txt (the end of pip's output is above; is this machine offline?)" \
+      "Then run the same make command again."
+  }
+  touch "$dir/complete"
+}
+
 if [ "$(uname -s)" = Darwin ]; then
   setup_macos
 elif have apt-get; then
@@ -181,3 +221,4 @@ fi
 if [ "$goal" = test ] && [ "$(uname -s)" != Darwin ]; then
   "$root/scripts/fetch_metal_cpp.sh" || warn "the Metal host code will not be checked against Apple's headers"
 fi
+if runs_python; then setup_venv; fi

@@ -41,6 +41,8 @@ struct EngineLimits {
   int64_t block_size = 0;
   int64_t vocab = 0;
   int32_t sampler_slots = 0;
+  int64_t max_list_words =
+      0;  // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
 };
 
 // Handle of a submitted step. At most two are in flight; they are waited for in order.
@@ -58,7 +60,8 @@ class Engine {
   const EngineLimits& limits() const;
   const ModelConfig& config() const;
   const MemoryPlan& memory_plan() const;  // src/engine/memory_plan.h
-  Backend& device();                      // for tools and tests: never needed to run steps
+  const std::string& device_description() const;
+  Backend& device();  // for tools and tests: never needed to run steps
 
   // Throws StepError (src/engine/validate.h) naming field, index and limit; the engine's state is untouched.
   void validate(const Step& step) const;

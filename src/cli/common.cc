@@ -81,6 +81,13 @@ std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
   return Engine::load(options);
 }
 
+std::unique_ptr<Llm> load_llm(LlmOptions options) {
+  options.engine.model = resolve_model(options.engine.model);
+  ProgressBar bar("loading");
+  options.engine.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+  return Llm::load(options);
+}
+
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model) {
   const ModelFiles files = open_model(model);
   return files.gguf ? load_tokenizer(*files.gguf) : load_tokenizer(files.dir);

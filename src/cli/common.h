@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ingot/engine.h"
+#include "ingot/llm.h"
 #include "text/tokenizer.h"
 
 namespace CLI {
@@ -37,6 +38,7 @@ std::string resolve_model(const std::string& given);
 
 // Loads with a progress bar on a terminal.
 std::unique_ptr<Engine> load_engine(const ModelArgs& args);
+std::unique_ptr<Llm> load_llm(LlmOptions options);  // options.engine.model: what -m says
 
 // The model's tokenizer; throws Error(declined) when it has none.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model);
@@ -61,6 +63,8 @@ class ProgressBar {
 
 // One subcommand each; the callback throws Error on failure.
 void add_run(CLI::App& app);
+void add_chat(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_perplexity(CLI::App& app);

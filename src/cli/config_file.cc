@@ -16,12 +16,42 @@ std::string trim(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
-std::string unquote(std::string text) {
+// Where `wanted` first stands outside of quotes; npos when it does not.
+size_t find_outside_quotes(std::string_view text, char wanted) {
+  char quote = '\0';
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quote != '\0') {
+      if (text[i] == quote) quote = '\0';
+    } else if (text[i] == wanted) {
+      return i;
+    } else if (text[i] == '"' || text[i] == '\'') {
+      quote = text[i];
+    }
+  }
+  return std::string_view::npos;
+}
+
+std::string unquote(std::string_view text) {
   if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
-    return text.substr(1, text.size() - 2);
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
-    return trim(std::string_view(text).substr(1, text.size() - 2));
-  return text;
+    return std::string(text.substr(1, text.size() - 2));
+  return std::string(text);
+}
+
+// The values of a line: one, or for a flag that may be repeated those of a list [a, b]. A flag that splits its value at
+// commas itself gets the whole list.
+std::vector<std::string> values_of(const CLI::Option& option, const std::string& text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return {unquote(text)};
+  const std::string inside = trim(std::string_view(text).substr(1, text.size() - 2));
+  if (option.get_expected_max() <= 1 || option.get_delimiter() != '\0') return {inside};
+  std::vector<std::string> values;
+  std::string_view rest = inside;
+  while (!rest.empty()) {
+    const size_t comma = find_outside_quotes(rest, ',');
+    const std::string value = trim(rest.substr(0, comma));
+    if (!value.empty()) values.push_back(unquote(value));
+    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+  }
+  return values;
 }
 
 // Whether the arguments have the option under any of its names: -m, --model, --model=x.
@@ -61,23 +91,23 @@ std::vector<std::string> expand_config_file(const CLI::App& command, std::vector
   std::vector<std::string> from_file;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
-    line = trim(std::string_view(line).substr(0, line.find('#')));
+    line = trim(std::string_view(line).substr(0, find_outside_quotes(line, '#')));
     if (line.empty()) continue;
     const size_t equals = line.find('=');
     if (equals == std::string::npos) throw_error(ErrorKind::bad_call, "{}:{}: must be `name = value`", path, number);
     const std::string name = trim(std::string_view(line).substr(0, equals));
-    const std::string value = unquote(trim(std::string_view(line).substr(equals + 1)));
+    const std::string value = trim(std::string_view(line).substr(equals + 1));
     const CLI::Option* option = command.get_option_no_throw("--" + name);
     if (option == nullptr)
       throw_error(ErrorKind::bad_call, "{}:{}: `ingot {}` has no flag --{}", path, number, command.get_name(), name);
     if (is_given(*option, arguments)) continue;
     if (option->get_expected_max() == 0) {  // a switch
-      if (value != "true" && value != "false")
+      if (unquote(value) != "true" && unquote(value) != "false")
         throw_error(ErrorKind::bad_call, "{}:{}: {} must be true or false", path, number, name);
-      if (value == "true") from_file.push_back("--" + name);
+      if (unquote(value) == "true") from_file.push_back("--" + name);
     } else {
-      from_file.push_back("--" + name);
-      from_file.push_back(value);
+      // In one word: a value may begin with a dash.
+      for (const std::string& each : values_of(*option, value)) from_file.push_back("--" + name + "=" + each);
     }
   }
   arguments.insert(arguments.end(), from_file.begin(), from_file.end());

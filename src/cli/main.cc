@@ -29,6 +29,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "ingot " INGOT_VERSION);
   app.require_subcommand(1);
   ingot::cli::add_run(app);
+  ingot::cli::add_chat(app);
+  ingot::cli::add_serve(app);
   ingot::cli::add_bench(app);
   ingot::cli::add_logits(app);
   ingot::cli::add_perplexity(app);

@@ -4,15 +4,12 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "cli/common.h"
-#include "cli/generate.h"
+#include "cli/sampling_options.h"
 #include "core/error.h"
-#include "core/memory.h"
-#include "model/config.h"
+#include "ingot/llm.h"
 #include "text/chat_template.h"
-#include "text/detokenizer.h"
 
 namespace ingot::cli {
 namespace {
@@ -20,12 +17,10 @@ namespace {
 struct RunArgs {
   ModelArgs model;
   PromptArgs prompt;
-  SamplingParams sampling;
+  SamplingArgs sampling;
   std::string system;
-  int64_t max_tokens = 128;
-  int64_t seed = -1;
+  int32_t logprobs = -1;
   bool chat = false;
-  bool ignore_eos = false;
   bool json = false;
 };
 
@@ -39,69 +34,85 @@ std::vector<int32_t> chat_ids(const RunArgs& args, const Tokenizer& tokenizer) {
   return tokenizer.encode(chat.render(messages, {}), {.add_special = false, .parse_special = true});
 }
 
-void run(const RunArgs& args) {
-  const std::string path = resolve_model(args.model.model);
-  std::shared_ptr<const Tokenizer> tokenizer;
-  try {
-    tokenizer = open_tokenizer(path);
-  } catch (const Error& error) {
-    // A folder without a tokenizer still serves token ids.
-    if (args.prompt.ids.empty() || error.kind() != ErrorKind::declined) throw;
-  }
-  const std::vector<int32_t> ids =
-      args.chat && args.prompt.ids.empty() ? chat_ids(args, *tokenizer) : prompt_ids(args.prompt, tokenizer.get());
-
-  ModelArgs model = args.model;
-  model.engine.max_seqs = 1;
-  const std::unique_ptr<Engine> engine = load_engine(model);
-  SamplingParams sampling = args.sampling;
-  sampling.seed = args.seed >= 0 ? static_cast<uint64_t>(args.seed) : std::random_device{}();
-  std::vector<int32_t> stop_ids;
-  if (!args.ignore_eos) {
-    stop_ids = engine->config().eos_ids;
-    if (tokenizer) stop_ids.insert(stop_ids.end(), tokenizer->end_ids().begin(), tokenizer->end_ids().end());
-  }
-  sampling.stop_token_ids = stop_ids;
-
-  std::unique_ptr<Detokenizer> stream;
-  if (tokenizer) stream = std::make_unique<Detokenizer>(*tokenizer);
+struct Answer {
   std::string text;
-  const auto emit = [&](const std::string& piece) {
-    text += piece;
-    if (args.json || piece.empty()) return;
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
-  };
-  const auto on_token = [&](int32_t token) {
-    if (stream)
-      emit(stream->push(token));
-    else if (!args.json)
-      fmt::print("{} ", token);
-  };
-  const Generation result = generate(*engine, ids, sampling, args.max_tokens, stop_ids, on_token);
-  if (stream) emit(stream->finish());
+  std::vector<int32_t> token_ids;
+  std::vector<TokenScore> scores;
+  FinishReason finish = FinishReason::none;
+};
 
-  const size_t produced = result.token_ids.size();
-  const double decode_rate = produced > 1 && result.decode_seconds > 0 ? (produced - 1) / result.decode_seconds : 0;
-  const double prefill_rate = result.prefill_seconds > 0 ? ids.size() / result.prefill_seconds : 0;
+// Reads the generation to its end, showing it as it comes.
+Answer read_answer(Generation& generation, bool show, bool as_ids) {
+  Answer answer;
+  while (answer.finish == FinishReason::none) {
+    generation.wait(std::chrono::seconds(1));
+    for (ChoiceDelta& delta : generation.take()) {
+      answer.text += delta.text;
+      answer.token_ids.insert(answer.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+      answer.scores.insert(answer.scores.end(), delta.scores.begin(), delta.scores.end());
+      answer.finish = delta.finish;
+      if (!show) continue;
+      if (as_ids)
+        for (const int32_t id : delta.token_ids) fmt::print("{} ", id);
+      std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
+      std::fflush(stdout);
+    }
+  }
+  return answer;
+}
+
+nlohmann::ordered_json scores_json(const std::vector<TokenScore>& scores) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const TokenScore& score : scores) {
+    nlohmann::ordered_json top = nlohmann::ordered_json::array();
+    for (const TokenLogprob& other : score.top) top.push_back({{"id", other.token}, {"logprob", other.logprob}});
+    list.push_back({{"id", score.token}, {"logprob", score.logprob}, {"rank", score.rank}, {"top", top}});
+  }
+  return list;
+}
+
+void run(const RunArgs& args) {
+  LlmOptions options;
+  options.engine = args.model.engine;
+  options.engine.model = args.model.model;
+  options.engine.max_seqs = 1;
+  const std::unique_ptr<Llm> llm = load_llm(options);
+  const Tokenizer* tokenizer = llm->tokenizer();
+  if (tokenizer == nullptr && args.prompt.ids.empty())
+    throw_error(ErrorKind::declined, "this model has no tokenizer: give the prompt with --ids");
+
+  GenerationRequest request = make_request(args.sampling);
+  request.prompt =
+      args.chat && args.prompt.ids.empty() ? chat_ids(args, *tokenizer) : prompt_ids(args.prompt, tokenizer);
+  request.logprobs = args.logprobs;
+  const std::shared_ptr<Generation> generation = llm->submit(std::move(request));
+  const Answer answer = read_answer(*generation, !args.json, tokenizer == nullptr);
+  const GenerationSummary summary = generation->summary();
+  if (answer.finish == FinishReason::error) throw_error(ErrorKind::device, "{}", summary.error);
+
+  const size_t produced = answer.token_ids.size();
+  const double decode_rate = produced > 1 && summary.decode_s > 0 ? (produced - 1) / summary.decode_s : 0;
+  const double prefill_rate = summary.prefill_s > 0 ? summary.prompt_tokens / summary.prefill_s : 0;
   if (!args.json) {
     fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "[{} prompt tokens at {:.0f} tok/s, {} new at {:.0f} tok/s, {}]\n", ids.size(), prefill_rate,
-               produced, decode_rate, result.finish_reason);
+    fmt::print(stderr, "[{} prompt tokens at {:.0f} tok/s, {} new at {:.0f} tok/s, {}]\n", summary.prompt_tokens,
+               prefill_rate, produced, decode_rate, to_string(answer.finish));
     return;
   }
-  const nlohmann::ordered_json report = {
-      {"text", text},
-      {"token_ids", result.token_ids},
-      {"finish_reason", result.finish_reason},
-      {"usage",
-       {{"prompt_tokens", ids.size()}, {"completion_tokens", produced}, {"total_tokens", ids.size() + produced}}},
-      {"timings",
-       {{"prefill_s", result.prefill_seconds},
-        {"decode_s", result.decode_seconds},
-        {"prefill_tok_s", prefill_rate},
-        {"decode_tok_s", decode_rate}}}};
+  nlohmann::ordered_json report = {{"text", answer.text},
+                                   {"token_ids", answer.token_ids},
+                                   {"finish_reason", to_string(answer.finish)},
+                                   {"usage",
+                                    {{"prompt_tokens", summary.prompt_tokens},
+                                     {"completion_tokens", produced},
+                                     {"total_tokens", summary.prompt_tokens + static_cast<int64_t>(produced)}}},
+                                   {"timings",
+                                    {{"prefill_s", summary.prefill_s},
+                                     {"decode_s", summary.decode_s},
+                                     {"prefill_tok_s", prefill_rate},
+                                     {"decode_tok_s", decode_rate}}}};
+  if (args.logprobs >= 0) report["logprobs"] = scores_json(answer.scores);
   fmt::print("{}\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -109,31 +120,14 @@ void run(const RunArgs& args) {
 
 void add_run(CLI::App& app) {
   auto args = std::make_shared<RunArgs>();
-  args->sampling.temperature = 0;
   CLI::App* command = app.add_subcommand("run", "complete one prompt");
   add_engine_options(*command, args->model);
   add_prompt_options(*command, args->prompt);
-  command->add_option("-n,--max-tokens", args->max_tokens, "most new tokens")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
   command->add_flag("--chat", args->chat, "put the prompt into the model's chat template");
   command->add_option("--system", args->system, "system message, with --chat");
-  SamplingParams& s = args->sampling;
-  command->add_option("--temperature", s.temperature, "0: greedy")
-      ->capture_default_str()
+  add_sampling_options(*command, args->sampling);
+  command->add_option("--logprobs", args->logprobs, "with --json: logprobs of each token and of the k most likely")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--top-k", s.top_k, "sample from the k most likely; 0: all")->capture_default_str();
-  command->add_option("--top-p", s.top_p, "sample from the smallest set with this much probability")
-      ->capture_default_str();
-  command->add_option("--min-p", s.min_p, "drop tokens below this share of the most likely one")->capture_default_str();
-  command->add_option("--presence-penalty", s.presence_penalty, "subtracted for tokens already generated")
-      ->capture_default_str();
-  command->add_option("--frequency-penalty", s.frequency_penalty, "subtracted per occurrence")->capture_default_str();
-  command->add_option("--repetition-penalty", s.repetition_penalty, "above 1: less repetition")->capture_default_str();
-  command->add_option("--min-tokens", s.min_tokens, "do not stop before this many tokens")->capture_default_str();
-  command->add_option("--seed", args->seed, "the same seed gives the same answer; negative: a random one")
-      ->capture_default_str();
-  command->add_flag("--ignore-eos", args->ignore_eos, "go on after the end-of-text token");
   command->add_flag("--json", args->json, "print one JSON object instead of the text");
   command->callback([args] { run(*args); });
 }

@@ -173,6 +173,7 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options) {
 const EngineLimits& Engine::limits() const { return impl_->model.plan.limits; }
 const ModelConfig& Engine::config() const { return impl_->model.config; }
 const MemoryPlan& Engine::memory_plan() const { return impl_->model.plan; }
+const std::string& Engine::device_description() const { return impl_->device.info().description; }
 Backend& Engine::device() { return impl_->device; }
 void Engine::validate(const Step& step) const { impl_->validator.validate(step, impl_->history); }
 StepTicket Engine::submit(const Step& step) { return impl_->submit(step); }

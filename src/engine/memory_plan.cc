@@ -51,8 +51,7 @@ size_t size_stage(const EngineLimits& limits) {
   const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 12 +
                          rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16;
   const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
-  const int64_t lists = std::max<int64_t>(1 << 20, 4 * 4 * limits.max_model_len) + limits.vocab * 8;
-  return static_cast<size_t>(arrays + masks + lists + 16 * 64);
+  return static_cast<size_t>(arrays + masks + 4 * limits.max_list_words + 16 * 64);
 }
 
 }  // namespace
@@ -121,6 +120,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   plan.sampler_bytes = device.sampler_bytes(plan.sampler);
   const int64_t seq_blocks = ceil_div(limits.max_model_len, options.block_size);
   limits.num_blocks = options.kv_blocks > 0 ? options.kv_blocks : seq_blocks * limits.max_seqs;
+  // Half of it holds a bias for every token of the vocabulary; the other half the longest history twice.
+  limits.max_list_words = std::max<int64_t>(1 << 18, 4 * limits.max_model_len) + 4 * limits.vocab;
   plan.output = lay_out_output(limits);
   plan.stage_bytes = size_stage(limits);
   plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
@@ -129,7 +130,10 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
     const uint64_t fixed = plan.total_bytes() + kReserve;
     const uint64_t left = plan.available_bytes > fixed ? plan.available_bytes - fixed : 0;
     const int64_t fit = static_cast<int64_t>(left / block_bytes);
-    if (options.kv_blocks == 0) limits.num_blocks = std::min(limits.num_blocks, fit);
+    // Unasked, the cache takes no more than half of what is left, unless one sequence needs it: a prefix cache fills all it
+    // gets, and the rest of the system lives on the other half.
+    if (options.kv_blocks == 0)
+      limits.num_blocks = std::min(limits.num_blocks, std::max(fit / 2, std::min(fit, seq_blocks)));
     // A model length nobody asked for gives way before the load is refused.
     if (options.max_model_len == 0 && limits.num_blocks < seq_blocks)
       limits.max_model_len = std::max<int64_t>(1, limits.num_blocks) * options.block_size;

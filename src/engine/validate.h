@@ -42,6 +42,8 @@ class StepValidator {
  public:
   explicit StepValidator(const EngineLimits& limits) : limits_(limits) {}
   void validate(const Step& step, const StepHistory& history) const;
+  // One row's parameters by themselves; `row` is only for the error.
+  void check_sampling(const SamplingParams& params, int64_t row) const;
 
  private:
   void check_totals(const Step& step) const;
@@ -50,7 +52,6 @@ class StepValidator {
   void check_blocks(const Step& step) const;
   void check_resets(const Step& step, const StepHistory& history) const;
   void check_samples(const Step& step, const StepHistory& history) const;
-  void check_sampling(const SamplingParams& params, int64_t row) const;
 
   EngineLimits limits_;
   mutable std::vector<int64_t> scratch_;  // sorted copies for the uniqueness checks

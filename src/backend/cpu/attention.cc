@@ -34,7 +34,8 @@ struct Attention::Scratch {
   int32_t* last;
 };
 
-Attention::Attention(const KvCache& cache, const Kernels& kernels, int workers) : cache_(cache), kernels_(kernels) {
+Attention::Attention(const KvCache& cache, const Kernels& kernels, int workers)
+    : cache_(cache), kernels_(kernels), workers_(workers) {
   const KvLayout& layout = cache.layout();
   const int64_t d = layout.head_size;
   worker_bytes_ =
@@ -81,14 +82,24 @@ const AttentionPlan& Attention::plan(const StepView& view) {
     tasks += split ? static_cast<int32_t>(splits) : 1;
   }
   plan.decode_task[plan.decode_seqs] = tasks;
-  tasks = 0;
+  // Where the cache is read without conversion, a tile of converted keys saves nothing: small tasks are a little faster.
+  plan.prefill_rows = kernels_.reads_cache_directly ? kFewestPrefillRows : kMostPrefillRows;
+  const int64_t enough = 4 * workers_;  // tasks, so that the last ones to end leave little idle
+  while (split_prefill(view, plan) * cache_.layout().kv_heads < enough && plan.prefill_rows > kFewestPrefillRows)
+    plan.prefill_rows /= 2;
+  return plan;
+}
+
+// Fills in plan.prefill_task for tasks of plan.prefill_rows rows; returns how many there are.
+int64_t Attention::split_prefill(const StepView& view, AttentionPlan& plan) {
+  int32_t tasks = 0;
   for (int32_t s = 0; s < plan.prefill_seqs; ++s) {
     plan.prefill_task[s] = tasks;
     const int32_t* start = view.query_start() + plan.decode_seqs + s;
-    tasks += (start[1] - start[0] + kPrefillRows - 1) / kPrefillRows;
+    tasks += (start[1] - start[0] + plan.prefill_rows - 1) / plan.prefill_rows;
   }
   plan.prefill_task[plan.prefill_seqs] = tasks;
-  return plan;
+  return tasks;
 }
 
 Attention::Scratch Attention::scratch(int worker) const {
@@ -259,16 +270,17 @@ void Attention::prefill(const AttentionCall& call, const StepView& view, const A
   worker.share(tiles * kv_heads, [&](int64_t task) {
     const int64_t index = tiles - 1 - task / kv_heads;  // the end of a sequence sees most keys: long tasks first
     const int64_t seq = find_task(plan.prefill_task, plan.prefill_seqs, index);
-    prefill_task(call, view, plan.decode_seqs + seq, index - plan.prefill_task[seq], task % kv_heads, mine);
+    prefill_task(call, view, plan.decode_seqs + seq, index - plan.prefill_task[seq], plan.prefill_rows, task % kv_heads,
+                 mine);
   });
 }
 
 void Attention::prefill_task(const AttentionCall& call, const StepView& view, int64_t seq, int64_t tile,
-                             int64_t kv_head, const Scratch& scratch) {
+                             int64_t tile_rows, int64_t kv_head, const Scratch& scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
-  const int64_t begin = view.query_start()[seq] + tile * kPrefillRows;
-  const int64_t end = std::min<int64_t>(begin + kPrefillRows, view.query_start()[seq + 1]);
+  const int64_t begin = view.query_start()[seq] + tile * tile_rows;
+  const int64_t end = std::min<int64_t>(begin + tile_rows, view.query_start()[seq + 1]);
   const int64_t at_once = std::max<int64_t>(1, kMaxAttentionRows / group);
   AttentionArgs args = cache_args(call, view, seq, kv_head, scratch);
   for (int64_t from = begin; from < end; from += at_once) {

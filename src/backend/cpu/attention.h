@@ -19,7 +19,8 @@ struct AttentionPlan {
   // partial states go to slots decode_slot[s] + split, or (slot -1) one task for everything.
   int32_t* decode_task = nullptr;   // [decode sequences + 1]
   int32_t* decode_slot = nullptr;   // [decode sequences]
-  int32_t* prefill_task = nullptr;  // [prefill sequences + 1], likewise, a task for every kPrefillRows rows
+  int32_t* prefill_task = nullptr;  // [prefill sequences + 1], likewise, a task for every prefill_rows rows
+  int32_t prefill_rows = 0;
   int32_t decode_seqs = 0;
   int32_t prefill_seqs = 0;
 };
@@ -40,7 +41,10 @@ struct AttentionCall {
 // always taken over the same tiles and splits in the same order, see kernels/attention.inl.
 class Attention {
  public:
-  static constexpr int kPrefillRows = 16;  // rows of one prefill task
+  // Rows of one prefill task: as many as share the work on keys and values well, but in a small step as few as it takes
+  // to keep every worker busy.
+  static constexpr int kMostPrefillRows = 16;
+  static constexpr int kFewestPrefillRows = 4;
 
   Attention(const KvCache& cache, const Kernels& kernels, int workers);
   Attention(const Attention&) = delete;
@@ -58,11 +62,12 @@ class Attention {
  private:
   struct Scratch;  // of one worker
 
+  static int64_t split_prefill(const StepView& view, AttentionPlan& plan);
   Scratch scratch(int worker) const;
   void decode_task(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, int64_t seq,
                    int64_t part, int64_t kv_head, const Scratch& scratch);
-  void prefill_task(const AttentionCall& call, const StepView& view, int64_t seq, int64_t tile, int64_t kv_head,
-                    const Scratch& scratch);
+  void prefill_task(const AttentionCall& call, const StepView& view, int64_t seq, int64_t tile, int64_t tile_rows,
+                    int64_t kv_head, const Scratch& scratch);
   void load_query(const AttentionCall& call, int64_t row, int64_t kv_head, bool rotate, float* q) const;
   void write_row(const AttentionCall& call, const StepView& view, int64_t row, int64_t kv_head, float* key) const;
   AttentionArgs cache_args(const AttentionCall& call, const StepView& view, int64_t seq, int64_t kv_head,
@@ -71,6 +76,7 @@ class Attention {
 
   const KvCache& cache_;
   const Kernels& kernels_;
+  int workers_ = 1;
   int64_t partial_slots_ = 0;
   int64_t max_group_ = 0;  // largest heads / kv_heads that may be split
   size_t worker_bytes_ = 0;

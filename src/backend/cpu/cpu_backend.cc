@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -305,7 +306,7 @@ class Cpu final : public CpuBackend {
     Ring* ring = encoding_;
     if (ring == nullptr) throw_error(ErrorKind::internal, "cpu: submit() without begin()");
     encoding_ = nullptr;
-    ring->fail = std::exchange(fail_next_, false);
+    ring->fail = fail_next_.exchange(false);
     ring->step = next_step_++;
     ring->state = State::submitted;
     ++counters_.submissions;
@@ -516,7 +517,7 @@ class Cpu final : public CpuBackend {
   Ring rings_[2];
   Ring* encoding_ = nullptr;
   uint64_t next_step_ = 1;
-  bool fail_next_ = false;
+  std::atomic<bool> fail_next_{false};
   Clock::time_point last_end_;  // worker 0 only
 
   ThreadPool pool_;  // last: its threads use everything above

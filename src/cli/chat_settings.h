@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cli/sampling_options.h"
+
+namespace ingot::cli {
+
+// What /set changes while a chat runs; named as the flags are, with - or _.
+struct ChatSettings {
+  SamplingArgs sampling{.sampling = {.temperature = 0.7f}, .max_tokens = 1024};
+
+  // Throws Error(bad_call) that says what is allowed; then nothing has changed.
+  void set(std::string_view name, std::string_view value);
+  // One `name value` a line.
+  std::string list() const;
+};
+
+}  // namespace ingot::cli

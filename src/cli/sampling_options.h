@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ingot/llm.h"
+
+namespace CLI {
+class App;
+}
+
+namespace ingot::cli {
+
+// The flags that say how tokens are chosen, the same in every command that generates.
+struct SamplingArgs {
+  SamplingParams sampling{.temperature = 0};
+  int64_t max_tokens = 128;
+  int64_t seed = -1;  // negative: a random one
+  std::vector<std::string> stop;
+  std::vector<std::string> bad_words;
+  bool ignore_eos = false;
+};
+
+// The defaults in `args` are shown by --help.
+void add_sampling_options(CLI::App& command, SamplingArgs& args);
+
+// A request with these parameters and no prompt yet.
+GenerationRequest make_request(const SamplingArgs& args);
+
+}  // namespace ingot::cli

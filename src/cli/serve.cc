@@ -1,0 +1,179 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.h"
+#include "cli/serve_options.h"
+#include "cli/stop_signals.h"
+#include "core/error.h"
+#include "ingot/llm.h"
+#include "server/http_server.h"
+#include "server/openai/api.h"
+#include "server/web/page.h"
+
+namespace ingot::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using server::HttpServer;
+using server::HttpServerOptions;
+
+// One write a line, so that lines of different threads never mix.
+void print_line(std::string_view line) {
+  const std::string whole = fmt::format("{}\n", line);
+  std::fwrite(whole.data(), 1, whole.size(), stderr);
+}
+
+// What the server says about itself, in the format of its log.
+class EventLog {
+ public:
+  explicit EventLog(bool json) : json_(json) {}
+  void write(std::string_view event, std::string_view message) const {
+    if (json_)
+      print_line(nlohmann::ordered_json{{"event", event}, {"message", message}}.dump(
+          -1, ' ', false, nlohmann::json::error_handler_t::replace));
+    else
+      print_line(fmt::format("ingot: {}", message));
+  }
+
+ private:
+  bool json_;
+};
+
+// Every connection is a file; the usual soft limit of 1024 is not enough for as many.
+void allow_files(uint64_t connections) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min<rlim_t>(limit.rlim_max, connections + 256);
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+LlmOptions llm_options(const ServeArgs& args) {
+  LlmOptions options;
+  options.engine = args.model.engine;
+  options.engine.model = resolve_model(args.model.model);
+  options.max_waiting = args.max_waiting;
+  options.target_step_ms = args.target_step_ms;
+  options.prefix_caching = !args.no_prefix_caching;
+  options.min_free_memory = args.min_free_memory;
+  return options;
+}
+
+server::openai::ApiOptions api_options(const ServeArgs& args, const std::string& model) {
+  server::openai::ApiOptions options;
+  options.served_names = args.served_names;
+  if (options.served_names.empty()) options.served_names = {server::openai::default_model_name(model)};
+  options.version = INGOT_VERSION;
+  if (!args.chat_template.empty()) options.chat_template = read_file(args.chat_template);
+  if (!args.no_web) {
+    options.page = server::chat_page;
+    options.page_policy = server::chat_page_csp();
+  }
+  options.cache_labels = {{"cache_dtype", args.model.engine.kv_dtype},
+                          {"enable_prefix_caching", args.no_prefix_caching ? "False" : "True"}};
+  options.request_timeout = to_milliseconds(args.request_timeout);
+  options.log = print_line;
+  options.log_format = args.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;
+  options.log_probes = args.log_probes;
+  options.debug_endpoints = args.debug_endpoints;
+  return options;
+}
+
+HttpServerOptions http_options(const ServeArgs& args, server::openai::Api& api, const EventLog& log) {
+  HttpServerOptions options;
+  options.host = args.host;
+  options.port = args.port;
+  options.limits.body_bytes = args.max_request_bytes;
+  options.limits.buffered_bytes = std::max<uint64_t>(options.limits.buffered_bytes, 4 * args.max_request_bytes);
+  options.limits.connections = args.max_connections;
+  options.limits.head_time = to_milliseconds(args.head_timeout);
+  options.limits.body_time = to_milliseconds(args.body_timeout);
+  options.limits.idle_time = to_milliseconds(args.idle_timeout);
+  options.limits.write_time = to_milliseconds(args.write_timeout);
+  options.tls_certificate = args.tls_certificate;
+  options.tls_key = args.tls_key;
+  options.cors_origins = args.cors_origins;
+  options.api_keys = args.api_keys;
+  options.api_key_file = args.api_key_file;
+  options.refused = [&api](const server::HttpRequest& request, int status, std::string_view error) {
+    api.record(request, status, error);
+  };
+  options.log = [&log](std::string_view line) { log.write("transport", line); };
+  return options;
+}
+
+void announce(const ServeArgs& args, const HttpServer& http, const std::string& name, const Llm& llm,
+              const EventLog& log) {
+  const EngineLimits& limits = llm.limits();
+  log.write("serving",
+            fmt::format("serving {} at {} on {}; KV cache of {} tokens ({} blocks), context {}, {} sequences", name,
+                        http.url(), llm.device_description(), limits.num_blocks * limits.block_size, limits.num_blocks,
+                        limits.max_model_len, limits.max_seqs));
+  const bool local =
+      args.host.starts_with("127.") || args.host == "localhost" || args.host == "::1" || args.host == "[::1]";
+  if (!local && args.api_keys.empty() && args.api_key_file.empty())
+    log.write("warning", "everyone who can reach this address may use the server: consider --api-key-file");
+}
+
+// The first signal drains: what runs may finish, new requests get 503. The second, or the end of the time, cuts it.
+void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, double seconds, const EventLog& log) {
+  log.write("draining", fmt::format("draining {} requests for up to {} s; another signal stops at once",
+                                    http.stats().exchanges, seconds));
+  api.drain();
+  http.begin_drain();
+  const auto until = std::chrono::steady_clock::now() + to_milliseconds(seconds);
+  while (!http.wait_drained(20ms) && !signals.wait(0ms) && std::chrono::steady_clock::now() < until) {
+  }
+  const size_t left = http.stats().exchanges;
+  log.write("stopped", left == 0 ? "stopped" : fmt::format("stopped, with {} requests cut off", left));
+}
+
+void serve(const ServeArgs& args) {
+  StopSignals signals;
+  LlmOptions options = llm_options(args);
+  const EventLog log(args.log_format == "json");
+  allow_files(args.max_connections);
+
+  // Each uses those before it, and is gone before them.
+  std::unique_ptr<Llm> llm;
+  const server::openai::ApiOptions api_settings = api_options(args, options.engine.model);
+  const std::shared_ptr<server::openai::Api> api = server::openai::make_api(api_settings);
+  HttpServer http(http_options(args, *api, log), server::openai::make_handler(api));
+
+  // Listening first: a port that is taken shows before a large model is loaded, and /ready says that it is loading.
+  http.start();
+  {
+    ProgressBar bar("loading");
+    options.engine.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+    llm = Llm::load(options);
+  }
+  api->attach(*llm);
+  signals.begin_counting();
+  announce(args, http, api_settings.served_names.front(), *llm, log);
+  signals.wait(-1ms);
+  drain(http, *api, signals, args.drain_timeout, log);
+  http.stop();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto args = std::make_shared<ServeArgs>();
+  CLI::App* command = app.add_subcommand("serve", "the OpenAI-compatible server, its metrics and the chat page");
+  add_serve_options(*command, *args);
+  command->footer(
+      "Every flag can stand in a file too (--config FILE), as `name = value` without the dashes; one that is "
+      "repeatable\n"
+      "on several lines or as a list [a, b]. SIGTERM and SIGINT let running requests finish; a second one stops at "
+      "once.");
+  command->callback([args] { serve(*args); });
+}
+
+}  // namespace ingot::cli

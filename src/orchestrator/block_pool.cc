@@ -1,0 +1,111 @@
+#include "orchestrator/block_pool.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ingot {
+
+BlockPool::BlockPool(int64_t num_blocks, int64_t block_size)
+    : block_size_(block_size),
+      blocks_(static_cast<size_t>(num_blocks)),
+      tokens_(static_cast<size_t>(num_blocks * block_size), -1) {
+  for (int32_t block = 0; block < num_blocks; ++block) enqueue(block);
+}
+
+void BlockPool::enqueue(int32_t block) {
+  Block& b = blocks_[block];
+  b.previous = tail_;
+  b.next = -1;
+  (tail_ >= 0 ? blocks_[tail_].next : head_) = block;
+  tail_ = block;
+  ++free_count_;
+}
+
+void BlockPool::dequeue(int32_t block) {
+  Block& b = blocks_[block];
+  (b.previous >= 0 ? blocks_[b.previous].next : head_) = b.next;
+  (b.next >= 0 ? blocks_[b.next].previous : tail_) = b.previous;
+  b.previous = b.next = -1;
+  --free_count_;
+}
+
+void BlockPool::forget(int32_t block) {
+  Block& b = blocks_[block];
+  if (!b.remembered) return;
+  by_hash_.erase(b.hash);
+  b.remembered = false;
+}
+
+int32_t BlockPool::allocate() {
+  if (head_ < 0) return -1;
+  const int32_t block = head_;
+  dequeue(block);
+  forget(block);
+  blocks_[block].holders = 1;
+  return block;
+}
+
+void BlockPool::share(int32_t block) {
+  if (blocks_[block].holders++ == 0) dequeue(block);
+}
+
+void BlockPool::release(int32_t block) {
+  if (--blocks_[block].holders == 0) enqueue(block);
+}
+
+void BlockPool::release_all(std::vector<int32_t>& blocks) {
+  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) release(*it);
+  blocks.clear();
+}
+
+int32_t BlockPool::find(const BlockHash& hash, std::span<const int32_t> tokens) const {
+  const auto found = by_hash_.find(hash);
+  if (found == by_hash_.end()) return -1;
+  const int32_t* kept = &tokens_[static_cast<size_t>(found->second * block_size_)];
+  return std::equal(tokens.begin(), tokens.end(), kept, kept + block_size_) ? found->second : -1;
+}
+
+void BlockPool::remember(int32_t block, const BlockHash& hash, std::span<const int32_t> tokens) {
+  if (!by_hash_.try_emplace(hash, block).second) return;
+  Block& b = blocks_[block];
+  b.remembered = true;
+  b.hash = hash;
+  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + block * block_size_);
+}
+
+void BlockPool::forget_all() {
+  by_hash_.clear();
+  for (Block& b : blocks_) b.remembered = false;
+}
+
+void BlockPool::check(std::vector<std::string>& faults) const {
+  std::vector<bool> queued(blocks_.size(), false);
+  int64_t count = 0;
+  int32_t previous = -1;
+  for (int32_t block = head_; block >= 0 && count <= size(); block = blocks_[block].next, ++count) {
+    if (blocks_[block].previous != previous)
+      faults.push_back(fmt::format("block {}: its place in the free queue is not linked both ways", block));
+    queued[block] = true;
+    previous = block;
+  }
+  if (count != free_count_)
+    faults.push_back(fmt::format("the free queue has {} blocks, {} are counted", count, free_count_));
+  int64_t remembered = 0;
+  for (int32_t block = 0; block < size(); ++block) {
+    const Block& b = blocks_[block];
+    if (b.holders < 0) faults.push_back(fmt::format("block {}: {} holders", block, b.holders));
+    if (queued[block] != (b.holders == 0))
+      faults.push_back(fmt::format("block {}: {} holders, but {} the free queue", block, b.holders,
+                                   queued[block] ? "in" : "not in"));
+    if (!b.remembered) continue;
+    ++remembered;
+    const auto found = by_hash_.find(b.hash);
+    if (found == by_hash_.end() || found->second != block)
+      faults.push_back(fmt::format("block {}: its content is not found under its hash", block));
+  }
+  if (remembered != cached())
+    faults.push_back(fmt::format("{} hashes lead to {} remembered blocks", cached(), remembered));
+}
+
+}  // namespace ingot

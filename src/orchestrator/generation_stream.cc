@@ -1,0 +1,110 @@
+#include "orchestrator/generation_stream.h"
+
+#include <iterator>
+#include <utility>
+
+namespace ingot {
+
+const char* to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::none: return "";
+    case FinishReason::stop: return "stop";
+    case FinishReason::length: return "length";
+    case FinishReason::cancelled: return "cancelled";
+    case FinishReason::timeout: return "timeout";
+    case FinishReason::error: return "error";
+  }
+  return "";
+}
+
+GenerationStream::GenerationStream(std::string id, int32_t choices, std::function<void()> on_cancel,
+                                   std::function<void()> notify)
+    : id_(std::move(id)),
+      notify_(std::move(notify)),
+      on_cancel_(std::move(on_cancel)),
+      ready_(static_cast<size_t>(choices)),
+      fresh_(static_cast<size_t>(choices), false) {}
+
+std::vector<ChoiceDelta> GenerationStream::take() {
+  std::vector<ChoiceDelta> taken;
+  const std::lock_guard lock(mutex_);
+  news_ = false;
+  for (size_t i = 0; i < ready_.size(); ++i) {
+    if (!fresh_[i]) continue;
+    taken.push_back(std::exchange(ready_[i], {}));
+    taken.back().index = static_cast<int32_t>(i);
+    fresh_[i] = false;
+  }
+  return taken;
+}
+
+bool GenerationStream::done() const {
+  const std::lock_guard lock(mutex_);
+  return done_;
+}
+
+bool GenerationStream::wait(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, most, [this] { return news_ || done_; });
+}
+
+void GenerationStream::cancel() {
+  if (cancelled_.exchange(true)) return;
+  const std::lock_guard lock(mutex_);
+  if (on_cancel_) on_cancel_();
+}
+
+GenerationSummary GenerationStream::summary() const {
+  const std::lock_guard lock(mutex_);
+  return summary_;
+}
+
+std::vector<TokenScore> GenerationStream::prompt_scores() const {
+  const std::lock_guard lock(mutex_);
+  return prompt_scores_;
+}
+
+void GenerationStream::append(ChoiceDelta delta) {
+  const std::lock_guard lock(mutex_);
+  const auto index = static_cast<size_t>(delta.index);
+  ChoiceDelta& ready = ready_[index];
+  ready.text += delta.text;
+  ready.token_ids.insert(ready.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+  std::move(delta.scores.begin(), delta.scores.end(), std::back_inserter(ready.scores));
+  if (delta.finish != FinishReason::none) {
+    ready.finish = delta.finish;
+    ready.stop_reason = std::move(delta.stop_reason);
+  }
+  fresh_[index] = true;
+  unpublished_ = true;
+}
+
+void GenerationStream::set_prompt_scores(std::vector<TokenScore> scores) {
+  const std::lock_guard lock(mutex_);
+  prompt_scores_ = std::move(scores);
+}
+
+void GenerationStream::set_summary(GenerationSummary summary) {
+  const std::lock_guard lock(mutex_);
+  summary_ = std::move(summary);
+}
+
+void GenerationStream::finish(GenerationSummary summary) {
+  const std::lock_guard lock(mutex_);
+  summary_ = std::move(summary);
+  done_ = true;
+  on_cancel_ = nullptr;  // the step loop may be gone before the reader is
+  unpublished_ = true;
+}
+
+void GenerationStream::publish() {
+  if (!std::exchange(unpublished_, false)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    news_ = true;
+  }
+  changed_.notify_all();
+  if (notify_) notify_();
+}
+
+}  // namespace ingot

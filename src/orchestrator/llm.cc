@@ -1,0 +1,267 @@
+#include "ingot/llm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "engine/validate.h"
+#include "model/config.h"
+#include "model/open_model.h"
+#include "orchestrator/step_loop.h"
+#include "text/tokenizer.h"
+
+namespace ingot {
+namespace {
+
+constexpr uint64_t kHostBudget = 256ull << 20;
+constexpr uint64_t kMinFreeMemory = 128ull << 20;
+
+uint64_t random_word() {
+  thread_local std::mt19937_64 generator(std::random_device{}() * 0x9e3779b97f4a7c15ull ^ std::random_device{}());
+  return generator();
+}
+
+// The system's free memory, asked for at most ten times a second.
+class FreeMemory {
+ public:
+  uint64_t bytes() {
+    const std::lock_guard lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    if (now - asked_ > std::chrono::milliseconds(100)) {
+      bytes_ = available_memory_bytes();
+      asked_ = now;
+    }
+    return bytes_;
+  }
+
+ private:
+  std::mutex mutex_;
+  Clock::time_point asked_{};
+  uint64_t bytes_ = 0;
+};
+
+int64_t list_words(const SamplingParams& p) {
+  size_t words = p.stop_token_ids.size() + 2 * p.logit_bias.size() + p.allowed_token_ids.size();
+  for (const std::vector<int32_t>& word : p.bad_words) words += word.size() + 1;
+  return static_cast<int64_t>(words);
+}
+
+// What a request will hold on the host at most: its tokens, their text and their scores.
+uint64_t host_bytes(const Request& request) {
+  constexpr uint64_t kTokenBytes = sizeof(int32_t) + 8 + sizeof(BlockHash) / 8;  // id, text, hash
+  const GenerationRequest& spec = request.spec;
+  const auto score_bytes = [](int32_t top) {
+    return top < 0 ? 0 : sizeof(TokenScore) + static_cast<uint64_t>(top) * sizeof(TokenLogprob);
+  };
+  const auto prompt = static_cast<uint64_t>(request.prompt_len), fresh = static_cast<uint64_t>(request.max_tokens);
+  const auto width = static_cast<uint64_t>(request.width);
+  return sizeof(Request) + prompt * (kTokenBytes + score_bytes(spec.prompt_logprobs)) +
+         width * (sizeof(Sequence) + prompt * sizeof(int32_t) + fresh * (kTokenBytes + score_bytes(spec.logprobs))) +
+         static_cast<uint64_t>(request.list_words) * 4;
+}
+
+void check_beams(const GenerationRequest& spec) {
+  const SamplingParams& p = spec.sampling;
+  const auto refuse = [](const char* name) {
+    throw_error(ErrorKind::bad_call, "{} cannot be combined with beam search: beams are ranked by the model's logprobs",
+                name);
+  };
+  if (p.top_k > 0) refuse("top_k");
+  if (p.top_p != 1) refuse("top_p");
+  if (p.min_p != 0) refuse("min_p");
+  if (p.presence_penalty != 0) refuse("presence_penalty");
+  if (p.frequency_penalty != 0) refuse("frequency_penalty");
+  if (p.repetition_penalty != 1) refuse("repetition_penalty");
+  if (!p.logit_bias.empty()) refuse("logit_bias");
+  if (!p.allowed_token_ids.empty()) refuse("allowed_token_ids");
+  if (!p.bad_words.empty()) refuse("bad_words");
+  if (!spec.stop.empty()) refuse("stop");
+  if (!std::isfinite(spec.length_penalty)) throw_error(ErrorKind::bad_call, "length_penalty must be a number");
+}
+
+}  // namespace
+
+struct Llm::Impl {
+  Impl(std::unique_ptr<Engine> engine_in, std::shared_ptr<const Tokenizer> tokenizer_in, const LlmOptions& options_in)
+      : engine(std::move(engine_in)),
+        tokenizer(std::move(tokenizer_in)),
+        options(options_in),
+        limits(engine->limits()),
+        loop(*engine, tokenizer.get(), options_in) {
+    end_ids = engine->config().eos_ids;
+    if (tokenizer)
+      for (const int32_t id : tokenizer->end_ids())
+        if (std::find(end_ids.begin(), end_ids.end(), id) == end_ids.end()) end_ids.push_back(id);
+    std::erase_if(end_ids, [this](int32_t id) { return id < 0 || id >= limits.vocab; });
+  }
+
+  void check_load(uint64_t more_bytes);
+  void check_counts(const GenerationRequest& spec) const;
+  void add_bad_words(GenerationRequest& spec) const;
+  std::unique_ptr<Request> prepare(GenerationRequest spec) const;
+
+  std::unique_ptr<Engine> engine;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  const LlmOptions options;
+  const EngineLimits limits;
+  std::vector<int32_t> end_ids;
+  FreeMemory free_memory;
+  std::atomic<uint64_t> arrivals{0};
+  std::atomic<uint64_t> refused{0};
+  std::atomic<bool> draining{false};
+  StepLoop loop;  // last: its thread uses the rest
+};
+
+// Refuses what cannot be served now. The numbers are read without a common lock: they may be off by the requests that
+// arrive at the same moment, which the margins allow for.
+void Llm::Impl::check_load(uint64_t more_bytes) {
+  if (draining) throw_error(ErrorKind::overloaded, "the server is shutting down and takes no new requests");
+  const auto most = static_cast<size_t>(options.max_waiting) + static_cast<size_t>(limits.max_seqs);
+  if (loop.requests() >= most)
+    throw_error(ErrorKind::overloaded, "{} requests are being served or waiting, which is the limit", most);
+  const uint64_t budget = options.host_budget > 0 ? options.host_budget : kHostBudget;
+  if (loop.host_bytes() + more_bytes > budget)
+    throw_error(ErrorKind::overloaded, "the requests being served hold {} of the {} budgeted for them",
+                format_bytes(loop.host_bytes()), format_bytes(budget));
+  const uint64_t least = options.min_free_memory > 0 ? options.min_free_memory : kMinFreeMemory;
+  const uint64_t free = free_memory.bytes();
+  if (free > 0 && free < least)
+    throw_error(ErrorKind::overloaded, "the system has only {} of memory left", format_bytes(free));
+}
+
+void Llm::Impl::check_counts(const GenerationRequest& spec) const {
+  if (spec.n < 1) throw_error(ErrorKind::bad_call, "n is {}, but must be at least 1", spec.n);
+  if (spec.best_of != 0 && spec.best_of < spec.n)
+    throw_error(ErrorKind::bad_call, "best_of is {}, but must be at least n = {}", spec.best_of, spec.n);
+  const int32_t width = std::max(spec.n, spec.best_of);
+  const int32_t most = spec.beam_search ? std::min(limits.max_top / 2, limits.max_seqs) : limits.max_seqs;
+  if (width > most)
+    throw_error(ErrorKind::bad_call, "{} is {}, but at most {} are possible here",
+                spec.best_of > spec.n ? "best_of" : "n", width, most);
+  if (spec.max_tokens < 0)
+    throw_error(ErrorKind::bad_call, "max_tokens is {}, but cannot be negative", spec.max_tokens);
+  if (spec.max_tokens == 0 && width > 1) throw_error(ErrorKind::bad_call, "n must be 1 when max_tokens is 0");
+  for (const auto& [name, value] :
+       {std::pair("logprobs", spec.logprobs), std::pair("prompt_logprobs", spec.prompt_logprobs)})
+    if (value > limits.max_top)
+      throw_error(ErrorKind::bad_call, "{} is {}, but at most {} alternatives are reported", name, value,
+                  limits.max_top);
+}
+
+// A word may be written at the beginning of a text or after a space: both forms are barred.
+void Llm::Impl::add_bad_words(GenerationRequest& spec) const {
+  for (const std::string& word : spec.bad_words) {
+    if (word.empty()) throw_error(ErrorKind::bad_call, "bad_words has an empty entry");
+    for (const bool space : {false, true}) {
+      std::vector<int32_t> ids =
+          tokenizer->encode(space ? " " + word : word, {.add_special = false, .parse_special = false});
+      if (ids.empty() || (space && ids == spec.sampling.bad_words.back())) continue;
+      spec.sampling.bad_words.push_back(std::move(ids));
+    }
+  }
+}
+
+std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
+  check_counts(spec);
+  const auto length = static_cast<int64_t>(spec.prompt.size());
+  if (length == 0) throw_error(ErrorKind::bad_call, "the prompt is empty: there is nothing to continue");
+  for (size_t i = 0; i < spec.prompt.size(); ++i)
+    if (spec.prompt[i] < 0 || spec.prompt[i] >= limits.vocab)
+      throw_error(ErrorKind::bad_call, "prompt: token {} at index {} is outside the vocabulary of {}", spec.prompt[i],
+                  i, limits.vocab);
+  if (length + (spec.max_tokens > 0 ? 1 : 0) > limits.max_model_len)
+    throw_error(ErrorKind::bad_call, "the prompt has {} tokens, but the context holds {} tokens including the answer",
+                length, limits.max_model_len);
+  if (!tokenizer && !(spec.stop.empty() && spec.bad_words.empty()))
+    throw_error(ErrorKind::bad_call, "stop strings and bad words need a tokenizer, and this model has none");
+  if (tokenizer) add_bad_words(spec);
+  if (spec.beam_search) check_beams(spec);
+
+  auto request = std::make_unique<Request>();
+  request->prompt_len = length;
+  request->max_tokens = std::min(spec.max_tokens, limits.max_model_len - length);
+  request->width = std::max(spec.n, spec.best_of);
+  request->keep_all = spec.beam_search || request->width > spec.n;
+  request->named_stop_ids = spec.sampling.stop_token_ids;
+  if (!spec.ignore_eos)
+    for (const int32_t id : end_ids)
+      if (std::find(request->named_stop_ids.begin(), request->named_stop_ids.end(), id) ==
+          request->named_stop_ids.end())
+        spec.sampling.stop_token_ids.push_back(id);
+  if (spec.random_seed) spec.sampling.seed = random_word();
+  if (spec.id.empty()) spec.id = fmt::format("{:016x}", random_word());
+  StepValidator(limits).check_sampling(spec.sampling, 0);
+  request->list_words = list_words(spec.sampling);
+  if (request->list_words > limits.max_list_words / 2)
+    throw_error(
+        ErrorKind::bad_call,
+        "the token lists of the request (stop tokens, biases, bad words) have {} entries, at most {} are possible",
+        request->list_words, limits.max_list_words / 2);
+  request->spec = std::move(spec);
+  request->host_bytes = host_bytes(*request);
+  return request;
+}
+
+std::unique_ptr<Llm> Llm::load(const LlmOptions& options) {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  try {
+    const ModelFiles files = open_model(options.engine.model);
+    tokenizer = files.gguf ? load_tokenizer(*files.gguf) : load_tokenizer(files.dir);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::declined) throw;  // without a tokenizer the model still serves token ids
+  }
+  return std::make_unique<Llm>(Engine::load(options.engine), std::move(tokenizer), options);
+}
+
+Llm::Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokenizer, const LlmOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(engine), std::move(tokenizer), options)) {}
+
+Llm::~Llm() = default;
+
+std::shared_ptr<Generation> Llm::submit(GenerationRequest spec, std::function<void()> notify) {
+  std::unique_ptr<Request> request = impl_->prepare(std::move(spec));
+  try {
+    impl_->check_load(request->host_bytes);
+  } catch (...) {
+    ++impl_->refused;
+    throw;
+  }
+  request->arrival = ++impl_->arrivals;
+  request->submitted = Clock::now();
+  request->stream = std::make_shared<GenerationStream>(
+      request->spec.id, request->spec.n, [loop = &impl_->loop] { loop->wake(); }, std::move(notify));
+  std::shared_ptr<Generation> generation = request->stream;
+  impl_->loop.add(std::move(request));
+  return generation;
+}
+
+void Llm::drain() { impl_->draining = true; }
+bool Llm::idle() const { return impl_->loop.requests() == 0; }
+
+double Llm::retry_after_s() const {
+  // About the time until the present requests are done, as far as finished ones tell; a client should not ask at once.
+  const LlmStats stats = impl_->loop.stats();
+  const double each = stats.e2e_s.total > 0 ? stats.e2e_s.sum / static_cast<double>(stats.e2e_s.total) : 1.0;
+  const double rounds = static_cast<double>(impl_->loop.requests()) / impl_->limits.max_seqs;
+  return std::clamp(std::ceil(each * rounds), 1.0, 60.0);
+}
+
+LlmStats Llm::stats() const {
+  LlmStats stats = impl_->loop.stats();
+  stats.refused = impl_->refused;
+  return stats;
+}
+
+std::vector<std::string> Llm::check_integrity() { return impl_->loop.check_integrity(); }
+const EngineLimits& Llm::limits() const { return impl_->limits; }
+const ModelConfig& Llm::config() const { return impl_->engine->config(); }
+const MemoryPlan& Llm::memory_plan() const { return impl_->engine->memory_plan(); }
+const Tokenizer* Llm::tokenizer() const { return impl_->tokenizer.get(); }
+std::string Llm::device_description() const { return impl_->engine->device_description(); }
+
+}  // namespace ingot

@@ -1,0 +1,71 @@
+#include "orchestrator/pacer.h"
+
+#include <algorithm>
+
+namespace ingot {
+namespace {
+
+constexpr int32_t kFewest = 2;    // rows: a prompt always moves on
+constexpr int32_t kProbe = 32;    // mixed steps after which one goes without prefill, to see what that costs by now
+constexpr int32_t kUnknown = 32;  // rows beside streams before anything was measured
+// Without streams a step may be long, but a new request or a cancellation should not wait for it much longer than this.
+constexpr double kLongestUs = 250e3;
+
+constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
+
+// Follows the median of the samples by small steps: a step that was held up by something else on the machine moves it
+// no further than any other.
+void follow(double& value, double sample) {
+  if (value == 0)
+    value = sample;
+  else
+    value *= sample > value ? 1.05 : 1 / 1.05;
+}
+
+}  // namespace
+
+Pacer::Pacer(double target_ms, int32_t max_seqs, int32_t max_step_tokens)
+    : target_us_(target_ms * 1000),
+      max_step_tokens_(max_step_tokens),
+      decode_us_(static_cast<size_t>(max_seqs) + 1, 0.0) {}
+
+double Pacer::decode_us(int32_t rows) const {
+  // The nearest number of rows that was seen; a larger batch costs at least as much as a smaller one.
+  const int32_t last = static_cast<int32_t>(decode_us_.size()) - 1;
+  for (int32_t distance = 0; distance <= last; ++distance) {
+    if (rows - distance >= 1 && decode_us_[rows - distance] > 0) return decode_us_[rows - distance];
+    if (rows + distance <= last && decode_us_[rows + distance] > 0)
+      return decode_us_[rows + distance] * rows / (rows + distance);
+  }
+  return 0;
+}
+
+int32_t Pacer::prefill_rows(int32_t decode_rows) const {
+  if (decode_rows == 0) {
+    if (prefill_us_ == 0) return max_step_tokens_;
+    const double rows = kLongestUs / prefill_us_;
+    return static_cast<int32_t>(std::clamp<double>(rows, std::min(kUnknown, max_step_tokens_), max_step_tokens_));
+  }
+  if (mixed_steps_ >= kProbe) return 0;
+  const double decode = decode_us(decode_rows);
+  if (prefill_us_ == 0 || decode == 0) return std::min(kUnknown, max_step_tokens_);
+  const double target = target_us_ > 0 ? target_us_ : kStretch * decode;
+  const auto rows =
+      static_cast<int32_t>(std::clamp<double>((target - decode) / prefill_us_, kFewest, max_step_tokens_));
+  const int32_t whole_tiles = (decode_rows + rows) / kRowTile * kRowTile - decode_rows;
+  return std::min(rows >= 2 * kRowTile ? whole_tiles : rows, max_step_tokens_);
+}
+
+void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
+  if (run_us <= 0) return;
+  if (prefill_rows == 0) {
+    if (decode_rows > 0) follow(decode_us_[decode_rows], run_us);
+    mixed_steps_ = 0;
+    return;
+  }
+  mixed_steps_ = decode_rows > 0 ? mixed_steps_ + 1 : 0;
+  const double rest = run_us - (decode_rows > 0 ? decode_us(decode_rows) : 0);
+  if (rest > 0) follow(prefill_us_, rest / prefill_rows);
+}
+
+}  // namespace ingot

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ingot {
+
+// Decides how many prefill rows may join a step that also carries running streams, so that the step stays within a
+// target time. It learns what rows cost from the steps themselves.
+class Pacer {
+ public:
+  // target_ms 0: kStretch times what the step would take without prefill.
+  Pacer(double target_ms, int32_t max_seqs, int32_t max_step_tokens);
+
+  // Most prefill rows beside `decode_rows` streams; without streams a step may take longer. Now and then 0.
+  int32_t prefill_rows(int32_t decode_rows) const;
+  void learn(int32_t decode_rows, int32_t prefill_rows, double run_us);
+
+  double decode_us(int32_t decode_rows) const;  // expected time of a step of decode rows; 0: unknown
+  double prefill_us_per_row() const { return prefill_us_; }
+
+  static constexpr double kStretch = 2.0;
+
+ private:
+  double target_us_;
+  int32_t max_step_tokens_;
+  std::vector<double> decode_us_;  // by number of rows; 0: never seen
+  double prefill_us_ = 0;
+  int32_t mixed_steps_ = 0;  // in a row
+};
+
+}  // namespace ingot

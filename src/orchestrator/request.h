@@ -1,0 +1,107 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ingot/llm.h"
+#include "orchestrator/block_hash.h"
+#include "orchestrator/generation_stream.h"
+#include "orchestrator/stop_text.h"
+#include "text/detokenizer.h"
+
+namespace ingot {
+
+using Clock = std::chrono::steady_clock;
+
+struct Request;
+
+// One choice of a request on its way: its tokens, and the blocks with their K and V.
+//
+//   tokens    [ prompt ................ | generated ...... ]   known to the host
+//   computed  [ written by steps submitted so far ........... ]
+//   in_flight   1 while the newest token exists only on the device
+struct Sequence {
+  enum class State : uint8_t {
+    waiting,  // for its turn; may hold shared blocks (a fork) or none
+    running,  // holds blocks, gets rows
+    parked,   // a beam whose token is known, until the other beams of its request have theirs
+    finished,
+  };
+
+  Request* request = nullptr;
+  int32_t choice = 0;  // also decides its seed
+  State state = State::waiting;
+  std::vector<int32_t> tokens;
+  int64_t computed = 0;
+  int32_t in_flight = 0;
+  int32_t in_flight_row = -1;  // which sampled row of the newest step is this sequence's next token
+  std::vector<int32_t> blocks;
+  std::vector<BlockHash> hashes;  // of the full blocks of `tokens`, as far as they were needed
+  int64_t remembered = 0;         // blocks told to the pool
+  int32_t slot = -1;              // sampler slot, while running and needed
+  bool slot_ready = false;        // the slot holds this sequence's history
+
+  double logprob = 0;                   // sum over generated tokens, when scores are reported
+  std::optional<RowResult> candidates;  // a beam's next tokens, while parked
+  std::optional<Detokenizer> detokenizer;
+  std::optional<StopText> stop_text;
+  std::string text;                // best_of only: kept until the best are known
+  std::vector<TokenScore> scores;  // best_of and beams only
+  FinishReason finish = FinishReason::none;
+  std::variant<std::monostate, int32_t, std::string> stop_reason;  // kept like `text`
+  Clock::time_point last_token;
+
+  int64_t known() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t length() const { return known() + in_flight; }  // with the token that only the device knows
+  int64_t generated() const;
+  int64_t missing() const { return length() - computed; }  // rows until its next token
+};
+
+// A request with all its choices.
+struct Request {
+  GenerationRequest spec;
+  std::shared_ptr<GenerationStream> stream;
+  uint64_t arrival = 0;  // order of submission
+  int64_t prompt_len = 0;
+  int64_t max_tokens = 0;               // cut to the context
+  int32_t width = 1;                    // choices generated: best_of, or beams
+  bool keep_all = false;                // nothing goes out before the end: best_of or beams
+  bool forked = false;                  // choices 1.. were created
+  std::vector<int32_t> named_stop_ids;  // stop tokens the caller named; sampling.stop_token_ids has the model's too
+  int64_t list_words = 0;               // words of its token lists in a staged step
+  uint64_t host_bytes = 0;
+
+  std::vector<std::shared_ptr<Sequence>> sequences;  // alive or finished, by choice; for beams: the current beams
+  std::vector<std::shared_ptr<Sequence>> finished_beams;
+  std::vector<TokenScore> prompt_scores;
+  GenerationSummary summary;
+  Clock::time_point submitted, first_step, first_token;
+  bool started = false, answered = false;  // first_step, first_token are set
+  bool complete = false;                   // everything was handed to the stream
+
+  bool needs_slot() const;
+  bool reports_scores() const { return spec.logprobs >= 0 || keep_all; }
+  bool scores_prompt() const { return spec.prompt_logprobs >= 0; }
+  bool all_finished() const;
+};
+
+inline int64_t Sequence::generated() const { return known() - request->prompt_len; }
+
+inline bool Request::needs_slot() const {
+  const SamplingParams& p = spec.sampling;
+  if (spec.beam_search) return false;  // nothing is drawn
+  return p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1 || p.min_tokens > 0 ||
+         !p.bad_words.empty();
+}
+
+inline bool Request::all_finished() const {
+  for (const auto& sequence : sequences)
+    if (sequence->state != Sequence::State::finished) return false;
+  return true;
+}
+
+}  // namespace ingot

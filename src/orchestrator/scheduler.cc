@@ -1,0 +1,397 @@
+#include "orchestrator/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace ingot {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+bool Scheduler::Earlier::operator()(const std::shared_ptr<Sequence>& a, const std::shared_ptr<Sequence>& b) const {
+  const auto key = [](const Sequence& s) {
+    return std::tuple(s.request->spec.priority, s.request->arrival, s.choice, &s);
+  };
+  return key(*a) < key(*b);
+}
+
+Scheduler::Scheduler(const EngineLimits& limits, bool prefix_caching, double target_step_ms)
+    : limits_(limits),
+      prefix_caching_(prefix_caching),
+      pool_(limits.num_blocks, limits.block_size),
+      pacer_(target_step_ms, limits.max_seqs, limits.max_step_tokens),
+      builder_(limits.block_size) {
+  for (int32_t slot = limits.sampler_slots; slot-- > 0;) free_slots_.push_back(slot);
+}
+
+void Scheduler::add(std::shared_ptr<Sequence> sequence) {
+  sequence->state = Sequence::State::waiting;
+  waiting_.insert(std::move(sequence));
+}
+
+std::shared_ptr<Sequence> Scheduler::fork_of(const Sequence& parent, int64_t known, int64_t computed) {
+  auto child = std::make_shared<Sequence>();
+  child->request = parent.request;
+  child->tokens.assign(parent.tokens.begin(), parent.tokens.begin() + known);
+  const auto full = static_cast<size_t>(computed / limits_.block_size);
+  child->hashes.assign(parent.hashes.begin(), parent.hashes.begin() + std::min(full, parent.hashes.size()));
+  const auto blocks = static_cast<size_t>(ceil_div(computed, limits_.block_size));
+  if (parent.computed >= computed &&
+      parent.blocks.size() >= blocks) {  // otherwise the parent lost its blocks meanwhile: the child starts anew
+    child->blocks.assign(parent.blocks.begin(), parent.blocks.begin() + blocks);
+    for (const int32_t block : child->blocks) pool_.share(block);
+    child->computed = computed;
+    child->remembered = std::min<int64_t>(parent.remembered, static_cast<int64_t>(full));
+  }
+  return child;
+}
+
+Plan Scheduler::plan(bool follows_step_in_flight) {
+  Plan plan;
+  plan.follows = follows_step_in_flight;
+  builder_.clear();
+  copies_.clear();
+  reset_words_ = 0;
+  follows_ = follows_step_in_flight;
+  plan_streams(plan);
+  plan_prompts(plan);
+  if (plan.empty()) return plan;
+  builder_.finish();
+  plan.step = std::move(builder_.step());
+  plan.step.block_copies = std::move(copies_);
+  return plan;
+}
+
+// Whether the sequence has something to compute now. One whose last token is still on the device waits when that token
+// ends it anyway, or when it is a beam, whose next token the host chooses.
+bool Scheduler::wants_row(const Sequence& sequence) const {
+  if (sequence.in_flight > 0) {
+    if (!follows_ || sequence.request->spec.beam_search) return false;
+    if (sequence.generated() + sequence.in_flight >= sequence.request->max_tokens) return false;
+  }
+  return sequence.missing() > 0;
+}
+
+void Scheduler::plan_streams(Plan& plan) {
+  // A preemption takes from the end of the queue, so it never meets a sequence that has its row already.
+  for (auto it = running_.begin(); it != running_.end();) {
+    const std::shared_ptr<Sequence> sequence = *it;
+    if (sequence->missing() != 1 || !wants_row(*sequence) || builder_.rows() >= limits_.max_step_tokens) {
+      ++it;
+      continue;
+    }
+    const bool ready =
+        extend_blocks(*sequence, sequence->length(), true) && make_writable(*sequence, sequence->length() - 1, true);
+    it = running_.upper_bound(sequence);  // what came after may have been preempted
+    if (!ready) {
+      preempt(sequence);
+      continue;
+    }
+    take_rows(plan, sequence, 1);
+    ++plan.decode_rows;
+  }
+}
+
+void Scheduler::plan_prompts(Plan& plan) {
+  int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(plan.decode_rows));
+  const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
+    int64_t rows = std::min<int64_t>(budget, sequence->missing());
+    const int64_t samples_left = limits_.max_sample_rows - static_cast<int64_t>(builder_.step().sample_rows.size());
+    if (samples_left < 1) return false;
+    if (sequence->request->scores_prompt()) rows = std::min(rows, samples_left);
+    const int64_t history = sequence->request->needs_slot() ? sequence->known() : 0;
+    if (reset_words_ + history > limits_.max_list_words / 2) return false;
+    if (!make_writable(*sequence, sequence->computed, false)) return false;
+    take_rows(plan, sequence, static_cast<int32_t>(rows));
+    budget -= static_cast<int32_t>(rows);
+    plan.prefill_rows += static_cast<int32_t>(rows);
+    return true;
+  };
+  for (const std::shared_ptr<Sequence>& sequence : running_) {
+    if (budget < 1) return;
+    if (sequence->missing() > 1 && wants_row(*sequence) && !take(sequence)) return;
+  }
+  // First come, first served: when the first of the queue does not fit, nobody overtakes it.
+  for (auto it = waiting_.begin(); it != waiting_.end() && budget > 0;) {
+    const std::shared_ptr<Sequence> sequence = *it;
+    if (sequence->in_flight > 0) {  // preempted while its token was on the device: known after the next commit
+      ++it;
+      continue;
+    }
+    if (!admit(sequence)) return;
+    it = waiting_.upper_bound(sequence);
+    if (!take(sequence)) return;
+  }
+}
+
+// Moves a waiting sequence to the running ones with blocks for everything it has to compute. It takes blocks from
+// nobody who is running, but from forks that wait behind it.
+bool Scheduler::admit(const std::shared_ptr<Sequence>& sequence) {
+  if (running() >= limits_.max_seqs) return false;
+  const Request& request = *sequence->request;
+  if (list_words_ + request.list_words > limits_.max_list_words / 2) return false;
+  if (request.needs_slot() && free_slots_.empty()) return false;
+  const bool cold = sequence->blocks.empty();
+  if (cold) {
+    const int64_t hits = find_prefix(*sequence);
+    // Leave the streams a block each to grow into, so that an admission is not undone by the next step.
+    const int64_t needed = ceil_div(sequence->known(), limits_.block_size) - hits / limits_.block_size;
+    const bool alone = running_.empty();
+    if (!alone && pool_.free() < needed + running()) {
+      release(*sequence);
+      return false;
+    }
+  }
+  if (!extend_blocks(*sequence, sequence->known(), false)) {
+    release(*sequence);
+    return false;
+  }
+  if (cold && prefix_caching_ && !request.scores_prompt()) {
+    counts_.prefix_queries += static_cast<uint64_t>(sequence->known());
+    counts_.prefix_hits += static_cast<uint64_t>(sequence->computed);
+    if (sequence->choice == 0 && !sequence->request->started)
+      sequence->request->summary.cached_tokens = sequence->computed;
+  }
+  waiting_.erase(sequence);
+  sequence->state = Sequence::State::running;
+  running_.insert(sequence);
+  list_words_ += request.list_words;
+  if (request.needs_slot()) {
+    sequence->slot = free_slots_.back();
+    sequence->slot_ready = false;
+    free_slots_.pop_back();
+  }
+  return true;
+}
+
+// Takes over the cached blocks the sequence's tokens begin with; returns how many positions they cover. At least one
+// position is left to compute: its row gives the next token.
+int64_t Scheduler::find_prefix(Sequence& sequence) {
+  if (!prefix_caching_ || sequence.request->scores_prompt()) return 0;
+  extend_hashes(sequence);
+  const int64_t size = limits_.block_size;
+  const int64_t most = (sequence.known() - 1) / size;
+  int64_t found = 0;
+  while (found < most) {
+    const std::span<const int32_t> tokens = std::span(sequence.tokens).subspan(found * size, size);
+    const int32_t block = pool_.find(sequence.hashes[found], tokens);
+    if (block < 0) break;
+    pool_.share(block);
+    sequence.blocks.push_back(block);
+    ++found;
+  }
+  sequence.computed = found * size;
+  sequence.remembered = found;
+  return sequence.computed;
+}
+
+bool Scheduler::extend_blocks(Sequence& sequence, int64_t length, bool may_preempt) {
+  const auto wanted = static_cast<size_t>(ceil_div(length, limits_.block_size));
+  while (sequence.blocks.size() < wanted) {
+    const int32_t block = allocate(sequence, may_preempt);
+    if (block < 0) return false;
+    sequence.blocks.push_back(block);
+  }
+  return true;
+}
+
+// A block that others hold too is copied before this sequence writes into it.
+bool Scheduler::make_writable(Sequence& sequence, int64_t position, bool may_preempt) {
+  int32_t& block = sequence.blocks[static_cast<size_t>(position / limits_.block_size)];
+  if (pool_.holders(block) == 1) return true;
+  const int32_t copy = allocate(sequence, may_preempt);
+  if (copy < 0) return false;
+  if (pool_.holders(block) == 1) {  // making room freed the other holders
+    pool_.release(copy);
+    return true;
+  }
+  if (position % limits_.block_size != 0) copies_.push_back({block, copy});
+  pool_.release(block);
+  block = copy;
+  return true;
+}
+
+int32_t Scheduler::allocate(const Sequence& wanting, bool may_preempt) {
+  for (;;) {
+    const int32_t block = pool_.allocate();
+    if (block >= 0 || !reclaim(wanting, may_preempt)) return block;
+  }
+}
+
+// Takes the blocks of somebody who can do without: first of sequences that are not running, then, if allowed, of the
+// running one that comes last, when it comes after `wanting`.
+bool Scheduler::reclaim(const Sequence& wanting, bool may_preempt) {
+  for (const Queue* queue : {&parked_, &waiting_})
+    for (auto it = queue->rbegin(); it != queue->rend(); ++it)
+      if (it->get() != &wanting && !(*it)->blocks.empty()) {
+        release(**it);
+        return true;
+      }
+  if (!may_preempt || running_.empty()) return false;
+  const std::shared_ptr<Sequence> last = *running_.rbegin();
+  if (last.get() == &wanting) return false;
+  preempt(last);
+  return true;
+}
+
+// Adds the sequence's next rows to the step.
+void Scheduler::take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence, int32_t rows) {
+  Sequence& s = *sequence;
+  const Request& request = *s.request;
+  PlannedSequence planned{.sequence = sequence, .rows = rows};
+  const int64_t start = s.computed;
+  int32_t first = 0;
+  if (s.in_flight > 0) {
+    const int32_t on_device = -1 - s.in_flight_row;
+    first = builder_.add({&on_device, 1}, start, s.blocks);
+  } else {
+    first = builder_.add(std::span(s.tokens).subspan(start, rows), start, s.blocks);
+  }
+  const auto outputs = [this] { return static_cast<int32_t>(builder_.step().sample_rows.size()); };
+  if (request.scores_prompt()) {
+    for (int64_t position = start; position < std::min(start + rows, request.prompt_len - 1); ++position) {
+      if (position + 1 < static_cast<int64_t>(request.prompt_scores.size())) continue;  // scored before a preemption
+      if (planned.first_score < 0) {
+        planned.first_score = outputs();
+        planned.scored_from = position + 1;
+      }
+      ++planned.scores;
+      builder_.sample(first + static_cast<int32_t>(position - start), {}, -1,
+                      {.kind = RowOutput::Kind::score,
+                       .top = request.spec.prompt_logprobs,
+                       .target = s.tokens[static_cast<size_t>(position + 1)]});
+    }
+  }
+  s.computed += rows;
+  planned.complete = s.computed == s.length();
+  if (planned.complete && request.max_tokens > 0) {
+    if (s.slot >= 0 && !s.slot_ready) {
+      const auto split = s.tokens.begin() + request.prompt_len;
+      builder_.reset_sampler(
+          {.slot = s.slot, .prompt_ids = {s.tokens.begin(), split}, .output_ids = {split, s.tokens.end()}});
+      reset_words_ += s.known();
+      s.slot_ready = true;
+    }
+    SamplingParams sampling;
+    RowOutput output;
+    if (!request.spec.beam_search) sampling = request.spec.sampling;
+    sampling.seed += static_cast<uint64_t>(s.choice);
+    if (request.spec.beam_search)
+      output = {.kind = RowOutput::Kind::logprobs, .top = std::min(2 * request.width, limits_.max_top)};
+    else if (request.reports_scores())
+      output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
+    planned.sample = outputs();
+    builder_.sample(first + rows - 1, sampling, s.slot, output);
+    s.in_flight_row = planned.sample;
+    ++s.in_flight;
+  }
+  plan.sequences.push_back(std::move(planned));
+  // Blocks this step fills with prompt can be shared at once, even by a later sequence of the same step: prefill writes
+  // K and V of all rows before any row attends. (A single row may be run as a decode row, which comes earlier.)
+  if (rows > 1) remember_blocks(s);
+}
+
+void Scheduler::extend_hashes(Sequence& sequence) {
+  const int64_t size = limits_.block_size;
+  const int64_t full = sequence.known() / size;
+  for (auto i = static_cast<int64_t>(sequence.hashes.size()); i < full; ++i)
+    sequence.hashes.push_back(chain_hash(i == 0 ? BlockHash{} : sequence.hashes[static_cast<size_t>(i - 1)],
+                                         std::span(sequence.tokens).subspan(i * size, size)));
+}
+
+void Scheduler::remember_blocks(Sequence& sequence) {
+  if (!prefix_caching_ || sequence.blocks.empty()) return;
+  const int64_t size = limits_.block_size;
+  const int64_t full = std::min(sequence.computed, sequence.known()) / size;
+  if (sequence.remembered >= full) return;
+  extend_hashes(sequence);
+  for (; sequence.remembered < full; ++sequence.remembered)
+    pool_.remember(sequence.blocks[static_cast<size_t>(sequence.remembered)],
+                   sequence.hashes[static_cast<size_t>(sequence.remembered)],
+                   std::span(sequence.tokens).subspan(sequence.remembered * size, size));
+}
+
+void Scheduler::release(Sequence& sequence) {
+  pool_.release_all(sequence.blocks);
+  sequence.computed = 0;
+  sequence.remembered = 0;
+  if (sequence.slot >= 0) free_slots_.push_back(std::exchange(sequence.slot, -1));
+  sequence.slot_ready = false;
+}
+
+void Scheduler::park(const std::shared_ptr<Sequence>& sequence) {
+  if (running_.erase(sequence) > 0) list_words_ -= sequence->request->list_words;
+  waiting_.erase(sequence);
+  sequence->state = Sequence::State::parked;
+  parked_.insert(sequence);
+}
+
+void Scheduler::preempt(const std::shared_ptr<Sequence>& sequence) {
+  running_.erase(sequence);
+  list_words_ -= sequence->request->list_words;
+  release(*sequence);
+  sequence->state = Sequence::State::waiting;
+  waiting_.insert(sequence);
+  ++sequence->request->summary.preemptions;
+  ++counts_.preemptions;
+}
+
+void Scheduler::retire(const std::shared_ptr<Sequence>& sequence) {
+  if (running_.erase(sequence) > 0) list_words_ -= sequence->request->list_words;
+  waiting_.erase(sequence);
+  parked_.erase(sequence);
+  release(*sequence);
+  sequence->state = Sequence::State::finished;
+}
+
+void Scheduler::check(std::span<const std::shared_ptr<Sequence>> alive, std::vector<std::string>& faults) const {
+  pool_.check(faults);
+  std::vector<int32_t> holders(static_cast<size_t>(pool_.size()), 0);
+  std::vector<int32_t> slots(static_cast<size_t>(limits_.sampler_slots), 0);
+  for (const int32_t slot : free_slots_) ++slots[slot];
+  int64_t words = 0;
+  size_t queued = 0;
+  for (const auto& sequence : alive) {
+    const Sequence& s = *sequence;
+    const std::string name = fmt::format("request {} choice {}", s.request->spec.id, s.choice);
+    for (const int32_t block : s.blocks) ++holders[block];
+    if (s.slot >= 0) ++slots[s.slot];
+    if (s.state == Sequence::State::running) words += s.request->list_words;
+    const Queue* queue = s.state == Sequence::State::running   ? &running_
+                         : s.state == Sequence::State::waiting ? &waiting_
+                         : s.state == Sequence::State::parked  ? &parked_
+                                                               : nullptr;
+    if (queue == nullptr) {
+      if (!s.blocks.empty() || s.slot >= 0) faults.push_back(name + ": finished, but holds blocks or a sampler slot");
+      continue;
+    }
+    ++queued;
+    if (!queue->contains(sequence)) faults.push_back(name + ": not in the queue its state says");
+    if (s.computed > static_cast<int64_t>(s.blocks.size()) * limits_.block_size)
+      faults.push_back(fmt::format("{}: {} positions computed in {} blocks", name, s.computed, s.blocks.size()));
+    if (s.computed > s.length()) faults.push_back(name + ": more positions computed than it has tokens");
+    for (int64_t i = 0; i < s.remembered; ++i) {
+      const std::span<const int32_t> tokens = std::span(s.tokens).subspan(i * limits_.block_size, limits_.block_size);
+      const BlockHash parent = i == 0 ? BlockHash{} : s.hashes[static_cast<size_t>(i - 1)];
+      if (chain_hash(parent, tokens) != s.hashes[static_cast<size_t>(i)])
+        faults.push_back(fmt::format("{}: the hash of block {} is not that of its tokens", name, i));
+    }
+  }
+  if (queued != running_.size() + waiting_.size() + parked_.size())
+    faults.push_back(fmt::format("the queues have {} sequences, {} are alive",
+                                 running_.size() + waiting_.size() + parked_.size(), queued));
+  for (int32_t block = 0; block < pool_.size(); ++block)
+    if (holders[block] != pool_.holders(block))
+      faults.push_back(
+          fmt::format("block {}: {} holders counted, {} tables have it", block, pool_.holders(block), holders[block]));
+  for (int32_t slot = 0; slot < limits_.sampler_slots; ++slot)
+    if (slots[slot] != 1) faults.push_back(fmt::format("sampler slot {}: {} owners", slot, slots[slot]));
+  if (words != list_words_) faults.push_back(fmt::format("{} list words counted, {} in use", list_words_, words));
+}
+
+}  // namespace ingot

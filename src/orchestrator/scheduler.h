@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/step_builder.h"
+#include "ingot/engine.h"
+#include "orchestrator/block_pool.h"
+#include "orchestrator/pacer.h"
+#include "orchestrator/request.h"
+
+namespace ingot {
+
+// What a step carries of one sequence.
+struct PlannedSequence {
+  std::shared_ptr<Sequence> sequence;
+  int32_t rows = 0;
+  int32_t first_score = -1;  // its first prompt score among the step's outputs; -1: none
+  int32_t scores = 0;
+  int64_t scored_from = 0;  // position of the first scored token
+  int32_t sample = -1;      // its sampled token among the step's outputs; -1: none
+  bool complete = false;    // these rows are the last of its tokens
+};
+
+struct Plan {
+  Step step;
+  std::vector<PlannedSequence> sequences;
+  int32_t decode_rows = 0;
+  int32_t prefill_rows = 0;
+  bool follows = false;  // another step was in flight when this was planned
+  bool empty() const { return sequences.empty(); }
+};
+
+struct SchedulerCounts {
+  uint64_t prefix_queries = 0;  // tokens
+  uint64_t prefix_hits = 0;
+  uint64_t preemptions = 0;
+};
+
+// Decides which rows the next step has: a row for every running stream first, then prompts in the order of priority and
+// arrival, as far as the token budget, the blocks and the pacer allow. Knows nothing of text.
+class Scheduler {
+ public:
+  Scheduler(const EngineLimits& limits, bool prefix_caching, double target_step_ms);
+
+  // Puts a sequence among the waiting. A fork (see fork_of) comes with shared blocks.
+  void add(std::shared_ptr<Sequence> sequence);
+  // A new sequence with the parent's tokens up to `known` and its blocks for the positions below `computed`.
+  std::shared_ptr<Sequence> fork_of(const Sequence& parent, int64_t known, int64_t computed);
+
+  // The next step, and the sequences' state as if it had run already. Sequences with a token on the device only are
+  // planned on it: the step must then directly follow the one that samples it.
+  Plan plan(bool follows_step_in_flight);
+
+  // Called when the tokens of a step became known: tells the pool which blocks are full now.
+  void remember_blocks(Sequence& sequence);
+  // Keeps a beam's blocks without giving it rows.
+  void park(const std::shared_ptr<Sequence>& sequence);
+  // Ends a sequence in any state and frees what it holds.
+  void retire(const std::shared_ptr<Sequence>& sequence);
+  // Puts a running sequence back among the waiting, without blocks: it will be computed again.
+  void preempt(const std::shared_ptr<Sequence>& sequence);
+  // A step failed: what its blocks contain is unknown.
+  void forget_cache() { pool_.forget_all(); }
+
+  int32_t running() const { return static_cast<int32_t>(running_.size()); }
+  int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
+  const BlockPool& pool() const { return pool_; }
+  Pacer& pacer() { return pacer_; }
+  const SchedulerCounts& counts() const { return counts_; }
+
+  // Appends a line for each fault of pool, tables, hashes and slots. `alive` is every sequence that may hold something.
+  void check(std::span<const std::shared_ptr<Sequence>> alive, std::vector<std::string>& faults) const;
+
+ private:
+  struct Earlier {
+    bool operator()(const std::shared_ptr<Sequence>& a, const std::shared_ptr<Sequence>& b) const;
+  };
+  using Queue = std::set<std::shared_ptr<Sequence>, Earlier>;
+
+  void plan_streams(Plan& plan);
+  void plan_prompts(Plan& plan);
+  bool admit(const std::shared_ptr<Sequence>& sequence);
+  int64_t find_prefix(Sequence& sequence);
+  bool extend_blocks(Sequence& sequence, int64_t length, bool may_preempt);
+  bool make_writable(Sequence& sequence, int64_t position, bool may_preempt);
+  int32_t allocate(const Sequence& wanting, bool may_preempt);
+  bool reclaim(const Sequence& wanting, bool may_preempt);
+  void take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence, int32_t rows);
+  void extend_hashes(Sequence& sequence);
+  void release(Sequence& sequence);
+  bool wants_row(const Sequence& sequence) const;
+
+  EngineLimits limits_;
+  bool prefix_caching_;
+  BlockPool pool_;
+  Pacer pacer_;
+  StepBuilder builder_;
+  Queue running_, waiting_, parked_;
+  std::vector<int32_t> free_slots_;
+  int64_t list_words_ = 0;         // of the running sequences
+  int64_t reset_words_ = 0;        // of this plan's sampler resets
+  std::vector<BlockCopy> copies_;  // of this plan
+  bool follows_ = false;
+  SchedulerCounts counts_;
+};
+
+}  // namespace ingot

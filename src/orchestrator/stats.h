@@ -1,0 +1,20 @@
+#pragma once
+
+#include <mutex>
+
+#include "ingot/llm.h"
+#include "orchestrator/request.h"
+
+namespace ingot {
+
+// An LlmStats with empty histograms, their buckets those of vLLM so that its dashboards fit.
+LlmStats empty_stats();
+
+void observe(Histogram& histogram, double value);
+
+// Adds a finished request to the totals.
+void observe_request(LlmStats& stats, const Request& request, FinishReason reason);
+
+double seconds_between(Clock::time_point from, Clock::time_point to);
+
+}  // namespace ingot

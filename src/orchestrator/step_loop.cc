@@ -1,0 +1,354 @@
+#include "orchestrator/step_loop.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "orchestrator/answer.h"
+#include "orchestrator/beam_search.h"
+#include "orchestrator/stats.h"
+
+namespace ingot {
+
+StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      options_(options),
+      scheduler_(engine.limits(), options.prefix_caching, options.target_step_ms),
+      stats_(empty_stats()) {
+  stats_.blocks_total = engine.limits().num_blocks;
+  thread_ = std::thread([this] { run(); });
+}
+
+StepLoop::~StepLoop() {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    stop_ = true;
+  }
+  inbox_changed_.notify_one();
+  thread_.join();
+}
+
+void StepLoop::add(std::unique_ptr<Request> request) {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    host_bytes_ += request->host_bytes;
+    inbox_.push_back(std::move(request));
+    ++alive_;
+  }
+  inbox_changed_.notify_one();
+}
+
+void StepLoop::wake() {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    woken_ = true;
+  }
+  inbox_changed_.notify_one();
+}
+
+std::vector<std::string> StepLoop::check_integrity() {
+  std::future<std::vector<std::string>> answer;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    answer = checks_.emplace_back().get_future();
+  }
+  inbox_changed_.notify_one();
+  return answer.get();
+}
+
+LlmStats StepLoop::stats() const {
+  const std::lock_guard lock(stats_mutex_);
+  return stats_;
+}
+
+size_t StepLoop::requests() const {
+  const std::lock_guard lock(inbox_mutex_);
+  return alive_;
+}
+
+void StepLoop::run() {
+  for (;;) {
+    {
+      std::unique_lock lock(inbox_mutex_);
+      const auto has_news = [this] { return stop_ || woken_ || !inbox_.empty() || !checks_.empty(); };
+      if (requests_.empty() && !in_flight_) inbox_changed_.wait(lock, has_news);
+      if (stop_) break;
+      woken_ = false;
+    }
+    step();
+  }
+  if (in_flight_) finish(*std::exchange(in_flight_, std::nullopt));
+  admit();
+  for (const auto& request : requests_)
+    if (!request->complete) end_request(*request, FinishReason::cancelled);
+  emit();
+}
+
+void StepLoop::step() {
+  admit();
+  if (!options_.overlap && in_flight_) finish(*std::exchange(in_flight_, std::nullopt));
+  std::optional<InFlight> next = submit(scheduler_.plan(in_flight_.has_value()));
+  if (in_flight_ && !finish(*std::exchange(in_flight_, std::nullopt)) && next) withdraw(*next);
+  in_flight_ = std::move(next);
+  emit();
+}
+
+// Takes in what other threads left: requests, cancellations, questions; and lets requests go whose time is over.
+void StepLoop::admit() {
+  std::vector<std::unique_ptr<Request>> arrived;
+  std::vector<std::promise<std::vector<std::string>>> checks;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    arrived.swap(inbox_);
+    checks.swap(checks_);
+  }
+  for (std::unique_ptr<Request>& request : arrived) {
+    auto sequence = std::make_shared<Sequence>();
+    sequence->request = request.get();
+    sequence->tokens = request->spec.prompt;
+    if (request->scores_prompt()) request->prompt_scores.push_back({.token = sequence->tokens[0]});
+    begin_answer(*sequence, tokenizer_);
+    request->sequences.push_back(sequence);
+    scheduler_.add(std::move(sequence));
+    requests_.push_back(std::move(request));
+  }
+  check_ends(Clock::now());
+  for (auto& check : checks) {
+    std::vector<std::shared_ptr<Sequence>> alive;
+    for (const auto& request : requests_)
+      alive.insert(alive.end(), request->sequences.begin(), request->sequences.end());
+    std::vector<std::string> faults;
+    scheduler_.check(alive, faults);
+    check.set_value(std::move(faults));
+  }
+}
+
+void StepLoop::check_ends(Clock::time_point now) {
+  for (const auto& request : requests_) {
+    if (request->complete) continue;
+    if (request->stream->cancelled())
+      end_request(*request, FinishReason::cancelled);
+    else if (request->spec.deadline && *request->spec.deadline <= now)
+      end_request(*request, FinishReason::timeout, "the time limit of the request is over");
+  }
+}
+
+std::optional<StepLoop::InFlight> StepLoop::submit(Plan plan) {
+  if (plan.empty()) return std::nullopt;
+  const Clock::time_point now = Clock::now();
+  for (const PlannedSequence& planned : plan.sequences) {
+    Request& request = *planned.sequence->request;
+    if (!std::exchange(request.started, true)) request.first_step = now;
+  }
+  try {
+    const StepTicket ticket = engine_.submit(plan.step);
+    return InFlight{std::move(plan), ticket};
+  } catch (const std::exception& error) {
+    fail_step(plan, error.what());
+    return std::nullopt;
+  }
+}
+
+// Waits for a step and takes its results in; false when it failed.
+bool StepLoop::finish(InFlight step) {
+  StepResult result;
+  try {
+    result = engine_.wait(step.ticket);
+  } catch (const std::exception& error) {
+    if (!step.withdrawn) fail_step(step.plan, error.what());
+    return false;
+  }
+  if (step.withdrawn) return true;
+  commit(step.plan, result);
+  update_stats(step.plan, result.stats);
+  return true;
+}
+
+void StepLoop::commit(const Plan& plan, const StepResult& result) {
+  const Clock::time_point now = Clock::now();
+  scheduler_.pacer().learn(plan.decode_rows, plan.prefill_rows, result.stats.run_us);
+  for (const PlannedSequence& planned : plan.sequences) commit_sequence(planned, result, now);
+}
+
+void StepLoop::commit_sequence(const PlannedSequence& planned, const StepResult& result, Clock::time_point now) {
+  const std::shared_ptr<Sequence>& sequence = planned.sequence;
+  if (sequence->state == Sequence::State::finished) return;  // it ended while this step was on its way
+  Request& request = *sequence->request;
+  for (int32_t i = 0; i < planned.scores; ++i) {
+    const RowResult& row = result.rows[planned.first_score + i];
+    // After a preemption a position may be scored twice.
+    if (planned.scored_from + i != static_cast<int64_t>(request.prompt_scores.size())) continue;
+    request.prompt_scores.push_back({.token = row.token, .logprob = row.logprob, .rank = row.rank, .top = row.top});
+  }
+  if (planned.sample < 0) {
+    scheduler_.remember_blocks(*sequence);
+    if (planned.complete) {  // only the prompt's scores were wanted
+      note_token(*sequence, now);
+      end_answer(*sequence, FinishReason::length);
+      scheduler_.retire(sequence);
+      advance(request);
+    }
+    return;
+  }
+  const RowResult& row = result.rows[planned.sample];
+  --sequence->in_flight;
+  note_token(*sequence, now);
+  if (request.spec.beam_search) {
+    sequence->candidates = row;
+    scheduler_.remember_blocks(*sequence);
+    scheduler_.park(sequence);
+  } else {
+    accept_token(*sequence, row);
+    scheduler_.remember_blocks(*sequence);
+    if (!request.forked) fork_choices(request);
+    if (sequence->finish != FinishReason::none) scheduler_.retire(sequence);
+  }
+  advance(request);
+}
+
+// Times of tokens, as the request and the histograms want them.
+void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
+  Request& request = *sequence.request;
+  const bool first = !std::exchange(request.answered, true);
+  if (first) {
+    request.first_token = now;
+    if (request.scores_prompt()) request.stream->set_prompt_scores(request.prompt_scores);
+    request.summary.prompt_tokens = request.prompt_len;
+    request.stream->set_summary(request.summary);
+  }
+  if (request.max_tokens > 0) ++request.summary.completion_tokens;
+  const std::lock_guard lock(stats_mutex_);
+  if (first) {
+    stats_.prompt_tokens += static_cast<uint64_t>(request.prompt_len);
+    observe(stats_.first_token_s, seconds_between(request.submitted, now));
+  } else if (sequence.last_token != Clock::time_point{}) {
+    observe(stats_.inter_token_s, seconds_between(sequence.last_token, now));
+  }
+  if (request.max_tokens > 0) ++stats_.generation_tokens;
+  sequence.last_token = now;
+}
+
+// The prompt is computed: the other choices share its blocks and compute only its last row again, each with its own
+// draw from it.
+void StepLoop::fork_choices(Request& request) {
+  request.forked = true;
+  const std::shared_ptr<Sequence> first = request.sequences[0];
+  for (int32_t choice = 1; choice < request.width; ++choice) {
+    std::shared_ptr<Sequence> sequence = scheduler_.fork_of(*first, request.prompt_len, request.prompt_len - 1);
+    sequence->choice = choice;
+    begin_answer(*sequence, tokenizer_);
+    request.sequences.push_back(sequence);
+    scheduler_.add(std::move(sequence));
+  }
+}
+
+// Goes on with a request after one of its sequences changed: the next round of beams, or its end.
+void StepLoop::advance(Request& request) {
+  if (request.spec.beam_search && request.max_tokens > 0) {
+    const bool round_complete = std::all_of(request.sequences.begin(), request.sequences.end(),
+                                            [](const auto& beam) { return beam->candidates.has_value(); });
+    if (!round_complete || !advance_beams(request, scheduler_)) return;
+    send_kept(request, tokenizer_);
+    // What was tried and dropped is not part of any answer.
+    request.summary.completion_tokens = 0;
+    const std::vector<const Sequence*> beams = ranked_beams(request);
+    const size_t sent = std::min(beams.size(), static_cast<size_t>(request.spec.n));
+    for (size_t i = 0; i < sent; ++i) request.summary.completion_tokens += beams[i]->generated();
+    complete(request, beams[0]->finish);
+    return;
+  }
+  if (!request.all_finished()) return;
+  if (request.keep_all) send_kept(request, tokenizer_);
+  complete(request, request.sequences[0]->finish);
+}
+
+// Ends every choice that has not ended yet, for a reason that is not its own.
+void StepLoop::end_request(Request& request, FinishReason reason, const std::string& error) {
+  request.summary.error = error;
+  for (const auto& sequence : request.sequences) {
+    if (sequence->state == Sequence::State::finished) continue;
+    if (!request.keep_all) end_answer(*sequence, reason);
+    scheduler_.retire(sequence);
+  }
+  const auto created = request.keep_all ? 0 : static_cast<int32_t>(request.sequences.size());
+  for (int32_t choice = created; choice < request.spec.n; ++choice)
+    request.stream->append({.index = choice, .finish = reason});
+  complete(request, reason);
+}
+
+void StepLoop::complete(Request& request, FinishReason reason) {
+  const Clock::time_point now = Clock::now();
+  GenerationSummary& summary = request.summary;
+  summary.prompt_tokens = request.prompt_len;
+  summary.queue_s = seconds_between(request.submitted, request.started ? request.first_step : now);
+  if (request.started)
+    summary.prefill_s = seconds_between(request.first_step, request.answered ? request.first_token : now);
+  if (request.answered) summary.decode_s = seconds_between(request.first_token, now);
+  {
+    const std::lock_guard lock(stats_mutex_);
+    observe_request(stats_, request, reason);
+  }
+  request.stream->finish(summary);
+  host_bytes_ -= request.host_bytes;
+  request.complete = true;
+}
+
+// A step did not happen: its requests end with the reason. (A sequence that is finished may have outlived its request.)
+void StepLoop::fail_step(const Plan& plan, const std::string& reason) {
+  {
+    const std::lock_guard lock(stats_mutex_);
+    ++stats_.failed_steps;
+  }
+  for (const PlannedSequence& planned : plan.sequences)
+    if (planned.sequence->state != Sequence::State::finished)
+      end_request(*planned.sequence->request, FinishReason::error, reason);
+  scheduler_.forget_cache();
+}
+
+// The step before this one failed. Sequences of this one start again: they may have read what should have been written.
+void StepLoop::withdraw(InFlight& step) {
+  step.withdrawn = true;
+  for (const PlannedSequence& planned : step.plan.sequences) {
+    Sequence& sequence = *planned.sequence;
+    if (sequence.state != Sequence::State::running) continue;
+    sequence.in_flight = 0;
+    scheduler_.preempt(planned.sequence);
+  }
+}
+
+// Makes everything of this round visible to the readers, and lets go of the requests that are complete.
+void StepLoop::emit() {
+  for (const auto& request : requests_) request->stream->publish();
+  const auto complete = [](const std::unique_ptr<Request>& request) { return request->complete; };
+  const size_t gone = std::erase_if(requests_, complete);
+  const auto holds_blocks = [](const std::unique_ptr<Request>& request) {
+    return std::any_of(request->sequences.begin(), request->sequences.end(),
+                       [](const auto& sequence) { return !sequence->blocks.empty(); });
+  };
+  const auto running = static_cast<int32_t>(std::count_if(requests_.begin(), requests_.end(), holds_blocks));
+  {
+    const std::lock_guard lock(stats_mutex_);
+    stats_.running = running;
+    stats_.waiting = static_cast<int32_t>(requests_.size()) - running;
+    stats_.host_bytes = host_bytes_.load();
+    stats_.blocks_used = scheduler_.pool().used();
+    stats_.blocks_cached = scheduler_.pool().cached();
+    stats_.preemptions = scheduler_.counts().preemptions;
+    stats_.prefix_queries = scheduler_.counts().prefix_queries;
+    stats_.prefix_hits = scheduler_.counts().prefix_hits;
+  }
+  if (gone == 0) return;
+  const std::lock_guard lock(inbox_mutex_);
+  alive_ -= gone;
+}
+
+void StepLoop::update_stats(const Plan& plan, const StepStats& step) {
+  const std::lock_guard lock(stats_mutex_);
+  ++stats_.steps;
+  observe(stats_.step_tokens, plan.step.num_scheduled_tokens);
+  observe(stats_.step_s, step.run_us / 1e6);
+  if (plan.follows) observe(stats_.step_gap_s, step.gap_us / 1e6);
+}
+
+}  // namespace ingot

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ingot/engine.h"
+#include "ingot/llm.h"
+#include "orchestrator/request.h"
+#include "orchestrator/scheduler.h"
+
+namespace ingot {
+
+// The thread that owns the engine: admit, plan, submit, (the device runs; meanwhile the step before is) wait, commit,
+// emit. Everything it shares with other threads goes through the inbox or the statistics, each under its own lock.
+class StepLoop {
+ public:
+  StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options);
+  ~StepLoop();  // cancels what is running
+
+  // From any thread.
+  void add(std::unique_ptr<Request> request);
+  void wake();
+  std::vector<std::string> check_integrity();
+  LlmStats stats() const;
+  size_t requests() const;  // waiting or running, those in the inbox included
+  uint64_t host_bytes() const { return host_bytes_.load(); }
+
+ private:
+  struct InFlight {
+    Plan plan;
+    StepTicket ticket;
+    bool withdrawn = false;  // it follows a failed step: its results mean nothing
+  };
+
+  void run();
+  void step();
+  void admit();
+  std::optional<InFlight> submit(Plan plan);
+  bool finish(InFlight step);
+  void commit(const Plan& plan, const StepResult& result);
+  void emit();
+
+  void commit_sequence(const PlannedSequence& planned, const StepResult& result, Clock::time_point now);
+  void note_token(Sequence& sequence, Clock::time_point now);
+  void advance(Request& request);
+  void fork_choices(Request& request);
+  void end_request(Request& request, FinishReason reason, const std::string& error = "");
+  void complete(Request& request, FinishReason reason);
+  void fail_step(const Plan& plan, const std::string& reason);
+  void withdraw(InFlight& step);
+  void check_ends(Clock::time_point now);
+  void update_stats(const Plan& plan, const StepStats& step);
+
+  Engine& engine_;
+  const Tokenizer* tokenizer_;
+  const LlmOptions options_;
+  Scheduler scheduler_;
+  std::vector<std::unique_ptr<Request>> requests_;  // alive, by arrival
+  std::optional<InFlight> in_flight_;
+
+  mutable std::mutex inbox_mutex_;
+  std::condition_variable inbox_changed_;
+  std::vector<std::unique_ptr<Request>> inbox_;
+  std::vector<std::promise<std::vector<std::string>>> checks_;
+  size_t alive_ = 0;                     // requests in inbox_ and requests_
+  std::atomic<uint64_t> host_bytes_{0};  // of those
+  bool woken_ = false;
+  bool stop_ = false;
+
+  mutable std::mutex stats_mutex_;
+  LlmStats stats_;
+
+  std::thread thread_;
+};
+
+}  // namespace ingot

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ingot {
+
+// Looks for stop strings in a text that comes in pieces. What may still become a stop string is held back, so nothing
+// ever handed out has to be taken back.
+class StopText {
+ public:
+  StopText(const std::vector<std::string>& stops, bool include);
+
+  // Appends to `out` what is certain. True when a stop string is complete: `out` then ends before it (or after it, when
+  // it is to be included) and the rest of the text is dropped.
+  bool push(std::string_view text, std::string& out);
+  // The text ends here: what was held back is text after all.
+  void finish(std::string& out);
+  // As push(), but the text cannot stop (min_tokens is not reached).
+  void pass(std::string_view text, std::string& out);
+
+  const std::string& found() const { return found_; }
+
+ private:
+  // Length of the longest end of held_ that a stop string begins with.
+  size_t open_length() const;
+
+  std::vector<std::string> stops_;
+  bool include_;
+  size_t longest_ = 0;
+  std::string held_;
+  std::string found_;
+};
+
+}  // namespace ingot

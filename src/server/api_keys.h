@@ -1,0 +1,32 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ingot::server {
+
+// The keys that open the API. Only their SHA-256 digests are kept.
+class ApiKeys {
+ public:
+  // Keys given one by one, and those in `file` (one a line, `#` begins a comment, empty: no file). Throws Error.
+  ApiKeys(const std::vector<std::string>& keys, const std::string& file);
+
+  // No keys: everything is open.
+  bool empty() const { return digests_.empty(); }
+  // Whether an Authorization header is `Bearer` and one of the keys. Takes the same time whichever key it is, and
+  // however much of one is right.
+  bool admits(std::string_view authorization) const;
+
+ private:
+  using Digest = std::array<unsigned char, 32>;
+  static Digest digest(std::string_view key);
+
+  std::vector<Digest> digests_;
+};
+
+// The paths that need a key unless the API says otherwise: /v1, /tokenize, /detokenize, /metrics and what lies below.
+bool needs_key_by_default(std::string_view path);
+
+}  // namespace ingot::server

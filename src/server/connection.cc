@@ -1,0 +1,442 @@
+#include "server/connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <exception>
+
+#include "server/ascii.h"
+#include "server/exchange.h"
+#include "server/http_error.h"
+#include "server/request_id.h"
+
+namespace ingot::server {
+
+namespace asio = boost::asio;
+
+namespace {
+constexpr const char* kEndedInside = "the connection ended inside the request";
+constexpr const char* kFailed = "the server failed to handle this request";
+}  // namespace
+
+Connection::Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Stream> stream, std::string peer,
+                       bool over_limit)
+    : core_(std::move(core)),
+      limits_(core_->options.limits),
+      stream_(std::move(stream)),
+      peer_(std::move(peer)),
+      over_limit_(over_limit),
+      timer_(stream_->executor()),
+      parser_({.head_bytes = limits_.head_bytes, .body_bytes = limits_.body_bytes}) {}
+
+Connection::~Connection() { core_->remove(this); }
+
+// ---- From other threads ----
+
+bool Connection::post(std::function<void()> work) {
+  // Under the lock, so that nothing is queued after close(): the I/O threads end once the queue is empty.
+  const std::lock_guard lock(post_mutex_);
+  if (closed_) return false;
+  asio::post(stream_->executor(), [self = shared_from_this(), work = std::move(work)] { self->run(work); });
+  return true;
+}
+
+void Connection::run(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    core_->log(fmt::format("{}: connection dropped: {}", peer_, error.what()));
+    lose_client();
+  }
+}
+
+void Connection::if_open(const std::function<void()>& work) {
+  if (phase_ != Phase::closed) run(work);
+}
+
+void Connection::start() {
+  post([this] {
+    if (phase_ == Phase::closed) return;
+    if (!stream_->needs_handshake()) {
+      begin_request(limits_.head_time);
+      return;
+    }
+    set_deadline(Clock::now() + limits_.head_time);
+    stream_->handshake([self = shared_from_this()](Error error, size_t) {
+      self->if_open([&] { error ? self->close() : self->begin_request(self->limits_.head_time); });
+    });
+  });
+}
+
+void Connection::close_if_idle() {
+  post([this] {
+    if (phase_ == Phase::head && parser_.empty() && input_.empty() && !over_limit_) linger();
+  });
+}
+
+void Connection::abort() {
+  post([this] { lose_client(); });
+}
+
+void Connection::reply(uint64_t exchange, HttpReply reply) {
+  // In a shared pointer, because std::function wants to be copied.
+  auto held = std::make_shared<HttpReply>(std::move(reply));
+  post([this, exchange, held] {
+    if (exchange == exchange_ && phase_ == Phase::answer && !answering_) send_reply(std::move(*held));
+  });
+}
+
+void Connection::stream(uint64_t exchange, HttpReply head, std::shared_ptr<BodySource> body) {
+  auto held = std::make_shared<HttpReply>(std::move(head));
+  post([this, exchange, held, body = std::move(body)] {
+    if (exchange == exchange_ && phase_ == Phase::answer && !answering_) send_stream(std::move(*held), body);
+  });
+}
+
+void Connection::wake() {
+  // One queued pull is enough for any number of wake-ups before it.
+  if (wake_posted_.exchange(true)) return;
+  post([this] {
+    wake_posted_.exchange(false);
+    if (!writing_ && source_) pump();
+  });
+}
+
+void Connection::on_disconnect(uint64_t exchange, std::function<void()> callback) {
+  const bool open = post([this, exchange, callback] {
+    if (exchange <= completed_) return;
+    if (phase_ == Phase::answer)
+      disconnected_ = callback;
+    else
+      callback();
+  });
+  if (!open && exchange > completed_) callback();
+}
+
+// ---- Reading ----
+
+void Connection::begin_request(std::chrono::milliseconds wait) {
+  parser_ = RequestParser({.head_bytes = limits_.head_bytes, .body_bytes = limits_.body_bytes});
+  lease_ = BufferLease(core_);
+  head_judged_ = false;
+  id_.clear();
+  origin_.clear();
+  keep_alive_ = http10_ = head_only_ = false;
+  phase_ = Phase::head;
+  set_deadline(Clock::now() + wait);
+  if (over_limit_) return refuse(503, "too_many_connections", "the server has too many connections; try again soon");
+  process();
+  if (phase_ == Phase::head || phase_ == Phase::body) {
+    // A new connection may ask once even while the server drains.
+    if (parser_.empty() && (input_ended_ || (core_->draining && exchange_ > 0))) return linger();
+    if (input_ended_) return refuse(400, "incomplete_request", kEndedInside);
+  }
+  read_more();
+}
+
+void Connection::read_more() {
+  if (reading_ || input_ended_ || phase_ == Phase::closed) return;
+  if (phase_ == Phase::answer && input_.size() >= limits_.read_ahead_bytes) return;
+  reading_ = true;
+  stream_->read_some(asio::buffer(buffer_), [self = shared_from_this()](Error error, size_t size) {
+    self->reading_ = false;
+    self->if_open([&] { self->on_read(error, size); });
+  });
+}
+
+void Connection::on_read(Error error, size_t size) {
+  if (error) return on_input_end(error);
+  if (phase_ != Phase::linger) {
+    input_.append(buffer_.data(), size);
+    process();
+  }
+  read_more();
+}
+
+void Connection::on_input_end(Error error) {
+  const bool orderly = error == asio::error::eof || error == asio::ssl::error::stream_truncated;
+  if (!orderly) return lose_client();
+  input_ended_ = true;
+  input_end_ = Clock::now();
+  switch (phase_) {
+    case Phase::head:
+      if (parser_.empty()) return close();
+      [[fallthrough]];
+    case Phase::body: return refuse(400, "incomplete_request", kEndedInside);
+    case Phase::answer: return watch_answer();
+    default: return close();
+  }
+}
+
+// Uses the input up to the end of a request.
+void Connection::process() {
+  while (!input_.empty() && (phase_ == Phase::head || phase_ == Phase::body)) {
+    const bool first = parser_.empty();
+    input_.erase(0, parser_.feed(input_));
+    if (first && !parser_.empty()) set_deadline(Clock::now() + limits_.head_time);
+    if (parser_.stage() == RequestParser::Stage::failed)
+      return refuse(parser_.refusal().status, parser_.refusal().code, parser_.refusal().message);
+    if (parser_.stage() == RequestParser::Stage::head) continue;
+    if (!head_judged_) {
+      judge_head();
+      if (phase_ == Phase::answer) return;
+    }
+    if (!lease_.grow(parser_.request().body.size()))
+      return refuse(503, "too_many_requests", "too many large requests at once; try again soon");
+    if (parser_.stage() == RequestParser::Stage::complete) return dispatch();
+    set_deadline(body_deadline());
+  }
+}
+
+// The head is there: what can be refused is refused before the body is read.
+void Connection::judge_head() {
+  const HttpRequest& request = parser_.request();
+  const bool has_body = parser_.stage() == RequestParser::Stage::body;
+  head_judged_ = true;
+  phase_ = Phase::body;
+  body_start_ = Clock::now();
+  id_ = request_id(request.header("x-request-id"));
+  origin_ = request.header("origin");
+  http10_ = parser_.is_http10();
+  keep_alive_ = parser_.keep_alive();
+  head_only_ = request.method == "HEAD";
+
+  std::optional<HttpReply> answer = core_->cors.preflight(request);
+  if (!answer && !core_->keys.empty() && core_->needs_key(request.path) &&
+      !core_->keys.admits(request.header("authorization"))) {
+    const char* message = request.header("authorization").empty()
+                              ? "an API key is needed: send the header `Authorization: Bearer KEY`"
+                              : "this API key is not accepted";
+    answer = error_reply(401, "invalid_api_key", message);
+    answer->headers.emplace_back("WWW-Authenticate", "Bearer");
+    record_refusal(401, message);
+  }
+  if (answer) {
+    keep_alive_ = keep_alive_ && !has_body;
+    begin_answer();
+    return send_reply(std::move(*answer));
+  }
+  const std::string_view expect = request.header("expect");
+  if (expect.empty() || http10_) return;
+  if (lower_case(expect) != "100-continue")
+    return refuse(417, "expectation_failed", "the only expectation served is 100-continue");
+  if (has_body && input_.empty()) {
+    queue_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    if (!writing_) flush();
+  }
+}
+
+void Connection::dispatch() {
+  HttpRequest request = parser_.take_request();
+  request.id = id_;
+  request.peer = peer_;
+  if (head_only_) request.method = "GET";
+  begin_answer();
+  ++core_->requests;
+  auto exchange =
+      std::make_shared<ConnectionExchange>(shared_from_this(), exchange_, std::move(request), std::move(lease_));
+  asio::post(core_->workers, [core = core_, exchange = std::move(exchange)] {
+    try {
+      core->handler(exchange);
+    } catch (const std::exception& error) {
+      core->log(fmt::format("request {}: {}", exchange->request().id, error.what()));
+      exchange->reply(error_reply(500, "internal_error", kFailed));
+    } catch (...) {
+      exchange->reply(error_reply(500, "internal_error", kFailed));
+    }
+  });
+}
+
+// ---- Answering ----
+
+void Connection::begin_answer() {
+  phase_ = Phase::answer;
+  ++exchange_;
+  answering_ = false;
+  core_->begin_exchange();
+  if (input_ended_) input_end_ = Clock::now();
+  watch_answer();
+}
+
+void Connection::refuse(int status, std::string_view code, std::string_view message) {
+  keep_alive_ = false;
+  if (id_.empty()) id_ = request_id(parser_.request().header("x-request-id"));
+  record_refusal(status, message);
+  begin_answer();
+  HttpReply reply = error_reply(status, code, message);
+  if (status == 503) reply.headers.emplace_back("Retry-After", "1");
+  send_reply(std::move(reply));
+}
+
+void Connection::record_refusal(int status, std::string_view message) {
+  ++core_->refused;
+  if (!core_->options.refused) return;
+  HttpRequest request = parser_.take_request();
+  request.id = id_;
+  request.peer = peer_;
+  core_->options.refused(request, status, message);
+}
+
+ReplyHead Connection::head_for(HttpReply& reply, BodyEnd end, uint64_t length) {
+  core_->cors.add_headers(origin_, reply.headers);
+  if (core_->draining || end == BodyEnd::close) keep_alive_ = false;
+  return {.request_id = id_, .end = end, .length = length, .http10 = http10_, .keep_alive = keep_alive_};
+}
+
+void Connection::send_reply(HttpReply reply) {
+  answering_ = true;
+  const ReplyHead head = head_for(reply, BodyEnd::length, reply.body.size());
+  queue_ += write_head(reply, head);
+  if (!head_only_ && reply.status != 204 && reply.status != 304) queue_ += reply.body;
+  if (!writing_) flush();
+}
+
+void Connection::send_stream(HttpReply reply, std::shared_ptr<BodySource> body) {
+  answering_ = true;
+  source_end_ = http10_ ? BodyEnd::close : BodyEnd::chunked;
+  const ReplyHead head = head_for(reply, source_end_, 0);
+  queue_ += write_head(reply, head);
+  if (head_only_) {
+    // Nobody will read the body: whatever makes it can stop.
+    if (auto callback = std::exchange(disconnected_, nullptr)) callback();
+  } else {
+    source_ = std::move(body);
+  }
+  if (!writing_) flush();
+}
+
+// Takes what the source has. Only called when nothing is being written.
+void Connection::pump() {
+  std::string piece;
+  const bool last = source_->pull(piece);
+  if (source_end_ == BodyEnd::chunked)
+    append_chunk(queue_, piece, last);
+  else
+    queue_ += piece;
+  if (last) source_.reset();
+  if (!queue_.empty()) return flush();
+  if (last) return finish_answer();
+  watch_answer();
+}
+
+void Connection::flush() {
+  if (!writing_) {
+    writing_ = true;
+    progress_ = Clock::now();
+    out_.swap(queue_);
+    queue_.clear();
+    written_ = 0;
+  }
+  if (phase_ == Phase::answer) watch_answer();
+  stream_->write_some(
+      asio::buffer(out_.data() + written_, out_.size() - written_),
+      [self = shared_from_this()](Error error, size_t size) { self->if_open([&] { self->on_written(error, size); }); });
+}
+
+void Connection::on_written(Error error, size_t size) {
+  if (error) return lose_client();
+  written_ += size;
+  progress_ = Clock::now();
+  if (written_ < out_.size()) return flush();
+  writing_ = false;
+  out_.clear();
+  if (!queue_.empty()) return flush();
+  if (phase_ != Phase::answer || !answering_) return;
+  if (source_) return pump();
+  finish_answer();
+}
+
+void Connection::finish_answer() {
+  completed_ = exchange_;
+  answering_ = false;
+  disconnected_ = nullptr;
+  core_->end_exchange();
+  if (!keep_alive_) return linger();
+  if (out_.capacity() > limits_.read_ahead_bytes) out_ = {};
+  if (queue_.capacity() > limits_.read_ahead_bytes) queue_ = {};
+  begin_request(limits_.idle_time);
+}
+
+// ---- Ending ----
+
+// The client gets time to read the last reply: closing with its bytes unread would throw the reply away.
+void Connection::linger() {
+  phase_ = Phase::linger;
+  input_.clear();
+  set_deadline(Clock::now() + limits_.linger_time);
+  stream_->finish([self = shared_from_this()](Error, size_t) {});
+  if (input_ended_) return close();
+  read_more();
+}
+
+void Connection::lose_client() {
+  if (phase_ == Phase::closed) return;
+  const bool was_answering = phase_ == Phase::answer;
+  close();
+  if (!was_answering) return;
+  source_.reset();
+  core_->end_exchange();
+  ++core_->disconnects;
+  if (auto callback = std::exchange(disconnected_, nullptr)) callback();
+}
+
+void Connection::close() {
+  phase_ = Phase::closed;
+  clear_deadline();
+  timer_.cancel();
+  stream_->close();
+  core_->remove(this);
+  const std::lock_guard lock(post_mutex_);
+  closed_ = true;
+}
+
+// ---- Deadlines ----
+
+void Connection::set_deadline(Clock::time_point when) {
+  deadline_ = when;
+  // A timer that is due earlier finds the new deadline when it rings; most deadlines only move away.
+  if (when == Clock::time_point::max() || (timer_armed_ && timer_.expiry() <= when)) return;
+  arm_timer();
+}
+
+void Connection::arm_timer() {
+  timer_armed_ = true;
+  timer_.expires_at(deadline_);
+  timer_.async_wait([self = shared_from_this()](Error error) {
+    if (error) return;  // armed again, or closed
+    self->timer_armed_ = false;
+    self->if_open([&] {
+      if (self->deadline_ == Clock::time_point::max()) return;
+      Clock::now() < self->deadline_ ? self->arm_timer() : self->on_deadline();
+    });
+  });
+}
+
+void Connection::on_deadline() {
+  switch (phase_) {
+    case Phase::head:
+      if (parser_.empty()) return linger();
+      return refuse(408, "request_timeout", "the head of the request took too long");
+    case Phase::body: return refuse(408, "request_timeout", "the body of the request came too slowly");
+    case Phase::answer: return lose_client();
+    default: return close();
+  }
+}
+
+Connection::Clock::time_point Connection::body_deadline() const {
+  const uint64_t granted_ms = parser_.request().body.size() * 1000 / std::max<uint64_t>(1, limits_.body_rate);
+  return body_start_ + limits_.body_time + std::chrono::milliseconds(granted_ms);
+}
+
+// While the handler works there is no limit here; only a stuck reader and a client that left have one.
+void Connection::watch_answer() {
+  Clock::time_point when = Clock::time_point::max();
+  if (writing_) when = progress_ + limits_.write_time;
+  if (input_ended_) when = std::min(when, input_end_ + limits_.half_close_time);
+  set_deadline(when);
+}
+
+}  // namespace ingot::server

@@ -1,0 +1,296 @@
+#include "server/openai/api.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "formats/printable.h"
+#include "server/openai/call.h"
+#include "server/openai/models.h"
+#include "server/openai/tokenize.h"
+
+namespace ingot::server::openai {
+namespace {
+
+enum class Endpoint {
+  page,
+  health,
+  ready,
+  version,
+  metrics,
+  models,
+  model,
+  tokenize,
+  detokenize,
+  chat,
+  completions,
+  integrity
+};
+
+struct Route {
+  std::string_view method;
+  std::string_view path;  // ends in '/': everything below it
+  Endpoint endpoint;
+};
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr auto kRoutes = std::to_array<Route>({
+    {"GET", "/", Endpoint::page},
+    {"GET", "/health", Endpoint::health},
+    {"GET", "/ready", Endpoint::ready},
+    {"GET", "/version", Endpoint::version},
+    {"GET", "/metrics", Endpoint::metrics},
+    {"GET", "/v1/models", Endpoint::models},
+    {"GET", kModelPrefix, Endpoint::model},
+    {"POST", "/v1/chat/completions", Endpoint::chat},
+    {"POST", "/v1/completions", Endpoint::completions},
+    {"POST", "/tokenize", Endpoint::tokenize},
+    {"POST", "/detokenize", Endpoint::detokenize},
+    {"GET", "/debug/integrity", Endpoint::integrity},
+});
+
+const Route* find_route(std::string_view path) {
+  for (const Route& route : kRoutes) {
+    if (path == route.path) return &route;
+    if (route.endpoint == Endpoint::model && path.starts_with(route.path)) return &route;
+  }
+  return nullptr;
+}
+
+bool allows(const Route& route, std::string_view method) {
+  return method == route.method || (method == "HEAD" && route.method == "GET");
+}
+
+// A body in another type is refused, so that a web page cannot send one here without asking (CORS).
+void check_content_type(const HttpRequest& request) {
+  const auto header = std::find_if(request.headers.begin(), request.headers.end(),
+                                   [](const auto& h) { return h.first == "content-type"; });
+  if (header == request.headers.end()) return;
+  std::string type = header->second.substr(0, header->second.find(';'));
+  type.erase(type.find_last_not_of(" \t") + 1);
+  std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (type == "application/json" || type.empty()) return;
+  throw ApiError(415,
+                 fmt::format("the body must be application/json, got {}: set the header Content-Type", printable(type)),
+                 "", "unsupported_media_type");
+}
+
+class ApiImpl final : public Api {
+ public:
+  explicit ApiImpl(ApiOptions options)
+      : state_(std::make_shared<ApiState>(std::move(options))), started_s_(state_->now_s()) {}
+
+  ~ApiImpl() override {
+    const auto calls = state_->take_calls();
+    for (const auto& call : calls) call->cancel();
+    state_->tasks.stop();
+    for (const auto& call : calls) call->let_go();
+  }
+
+  void attach(std::shared_ptr<Generator> generator) override {
+    auto model = std::make_shared<const ServedModel>(std::move(generator), state_->options);
+    const std::lock_guard lock(mutex_);
+    model_ = std::move(model);
+    loaded_s_ = state_->now_s();
+  }
+
+  void drain() override {
+    draining_ = true;
+    const std::lock_guard lock(mutex_);
+    if (model_) model_->generator().drain();
+  }
+
+  void record(const HttpRequest& request, int status, std::string_view error) override {
+    RequestTrace trace(state_, known_method(request), route_name(find_route(request.path)));
+    trace.record().error = error;
+    trace.finish(status);
+  }
+
+  void handle(std::shared_ptr<Exchange> exchange) override {
+    const HttpRequest& request = exchange->request();
+    const Route* route = find_route(request.path);
+    RequestTrace trace(state_, known_method(request), route_name(route));
+    std::shared_ptr<Call> call;
+    try {
+      if (route == nullptr)
+        throw ApiError(404, fmt::format("there is nothing at {}", printable(request.path)), "", "not_found");
+      if (!allows(*route, request.method)) return refuse_method(*exchange, *route, trace);
+      if (route->endpoint == Endpoint::chat || route->endpoint == Endpoint::completions) {
+        start_call(exchange, route->endpoint == Endpoint::chat, trace, call);
+      } else {
+        HttpReply reply = answer(request, route->endpoint);
+        const int status = reply.status;
+        exchange->reply(std::move(reply));
+        trace.finish(status);
+      }
+    } catch (const std::exception& error) {
+      const ErrorAnswer answer = to_answer(error);
+      RequestTrace& last = call ? call->trace() : trace;
+      last.record().error = answer.log_text();
+      exchange->reply(answer.reply(retry_after_s()));
+      last.finish(answer.status);
+      if (call) call->let_go();
+    }
+  }
+
+ private:
+  static std::string route_name(const Route* route) {
+    if (route == nullptr) return "other";
+    return route->endpoint == Endpoint::model ? "/v1/models/{model}" : std::string(route->path);
+  }
+
+  // Metrics have a label for the method, which clients must not be able to fill with anything they like.
+  static HttpRequest known_method(const HttpRequest& request) {
+    static constexpr std::array<std::string_view, 7> kMethods = {"GET",   "HEAD",   "POST",   "PUT",
+                                                                 "PATCH", "DELETE", "OPTIONS"};
+    const bool known = std::find(kMethods.begin(), kMethods.end(), request.method) != kMethods.end();
+    return {.method = known ? request.method : "other", .path = request.path, .id = request.id, .peer = request.peer};
+  }
+
+  std::shared_ptr<const ServedModel> model_or_null() const {
+    const std::lock_guard lock(mutex_);
+    return model_;
+  }
+
+  // 503 while there is none, or none for new requests.
+  std::shared_ptr<const ServedModel> model(bool for_generation) const {
+    if (for_generation && draining_)
+      throw ApiError(503, "the server is shutting down and takes no new requests: try another one", "", "draining");
+    std::shared_ptr<const ServedModel> model = model_or_null();
+    if (!model) throw ApiError(503, "the model is still loading: try again later", "", "loading");
+    return model;
+  }
+
+  double retry_after_s() const {
+    const auto model = model_or_null();
+    return model ? model->generator().retry_after_s() : 1;
+  }
+
+  void refuse_method(Exchange& exchange, const Route& route, RequestTrace& trace) {
+    const std::string allow = route.method == "GET" ? "GET, HEAD" : std::string(route.method);
+    HttpReply reply{
+        .status = 405,
+        .body = error_json(405, fmt::format("{} takes {}", printable(route.path), allow), "", "method_not_allowed"),
+        .headers = {{"Allow", allow}}};
+    exchange.reply(std::move(reply));
+    trace.finish(405);
+  }
+
+  HttpReply answer(const HttpRequest& request, Endpoint endpoint) {
+    switch (endpoint) {
+      case Endpoint::page: return page();
+      case Endpoint::health: return {.body = R"({"status":"ok"})"};
+      case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
+      case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
+      case Endpoint::metrics: return metrics();
+      case Endpoint::models: return list_models(*model(false), loaded_s_);
+      case Endpoint::model: return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
+      case Endpoint::integrity: return integrity();
+      case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body);
+      default: check_content_type(request); return detokenize(*model(false), request.body);
+    }
+  }
+
+  HttpReply page() const {
+    const std::string_view html = state_->options.page ? state_->options.page() : std::string_view();
+    if (html.empty()) throw ApiError(404, "this server has no chat page", "", "not_found");
+    HttpReply reply{.content_type = "text/html; charset=utf-8",
+                    .body = std::string(html),
+                    .headers = {{"Cache-Control", "no-cache"}}};
+    if (!state_->options.page_policy.empty())
+      reply.headers.emplace_back("Content-Security-Policy", state_->options.page_policy);
+    return reply;
+  }
+
+  HttpReply integrity() const {
+    if (!state_->options.debug_endpoints) throw ApiError(404, "there is nothing at /debug/integrity", "", "not_found");
+    return {.body = dump({{"faults", model(false)->generator().check_integrity()}})};
+  }
+
+  HttpReply metrics() const {
+    MetricsInfo info{.version = state_->options.version,
+                     .cache_labels = state_->options.cache_labels,
+                     .start_time_s = static_cast<double>(started_s_)};
+    std::optional<LlmStats> stats;
+    if (const auto model = model_or_null()) {
+      stats = model->generator().stats();
+      info.model_name = model->name();
+      info.device = model->generator().device_description();
+      info.block_size = model->generator().limits().block_size;
+      info.num_blocks = model->generator().limits().num_blocks;
+    }
+    return {.content_type = std::string(kMetricsType),
+            .body = format_metrics(info, stats ? &*stats : nullptr, state_->counts.snapshot())};
+  }
+
+  void start_call(const std::shared_ptr<Exchange>& exchange, bool chat, RequestTrace& trace,
+                  std::shared_ptr<Call>& call) {
+    const auto arrival = std::chrono::steady_clock::now();
+    const HttpRequest& http = exchange->request();
+    check_content_type(http);
+    const std::shared_ptr<const ServedModel> served = model(true);
+    const RequestLimits& limits = served->request_limits();
+    CompletionRequest request =
+        chat ? parse_chat_request(http.body, limits) : parse_completion_request(http.body, limits);
+    served->check_name(request.model);
+    trace.record().model = request.model.empty() ? served->name() : request.model;
+    const OutputOptions output = request.output;
+    AnswerContext context{.id = (chat ? "chatcmpl-" : "cmpl-") + http.id,
+                          .created = state_->now_s(),
+                          .model = trace.record().model,
+                          .fingerprint = served->fingerprint(),
+                          .output = output,
+                          .names = {served->generator().tokenizer(), output.tokens_as_ids},
+                          .skip_special = request.generation.skip_special_tokens,
+                          .n = request.generation.n,
+                          .prompts = served->prompts(request)};
+
+    std::vector<GenerationRequest> requests;
+    for (size_t i = 0; i < context.prompts.size(); ++i) {
+      GenerationRequest one = request.generation;
+      one.id = context.prompts.size() == 1 ? http.id : fmt::format("{}-{}", http.id, i);
+      one.prompt = context.prompts[i].ids;
+      one.max_tokens = new_tokens(*served, request, one.prompt.size());
+      if (state_->options.request_timeout.count() > 0) one.deadline = arrival + state_->options.request_timeout;
+      requests.push_back(std::move(one));
+    }
+    if (!output.token_ids)
+      for (PromptTokens& prompt : context.prompts) prompt.ids = {};
+    std::unique_ptr<AnswerWriter> writer =
+        chat ? make_chat_writer(std::move(context)) : make_completion_writer(std::move(context));
+    call = std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(writer), output);
+    call->start(std::move(requests));
+  }
+
+  int64_t new_tokens(const ServedModel& served, const CompletionRequest& request, size_t prompt) const {
+    const int64_t room = served.context() - static_cast<int64_t>(prompt);
+    int64_t most = std::min(request.max_tokens.value_or(room), room);
+    if (state_->options.max_tokens > 0) most = std::min(most, state_->options.max_tokens);
+    return most;
+  }
+
+  const std::shared_ptr<ApiState> state_;
+  const int64_t started_s_;
+  std::atomic<bool> draining_{false};
+  mutable std::mutex mutex_;
+  std::shared_ptr<const ServedModel> model_;
+  std::atomic<int64_t> loaded_s_{0};
+};
+
+}  // namespace
+
+std::shared_ptr<Api> make_api(ApiOptions options) { return std::make_shared<ApiImpl>(std::move(options)); }
+
+Handler make_handler(std::shared_ptr<Api> api) {
+  return [api = std::move(api)](std::shared_ptr<Exchange> exchange) { api->handle(std::move(exchange)); };
+}
+
+std::string default_model_name(const std::string& model_path) {
+  std::filesystem::path path(model_path);
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+}
+
+}  // namespace ingot::server::openai

@@ -1,0 +1,250 @@
+#include "server/openai/body.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "formats/printable.h"
+#include "server/openai/errors.h"
+
+namespace ingot::server::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void bad_json(const std::string& why) { throw ApiError(400, "the body " + why, "", "invalid_json"); }
+
+// Builds the value while it is read, so that a hostile text is refused where it turns hostile. ordered_json's own
+// insertion looks through all keys before; here a set finds repeated ones.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  Json root;
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(size_t) override {
+    open(Json::object());
+    // A vector of pairs with constant keys copies when it grows: spare the prompt that.
+    if (open_.size() == 1) open_.back().value->get_ref<Json::object_t&>().reserve(64);
+    return true;
+  }
+  bool key(string_t& key) override {
+    if (!open_.back().keys.insert(key).second)
+      bad_json(fmt::format("has the key {} twice in one object", printable(key)));
+    open_.back().key = std::move(key);
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at ..."
+    if (const size_t end = text.find("] "); text.starts_with('[') && end != text.npos) text.remove_prefix(end + 2);
+    bad_json("is not valid JSON: " + printable(text, 200));
+  }
+
+ private:
+  struct Level {
+    Json* value;
+    std::string key;
+    std::unordered_set<std::string> keys;
+  };
+
+  Json& place(Json&& value) {
+    if (++values_ > kMaxValues) bad_json(fmt::format("holds more than {} values", kMaxValues));
+    if (open_.empty()) return root = std::move(value);
+    Level& level = open_.back();
+    if (level.value->is_array()) {
+      auto& list = level.value->get_ref<Json::array_t&>();
+      return list.emplace_back(std::move(value));
+    }
+    auto& object = level.value->get_ref<Json::object_t&>();
+    object.Json::object_t::Container::emplace_back(std::move(level.key), std::move(value));
+    return object.Json::object_t::Container::back().second;
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  // Only the innermost open value grows, so pointers to the ones around it stay good.
+  bool open(Json value) {
+    if (open_.size() >= static_cast<size_t>(kMaxDepth))
+      bad_json(fmt::format("is nested deeper than {} levels", kMaxDepth));
+    open_.push_back({&place(std::move(value)), {}, {}});
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<Level> open_;
+  size_t values_ = 0;
+};
+
+std::string show(const Json& value) {
+  return printable(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), 60);
+}
+
+std::string show_number(double value) { return fmt::format("{}", value); }
+
+}  // namespace
+
+Json parse_body(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == text.npos) bad_json("is empty: a JSON object is expected");
+  Builder builder;
+  if (!Json::sax_parse(text.begin(), text.end(), &builder)) bad_json("is not valid JSON");
+  return std::move(builder.root);
+}
+
+std::string_view kind_of(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::null: return "null";
+    case Json::value_t::boolean: return "a boolean";
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned: return "an integer";
+    case Json::value_t::number_float: return "a number";
+    case Json::value_t::string: return "a string";
+    case Json::value_t::array: return "an array";
+    default: return "an object";
+  }
+}
+
+std::optional<int64_t> as_integer(const Json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    if (std::fabs(number) <= 9007199254740992.0 && number == std::floor(number)) return static_cast<int64_t>(number);
+  }
+  return std::nullopt;
+}
+
+std::vector<int32_t> token_list(const Json& list, const std::string& path, int64_t vocab) {
+  std::vector<int32_t> tokens;
+  tokens.reserve(list.size());
+  for (const Json& element : list) {
+    const std::optional<int64_t> id = as_integer(element);
+    if (!id)
+      fail(fmt::format("{}[{}]", path, tokens.size()), "invalid_type", "must be a token id, got {}", show(element));
+    if (*id < 0 || *id >= vocab)
+      fail(fmt::format("{}[{}]", path, tokens.size()), "invalid_value", "must be a token id in [0, {}), got {}", vocab,
+           *id);
+    tokens.push_back(static_cast<int32_t>(*id));
+  }
+  return tokens;
+}
+
+Fields::Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+  if (!object.is_object()) {
+    if (path_.empty()) bad_json(fmt::format("must be a JSON object, got {}", kind_of(object)));
+    fail(path_, "invalid_type", "must be an object, got {}", kind_of(object));
+  }
+  for (const auto& [key, value] : object.get_ref<const Json::object_t&>())
+    if (!value.is_null()) left_.emplace(key, &value);
+}
+
+std::string Fields::path_of(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
+
+const Json* Fields::take(const std::string& name) {
+  const auto found = left_.find(name);
+  if (found == left_.end()) return nullptr;
+  const Json* value = found->second;
+  left_.erase(found);
+  return value;
+}
+
+std::vector<std::pair<std::string, const Json*>> Fields::rest() const {
+  std::vector<std::pair<std::string, const Json*>> rest;
+  for (const auto& [key, value] : object_.get_ref<const Json::object_t&>())
+    if (left_.contains(key)) rest.emplace_back(key, &value);
+  return rest;
+}
+
+std::optional<bool> Fields::boolean(const std::string& name) {
+  const Json* value = take(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) fail(path_of(name), "invalid_type", "must be true or false, got {}", show(*value));
+  return value->get<bool>();
+}
+
+std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int64_t high) {
+  const Json* value = take(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) fail(path_of(name), "invalid_type", "must be an integer, got {}", show(*value));
+  const std::optional<int64_t> number = as_integer(*value);
+  if (!number && value->is_number_float() && std::fabs(value->get<double>()) < 9e15)
+    fail(path_of(name), "invalid_type", "must be an integer, got {}", show(*value));
+  const bool below = number ? *number < low : value->get<double>() < 0;
+  const bool above = number ? *number > high : !below;
+  if (below) fail(path_of(name), "integer_below_min_value", "must be at least {}, got {}", low, show(*value));
+  if (above) fail(path_of(name), "integer_above_max_value", "must be at most {}, got {}", high, show(*value));
+  return number;
+}
+
+std::optional<double> Fields::number(const std::string& name, double low, double high) {
+  const Json* value = take(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) fail(path_of(name), "invalid_type", "must be a number, got {}", show(*value));
+  const auto number = value->get<double>();
+  if (!(number >= low))
+    fail(path_of(name), "decimal_below_min_value", "must be at least {}, got {}", show_number(low),
+         show_number(number));
+  if (!(number <= high))
+    fail(path_of(name), "decimal_above_max_value", "must be at most {}, got {}", show_number(high),
+         show_number(number));
+  return number;
+}
+
+std::optional<std::string> Fields::string(const std::string& name) {
+  const Json* value = take(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) fail(path_of(name), "invalid_type", "must be a string, got {}", show(*value));
+  return value->get<std::string>();
+}
+
+std::vector<std::string> Fields::strings(const std::string& name, size_t most) {
+  const Json* value = take(name);
+  if (value == nullptr) return {};
+  std::vector<std::string> strings;
+  if (value->is_string()) {
+    strings.push_back(value->get<std::string>());
+  } else if (value->is_array()) {
+    if (value->size() > most)
+      fail(path_of(name), "array_above_max_length", "may hold at most {} strings, got {}", most, value->size());
+    for (const Json& element : *value) {
+      if (!element.is_string())
+        fail(fmt::format("{}[{}]", path_of(name), strings.size()), "invalid_type", "must be a string, got {}",
+             show(element));
+      strings.push_back(element.get<std::string>());
+    }
+  } else {
+    fail(path_of(name), "invalid_type", "must be a string or a list of strings, got {}", show(*value));
+  }
+  for (const std::string& text : strings)
+    if (text.empty()) fail(path_of(name), "invalid_value", "may not hold an empty string");
+  return strings;
+}
+
+std::vector<int32_t> Fields::tokens(const std::string& name, size_t most, int64_t vocab) {
+  const Json* value = take(name);
+  if (value == nullptr) return {};
+  if (!value->is_array()) fail(path_of(name), "invalid_type", "must be a list of token ids, got {}", show(*value));
+  if (value->size() > most)
+    fail(path_of(name), "array_above_max_length", "may hold at most {} token ids, got {}", most, value->size());
+  return token_list(*value, path_of(name), vocab);
+}
+
+}  // namespace ingot::server::openai

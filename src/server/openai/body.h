@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace ingot::server::openai {
+
+// Parses a request body of unknown origin: strict JSON with valid UTF-8, no key twice in one object, at most
+// kMaxDepth levels and kMaxValues values. Key order is kept, since chat templates may print objects. Time and memory
+// are linear in the text. Throws ApiError (400).
+inline constexpr int kMaxDepth = 64;
+inline constexpr size_t kMaxValues = 2'000'000;
+nlohmann::ordered_json parse_body(std::string_view text);
+
+// Typed access to the parameters of one JSON object. A null counts as absent everywhere. Every error is an ApiError
+// that names the parameter, the range and the value. The json value must outlive the view.
+class Fields {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  // `path` is where the object lies ("stream_options"); empty: the body itself.
+  explicit Fields(const Json& object, std::string path = "");
+
+  // The value, or nullptr when absent or null. Whatever was taken is known to the server: see rest().
+  const Json* take(const std::string& name);
+  // Each name that was not taken, in the order of the text; nulls are left out.
+  std::vector<std::pair<std::string, const Json*>> rest() const;
+  std::string path_of(const std::string& name) const;  // "stream_options.include_usage"
+
+  std::optional<bool> boolean(const std::string& name);
+  std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high);
+  std::optional<double> number(const std::string& name, double low, double high);
+  std::optional<std::string> string(const std::string& name);
+  // A string or a list of at most `most` strings, none of them empty.
+  std::vector<std::string> strings(const std::string& name, size_t most);
+  // A list of at most `most` token ids, all below `vocab`.
+  std::vector<int32_t> tokens(const std::string& name, size_t most, int64_t vocab);
+
+ private:
+  const Json& object_;
+  std::string path_;
+  std::unordered_map<std::string_view, const Json*> left_;
+};
+
+std::optional<int64_t> as_integer(const nlohmann::ordered_json& value);  // 3 and 3.0, nothing else
+// "a string", "an integer": for messages.
+std::string_view kind_of(const nlohmann::ordered_json& value);
+// All elements as token ids below `vocab`; `path` names the list in errors.
+std::vector<int32_t> token_list(const nlohmann::ordered_json& list, const std::string& path, int64_t vocab);
+
+}  // namespace ingot::server::openai

@@ -1,0 +1,246 @@
+#include "server/openai/call.h"
+
+#include <algorithm>
+
+#include "server/openai/sse.h"
+
+namespace ingot::server::openai {
+namespace {
+
+constexpr int kClientGone = 499;
+
+}  // namespace
+
+Call::Call(std::shared_ptr<ApiState> state, std::shared_ptr<const ServedModel> model,
+           std::shared_ptr<Exchange> exchange, RequestTrace trace, std::unique_ptr<AnswerWriter> writer,
+           const OutputOptions& output)
+    : state_(std::move(state)),
+      model_(std::move(model)),
+      output_(output),
+      trace_(std::move(trace)),
+      writer_(std::move(writer)),
+      exchange_(std::move(exchange)) {}
+
+void Call::start(std::vector<GenerationRequest> requests) {
+  const std::weak_ptr<Call> weak = weak_from_this();
+  const auto wake = [weak] {
+    if (const auto self = weak.lock()) self->notified();
+  };
+  const std::shared_ptr<Exchange> exchange = this->exchange();
+  state_->add(shared_from_this());
+  exchange->on_disconnect([weak] {
+    if (const auto self = weak.lock()) self->cancel();
+  });
+  try {
+    for (GenerationRequest& request : requests) {
+      so_far_.prompt_tokens += static_cast<int64_t>(request.prompt.size());
+      generations_.push_back(model_->generator().submit(std::move(request), wake));
+    }
+  } catch (...) {
+    for (const auto& generation : generations_) generation->cancel();
+    state_->remove(shared_from_this());
+    throw;
+  }
+  produced_.resize(generations_.size());
+  prompt_scores_.resize(generations_.size());
+  submitted_ = true;
+  if (gone_)
+    for (const auto& generation : generations_) generation->cancel();
+  if (output_.stream) {
+    exchange->stream({.content_type = "text/event-stream; charset=utf-8",
+                      .body = {},
+                      .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}},
+                     shared_from_this());
+  }
+  notified();  // whatever came before was not heard
+}
+
+std::shared_ptr<Exchange> Call::exchange() {
+  const std::lock_guard lock(mutex_);
+  return exchange_;
+}
+
+// Runs in the step loop: quick.
+void Call::notified() {
+  if (!submitted_) return;
+  if (output_.stream && !gone_) {
+    if (const auto exchange = this->exchange()) exchange->wake();
+  } else if (all_done()) {
+    post_finish();
+  }
+}
+
+bool Call::all_done() {
+  size_t first = first_running_;
+  while (first < generations_.size() && generations_[first]->done()) ++first;
+  first_running_ = first;  // racing writers at worst look again
+  return first == generations_.size();
+}
+
+void Call::post_finish() {
+  if (finish_posted_.exchange(true)) return;
+  state_->tasks.post([self = shared_from_this()] { self->finish(); });
+}
+
+void Call::cancel() {
+  gone_ = true;
+  if (!submitted_) return;  // start() looks again
+  for (const auto& generation : generations_) generation->cancel();
+  if (all_done()) post_finish();
+}
+
+void Call::let_go() {
+  std::shared_ptr<Exchange> exchange;  // goes after the lock: it may be the last to hold the connection
+  const std::lock_guard lock(mutex_);
+  exchange.swap(exchange_);
+}
+
+void Call::finish() {
+  const std::lock_guard lock(work_mutex_);
+  if (ended_) return;
+  if (gone_) return end(kClientGone);
+  try {
+    reply_whole();
+  } catch (const std::exception& error) {
+    const ErrorAnswer answer = to_answer(error);
+    trace_.record().error = answer.log_text();
+    if (const auto exchange = this->exchange()) exchange->reply(answer.reply(model_->generator().retry_after_s()));
+    end(answer.status);
+  }
+}
+
+void Call::note(const ChoiceDelta& delta) {
+  if (delta.finish == FinishReason::none) return;
+  std::string& finishes = trace_.record().finish;
+  const std::string reason = to_string(delta.finish);
+  if (("," + finishes + ",").find("," + reason + ",") != std::string::npos) return;
+  finishes += (finishes.empty() ? "" : ",") + reason;
+}
+
+// A choice that ended without an answer to give.
+std::optional<ErrorAnswer> Call::failure_of(size_t prompt, const ChoiceDelta& delta) const {
+  switch (delta.finish) {
+    case FinishReason::error: {
+      const std::string reason = generations_[prompt]->summary().error;
+      return ErrorAnswer{500, reason.empty() ? "the request failed" : reason, "", "generation_failed"};
+    }
+    case FinishReason::cancelled:
+      return ErrorAnswer{503, "the request was cancelled by the server: try again later", "", "cancelled"};
+    case FinishReason::timeout:
+      if (produced_[prompt]) return std::nullopt;
+      return ErrorAnswer{504, "the time for this request ended before its first token: try again later", "", "timeout"};
+    default: return std::nullopt;
+  }
+}
+
+Usage Call::final_usage() const {
+  Usage usage;
+  for (const auto& generation : generations_) {
+    const GenerationSummary summary = generation->summary();
+    usage.prompt_tokens += summary.prompt_tokens;
+    usage.cached_tokens += summary.cached_tokens;
+    usage.completion_tokens += summary.completion_tokens;
+  }
+  return usage;
+}
+
+void Call::reply_whole() {
+  std::vector<PromptAnswer> answers(generations_.size());
+  std::optional<ErrorAnswer> failure;
+  for (size_t i = 0; i < generations_.size(); ++i) {
+    PromptAnswer& answer = answers[i];
+    answer.choices = generations_[i]->take();
+    std::sort(answer.choices.begin(), answer.choices.end(),
+              [](const auto& a, const auto& b) { return a.index < b.index; });
+    if (output_.prompt_logprobs || (output_.echo && output_.logprobs))
+      answer.prompt_scores = generations_[i]->prompt_scores();
+    for (const ChoiceDelta& choice : answer.choices)
+      if (!choice.token_ids.empty()) produced_[i] = true;
+    for (const ChoiceDelta& choice : answer.choices) {
+      note(choice);
+      if (!failure) failure = failure_of(i, choice);
+    }
+  }
+  const std::shared_ptr<Exchange> exchange = this->exchange();
+  if (failure) {
+    trace_.record().error = failure->log_text();
+    exchange->reply(failure->reply(model_->generator().retry_after_s()));
+    return end(failure->status);
+  }
+  exchange->reply({.body = writer_->whole(answers, final_usage())});
+  end(200);
+}
+
+bool Call::pull(std::string& out) {
+  const std::lock_guard lock(work_mutex_);
+  if (gone_ || ended_) return true;
+  const size_t before = out.size();
+  try {
+    return pull_events(out);
+  } catch (const std::exception& error) {
+    for (const auto& generation : generations_) generation->cancel();
+    out.resize(before);
+    const ErrorAnswer answer = to_answer(error);
+    trace_.record().error = answer.log_text();
+    append_event(out, answer.json());
+    append_done(out);
+    end(200);
+    return true;
+  }
+}
+
+bool Call::pull_events(std::string& out) {
+  const bool last = all_done();  // asked first: what is taken then is all there is
+  std::optional<ErrorAnswer> failure;
+  for (size_t i = 0; i < generations_.size() && !failure; ++i) {
+    const std::vector<ChoiceDelta> deltas = generations_[i]->take();
+    if (deltas.empty()) continue;
+    if (!produced_[i] && output_.echo && output_.logprobs) prompt_scores_[i] = generations_[i]->prompt_scores();
+    if (output_.continuous_usage && !produced_[i]) so_far_.cached_tokens += generations_[i]->summary().cached_tokens;
+    for (const ChoiceDelta& delta : deltas) {
+      if (!delta.token_ids.empty()) produced_[i] = true;
+      so_far_.completion_tokens += static_cast<int64_t>(delta.token_ids.size());
+      note(delta);
+      failure = failure_of(i, delta);
+      if (failure) break;
+      writer_->stream(i, delta, prompt_scores_[i], so_far_, out);
+    }
+  }
+  if (failure) {
+    for (const auto& generation : generations_) generation->cancel();
+    trace_.record().error = failure->log_text();
+    append_event(out, failure->json());
+  } else if (!last) {
+    return false;
+  } else if (output_.include_usage) {
+    writer_->stream_usage(final_usage(), out);
+  }
+  append_done(out);
+  end(200);
+  return true;
+}
+
+void Call::end(int status) {
+  ended_ = true;
+  RequestRecord& record = trace_.record();
+  const Usage usage = final_usage();
+  record.prompt_tokens = usage.prompt_tokens;
+  record.cached_tokens = usage.cached_tokens;
+  record.completion_tokens = usage.completion_tokens;
+  double decode_s = 0;
+  for (const auto& generation : generations_) {
+    const GenerationSummary summary = generation->summary();
+    decode_s = std::max(decode_s, summary.decode_s);
+    if (summary.completion_tokens == 0) continue;
+    record.first_token_s = std::min(record.first_token_s.value_or(summary.first_token_s()), summary.first_token_s());
+  }
+  const auto firsts = static_cast<int64_t>(generations_.size());
+  if (decode_s > 0 && usage.completion_tokens > firsts)
+    record.tokens_per_s = static_cast<double>(usage.completion_tokens - firsts) / decode_s;
+  if (status == kClientGone && record.finish.empty()) record.finish = "cancelled";
+  trace_.finish(status);
+  let_go();
+  state_->remove(shared_from_this());
+}
+
+}  // namespace ingot::server::openai

@@ -1,0 +1,89 @@
+#include "server/openai/errors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace ingot::server::openai {
+namespace {
+
+ErrorKind kind_of(int status) {
+  if (status == 503) return ErrorKind::overloaded;
+  return status < 500 ? ErrorKind::bad_call : ErrorKind::internal;
+}
+
+nlohmann::ordered_json text_or_null(std::string_view text) {
+  if (text.empty()) return nullptr;
+  return std::string(text);
+}
+
+// The orchestrator's messages about a parameter begin with its name.
+std::string named_parameter(std::string_view message) {
+  static constexpr std::array<std::string_view, 20> kNames = {
+      "n",     "best_of",     "max_tokens",       "logprobs",          "prompt_logprobs",    "top_k",      "top_p",
+      "min_p", "stop",        "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "bad_words",
+      "seed",  "temperature", "length_penalty",   "allowed_token_ids", "stop_token_ids",     "prompt"};
+  const std::string_view first = message.substr(0, message.find_first_of(" :["));
+  return std::find(kNames.begin(), kNames.end(), first) != kNames.end() ? std::string(first) : "";
+}
+
+}  // namespace
+
+ApiError::ApiError(int status, std::string message, std::string param, std::string code)
+    : Error(kind_of(status), std::move(message)), status_(status), param_(std::move(param)), code_(std::move(code)) {}
+
+std::string_view error_type(int status) {
+  switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 408:
+    case 504: return "timeout_error";
+    case 429: return "rate_limit_error";
+    default: return status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+std::string error_json(int status, std::string_view message, std::string_view param, std::string_view code) {
+  const nlohmann::ordered_json body = {{"error",
+                                        {{"message", std::string(message)},
+                                         {"type", std::string(error_type(status))},
+                                         {"param", text_or_null(param)},
+                                         {"code", text_or_null(code)}}}};
+  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string ErrorAnswer::log_text() const {
+  if (status >= 500) return message;
+  return param.empty() ? code : code + ": " + param;
+}
+
+HttpReply ErrorAnswer::reply(double retry_after_s) const {
+  HttpReply reply{.status = status, .body = json()};
+  if (status == 503) {
+    const double seconds = std::isfinite(retry_after_s) ? std::clamp(std::ceil(retry_after_s), 1.0, 3600.0) : 1.0;
+    reply.headers.emplace_back("Retry-After", fmt::format("{:.0f}", seconds));
+  }
+  return reply;
+}
+
+ErrorAnswer to_answer(const std::exception& error) {
+  if (const auto* api = dynamic_cast<const ApiError*>(&error))
+    return {api->status(), api->what(), api->param(), api->code()};
+  const auto* known = dynamic_cast<const Error*>(&error);
+  if (known == nullptr) {
+    if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+      return {503, "the server has no memory for this request at the moment: try again later", "", "overloaded"};
+    return {500, std::string("internal error: ") + error.what(), "", "internal_error"};
+  }
+  switch (known->kind()) {
+    case ErrorKind::bad_call: return {400, known->what(), named_parameter(known->what()), "invalid_value"};
+    case ErrorKind::declined: return {400, known->what(), "", "unsupported_value"};
+    case ErrorKind::overloaded:
+    case ErrorKind::out_of_memory: return {503, known->what(), "", "overloaded"};
+    case ErrorKind::device: return {500, known->what(), "", "device_error"};
+    default: return {500, known->what(), "", "internal_error"};
+  }
+}
+
+}  // namespace ingot::server::openai

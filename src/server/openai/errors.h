@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "server/http.h"
+
+// Errors in the shape that OpenAI's clients read: {"error": {"message", "type", "param", "code"}}.
+namespace ingot::server::openai {
+
+// An error that knows its place in the request.
+class ApiError : public Error {
+ public:
+  ApiError(int status, std::string message, std::string param, std::string code);
+
+  int status() const { return status_; }
+  const std::string& param() const { return param_; }  // empty: none, written as null
+  const std::string& code() const { return code_; }    // likewise
+
+ private:
+  int status_;
+  std::string param_;
+  std::string code_;
+};
+
+// A 400 that names a parameter: fail("top_p", "invalid_value", "must be above 0, got {}", value). The message starts
+// with the parameter's name.
+template <typename... Args>
+[[noreturn]] void fail(const std::string& param, std::string code, fmt::format_string<Args...> format, Args&&... args) {
+  throw ApiError(400, param + " " + fmt::format(format, std::forward<Args>(args)...), param, std::move(code));
+}
+
+// "invalid_request_error", "server_error", ...: the error type that goes with a status.
+std::string_view error_type(int status);
+
+// The JSON text of an error; invalid UTF-8 in it is replaced. Empty `param` and `code` are written as null.
+std::string error_json(int status, std::string_view message, std::string_view param = {}, std::string_view code = {});
+
+// What an exception means to a client.
+struct ErrorAnswer {
+  int status = 500;
+  std::string message;
+  std::string param;
+  std::string code;
+
+  std::string json() const { return error_json(status, message, param, code); }
+  // For the log: of a client's error only its code and the parameter, since the message may repeat what was sent.
+  std::string log_text() const;
+  // `retry_after_s` is sent with a 503; rounded up, at least a second.
+  HttpReply reply(double retry_after_s = 1) const;
+};
+ErrorAnswer to_answer(const std::exception& error);
+
+}  // namespace ingot::server::openai

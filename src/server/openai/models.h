@@ -1,0 +1,12 @@
+#pragma once
+
+#include "server/http.h"
+#include "server/openai/served_model.h"
+
+namespace ingot::server::openai {
+
+// GET /v1/models and /v1/models/{id}. `created` is when the model was loaded, in seconds since 1970.
+HttpReply list_models(const ServedModel& model, int64_t created);
+HttpReply show_model(const ServedModel& model, const std::string& name, int64_t created);
+
+}  // namespace ingot::server::openai

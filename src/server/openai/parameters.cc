@@ -1,0 +1,153 @@
+#include "server/openai/parameters.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "formats/printable.h"
+#include "server/openai/errors.h"
+
+namespace ingot::server::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a value must be for the parameter to change nothing.
+enum class Off {
+  always,       // the parameter never changes the answer
+  empty,        // [], {} or ""
+  no_choice,    // "none" or "auto", as there are no tools to choose from
+  text_format,  // {"type": "text"}
+  text_only,    // ["text"]
+  is_true,
+  is_false,
+  medium,  // the default level of a scale
+  never,   // null is all that is accepted
+};
+
+struct Rule {
+  std::string_view name;
+  Off off;
+  std::string_view hint = "is not supported by this server";
+};
+
+constexpr std::string_view kTools = "is not supported by this server yet: leave it out or send an empty list";
+constexpr std::string_view kSchema = "is not supported by this server yet: answers cannot be held to a format";
+
+// Sorted by subject.
+constexpr auto kRules = std::to_array<Rule>({
+    {"user", Off::always},
+    {"safety_identifier", Off::always},
+    {"metadata", Off::always},
+    {"store", Off::always},
+    {"service_tier", Off::always},
+    {"prompt_cache_key", Off::always},
+    {"prompt_cache_retention", Off::always},
+    {"prediction", Off::always},  // helps speed only
+    {"parallel_tool_calls", Off::always},
+    {"request_id", Off::always},  // the header X-Request-Id names a request here
+    {"spaces_between_special_tokens", Off::always},
+
+    {"tools", Off::empty, kTools},
+    {"functions", Off::empty, kTools},
+    {"tool_choice", Off::no_choice, kTools},
+    {"function_call", Off::no_choice, kTools},
+
+    {"response_format", Off::text_format, kSchema},
+    {"structured_outputs", Off::empty, kSchema},
+    {"guided_json", Off::never, kSchema},
+    {"guided_regex", Off::empty, kSchema},
+    {"guided_choice", Off::empty, kSchema},
+    {"guided_grammar", Off::empty, kSchema},
+    {"guided_decoding_backend", Off::empty, kSchema},
+    {"guided_whitespace_pattern", Off::empty, kSchema},
+    {"structural_tag", Off::empty, kSchema},
+    {"json_schema", Off::empty, kSchema},
+    {"grammar", Off::empty, kSchema},
+
+    {"modalities", Off::text_only, "is not supported by this server except as [\"text\"]"},
+    {"audio", Off::empty},
+    {"web_search_options", Off::never},
+    {"reasoning_effort", Off::never, "is not supported: use chat_template_kwargs, if the model's template knows it"},
+    {"reasoning", Off::empty},
+    {"include_reasoning", Off::is_true},
+    {"thinking_token_budget", Off::never},
+    {"verbosity", Off::medium},
+    {"moderation", Off::empty},
+
+    {"suffix", Off::empty, "is not supported: this server cannot insert text between a prompt and a suffix"},
+    {"chat_template", Off::never, "is not taken from requests: the template comes with the model"},
+    {"documents", Off::empty, "is not supported: put the documents into a message"},
+    {"mm_processor_kwargs", Off::empty},
+    {"media_io_kwargs", Off::empty},
+    {"prompt_embeds", Off::empty},
+    {"logits_processors", Off::empty},
+    {"vllm_xargs", Off::empty},
+    {"kv_transfer_params", Off::empty},
+    {"cache_salt", Off::empty, "is not supported: the prefix cache is shared by all requests"},
+    {"lora_request", Off::empty},
+    {"return_hidden_states", Off::is_false},
+});
+
+// Other servers' names for what is supported here.
+struct Alias {
+  std::string_view theirs, ours;
+};
+constexpr auto kAliases = std::to_array<Alias>({
+    {"repeat_penalty", "repetition_penalty"},
+    {"n_predict", "max_tokens"},
+    {"num_predict", "max_tokens"},
+    {"max_new_tokens", "max_tokens"},
+    {"max_output_tokens", "max_tokens"},
+    {"stop_sequences", "stop"},
+    {"num_beams", "use_beam_search with n or best_of"},
+    {"n_probs", "logprobs"},
+    {"typ_p", "top_p or min_p"},
+    {"typical_p", "top_p or min_p"},
+});
+
+bool is_off(const Json& value, Off off) {
+  switch (off) {
+    case Off::always: return true;
+    case Off::empty: return (value.is_structured() && value.empty()) || value == Json("");
+    case Off::no_choice: return value == Json("none") || value == Json("auto");
+    case Off::text_format: return value.is_object() && value.size() == 1 && value.value("type", Json()) == Json("text");
+    case Off::text_only: return value == Json::array({"text"});
+    case Off::is_true: return value == Json(true);
+    case Off::is_false: return value == Json(false);
+    case Off::medium: return value == Json("medium");
+    case Off::never: return false;
+  }
+  return false;
+}
+
+// The harmless ones are still checked for their type: a client that sends nonsense should hear of it.
+void check_type(const std::string& name, const Json& value) {
+  const auto need = [&](bool good, std::string_view what) {
+    if (!good) fail(name, "invalid_type", "must be {}, got {}", what, kind_of(value));
+  };
+  if (name == "metadata" || name == "prediction") return need(value.is_object(), "an object");
+  if (name == "store" || name == "parallel_tool_calls" || name == "spaces_between_special_tokens")
+    return need(value.is_boolean(), "true or false");
+  need(value.is_string(), "a string");
+}
+
+}  // namespace
+
+void check_other_parameters(const Fields& fields) {
+  for (const auto& [key, value] : fields.rest()) {
+    const std::string name = printable(fields.path_of(key));
+    const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) { return r.name == name; });
+    if (rule == kRules.end()) {
+      const auto alias =
+          std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.theirs == name; });
+      if (alias != kAliases.end())
+        fail(name, "unknown_parameter", "is not a parameter of this API: use {}", alias->ours);
+      fail(name, "unknown_parameter", "is not a parameter of this API: leave it out");
+    }
+    if (!is_off(*value, rule->off)) fail(name, "unsupported_parameter", "{}", rule->hint);
+    if (rule->off == Off::always) check_type(name, *value);
+  }
+}
+
+}  // namespace ingot::server::openai

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "server/openai/body.h"
+#include "server/openai/request.h"
+
+namespace ingot::server::openai {
+
+// Reads what both completions endpoints share: model, sampling, stopping, choices, beams, streaming, and how the answer
+// is written. The endpoints read `logprobs` and their prompts themselves, and call check_together() last.
+void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionRequest& request);
+
+// Rules between parameters, for a request with this many prompts.
+void check_together(const RequestLimits& limits, size_t prompts, const CompletionRequest& request);
+
+}  // namespace ingot::server::openai

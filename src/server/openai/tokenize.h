@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string_view>
+
+#include "server/http.h"
+#include "server/openai/served_model.h"
+
+namespace ingot::server::openai {
+
+// POST /tokenize and /detokenize, in vLLM's shape.
+HttpReply tokenize(const ServedModel& model, std::string_view body);
+HttpReply detokenize(const ServedModel& model, std::string_view body);
+
+}  // namespace ingot::server::openai

@@ -1,0 +1,118 @@
+// The server this page came from: OpenAI's chat API, its list of models, its metrics.
+class ApiError extends Error {
+  // kind: offline, key, busy, context, refused, broken
+  constructor(kind, text, retryAfter = 0) {
+    super(text);
+    this.kind = kind;
+    this.retryAfter = retryAfter;  // seconds; 0: not said
+  }
+}
+
+const Api = (() => {
+  function headers(extra = {}) {
+    const key = Store.read('key', '');
+    return key ? {...extra, Authorization: 'Bearer ' + key} : extra;
+  }
+
+  async function request(path, options = {}) {
+    let response;
+    try {
+      response = await fetch(path, {...options, headers: headers(options.headers), credentials: 'same-origin', cache: 'no-store'});
+    } catch (error) {
+      if (error.name === 'AbortError') throw error;
+      throw new ApiError('offline', 'The server cannot be reached.');
+    }
+    if (!response.ok) throw await refusal(response);
+    return response;
+  }
+
+  async function refusal(response) {
+    let detail = '', code = '';
+    try {
+      const body = await response.json();
+      const error = body.error || body;
+      detail = String(error.message || body.detail || '').slice(0, 2000);
+      code = String(error.code || '');
+    } catch {
+      detail = '';
+    }
+    if (response.status === 401 || response.status === 403) {
+      return new ApiError('key', 'The server wants an API key' + (Store.read('key', '') ? ': the one in the settings was refused.' : '.'));
+    }
+    if (response.status === 503 || response.status === 429) {
+      return new ApiError('busy', detail || 'The server is busy.', Number(response.headers.get('Retry-After')) || 0);
+    }
+    if ([400, 413].includes(response.status) && (code === 'context_length_exceeded' || /context|max_model_len|too long/i.test(detail))) {
+      return new ApiError('context', detail || 'The conversation is longer than the model can read.');
+    }
+    return new ApiError('refused', detail || `The server answered ${response.status} ${response.statusText}`.trim() + '.');
+  }
+
+  // One data line of an event stream after the other, until [DONE] or the end.
+  async function* events(body) {
+    const reader = body.getReader();
+    const decoder = new TextDecoder();
+    let rest = '';
+    try {
+      for (;;) {
+        const {done, value} = await reader.read();
+        rest += done ? decoder.decode() : decoder.decode(value, {stream: true});
+        const lines = rest.split(/\r?\n/);
+        rest = done ? '' : lines.pop();
+        for (const line of lines) {
+          if (!line.startsWith('data:')) continue;
+          const data = line.slice(5).trim();
+          if (data === '[DONE]') return;
+          yield JSON.parse(data);
+        }
+        if (done) return;
+      }
+    } finally {
+      reader.cancel().catch(() => {});
+    }
+  }
+
+  // Streams one answer. `got({text, thought, finish, usage})` is called with what is new.
+  async function chat(body, signal, got) {
+    const response = await request('v1/chat/completions', {
+      method: 'POST', headers: {'Content-Type': 'application/json'}, signal,
+      body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}}),
+    });
+    let finished = false;
+    try {
+      for await (const event of events(response.body)) {
+        if (event.error) throw new ApiError('broken', String(event.error.message || 'The server could not finish.').slice(0, 2000));
+        const choice = (event.choices || [])[0] || {};
+        const delta = choice.delta || {};
+        const news = {text: delta.content || '', thought: delta.reasoning_content || delta.reasoning || '',
+          finish: choice.finish_reason || '', usage: event.usage || null};
+        finished = finished || news.finish !== '';
+        got(news);
+      }
+    } catch (error) {
+      if (error instanceof ApiError || error.name === 'AbortError') throw error;
+      throw new ApiError('broken', 'The connection broke in the middle of the answer.');
+    }
+    if (!finished) throw new ApiError('broken', 'The answer ended early: the server closed the connection.');
+  }
+
+  async function models() {
+    const {data} = await (await request('v1/models')).json();
+    return (Array.isArray(data) ? data : []).map((m) => ({id: String(m.id), context: Number(m.max_model_len) || 0}));
+  }
+
+  // Sums over all labels of the samples in Prometheus' text format: name -> value.
+  async function metrics() {
+    const text = await (await request('metrics')).text();
+    const sums = new Map();
+    for (const line of text.split('\n')) {
+      if (line === '' || line.startsWith('#')) continue;
+      const name = line.split(/[{ ]/, 1)[0];
+      const value = Number(line.slice(Math.max(line.lastIndexOf('}') + 1, name.length)).trim().split(/\s+/)[0]);
+      if (Number.isFinite(value)) sums.set(name, (sums.get(name) || 0) + value);
+    }
+    return sums;
+  }
+
+  return {chat, models, metrics};
+})();

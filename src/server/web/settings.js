@@ -1,0 +1,77 @@
+// The system prompt and the sampling parameters. An empty field is not sent: then the server's own default holds.
+const Settings = (() => {
+  // name in the API, label, least, most, step, hint
+  const kFields = [
+    ['temperature', 'Temperature', 0, 2, 0.05, '0 always takes the likeliest token'],
+    ['top_p', 'Top p', 0.01, 1, 0.01, 'share of probability to draw from'],
+    ['top_k', 'Top k', 0, 1000000, 1, '0 draws from all tokens'],
+    ['min_p', 'Min p', 0, 1, 0.01, 'drops tokens below this share of the likeliest'],
+    ['max_tokens', 'Max tokens', 1, 10000000, 1, 'longest answer'],
+    ['seed', 'Seed', 0, 9007199254740991, 1, 'the same seed repeats an answer'],
+    ['presence_penalty', 'Presence penalty', -2, 2, 0.1, 'against words already used'],
+    ['frequency_penalty', 'Frequency penalty', -2, 2, 0.1, 'against words used often'],
+    ['repetition_penalty', 'Repetition penalty', 0.01, 10, 0.05, '1 is none'],
+  ];
+
+  function valid([name, , least, most], value) {
+    if (!Number.isFinite(value) || value < least || value > most) return false;
+    return !['top_k', 'max_tokens', 'seed'].includes(name) || Number.isInteger(value);
+  }
+
+  // Only what is known and in range.
+  function checked(raw) {
+    const settings = {};
+    if (!raw || typeof raw !== 'object') return settings;
+    if (typeof raw.system === 'string') settings.system = raw.system;
+    for (const field of kFields) if (valid(field, raw[field[0]])) settings[field[0]] = raw[field[0]];
+    return settings;
+  }
+
+  // The parameters as the request has them.
+  function parameters(settings) {
+    const found = {};
+    for (const [name] of kFields) if (settings[name] !== undefined) found[name] = settings[name];
+    return found;
+  }
+
+  // Builds the fields once; `changed(settings)` is called after each edit that is valid.
+  function mount(changed) {
+    const inputs = new Map();
+    for (const field of kFields) {
+      const [name, label, least, most, step, hint] = field;
+      const input = h('input', {id: 'set-' + name, type: 'number', inputmode: least < 0 ? 'text' : 'decimal', min: least, max: most,
+        step: Number.isInteger(step) ? 1 : 'any', placeholder: 'default', 'aria-describedby': 'hint-' + name, autocomplete: 'off'});
+      const note = h('small', {id: 'hint-' + name}, hint);
+      byId('sampling-fields').append(h('div', {class: 'field'}, h('label', {for: input.id}, label), input, note));
+      inputs.set(name, {field, input, note, hint});
+    }
+    const read = () => {
+      const settings = {};
+      if (byId('set-system').value.trim()) settings.system = byId('set-system').value;
+      for (const [name, {field, input, note, hint}] of inputs) {
+        const empty = input.value.trim() === '' && !input.validity.badInput;
+        const bad = !empty && !valid(field, input.valueAsNumber);
+        input.setAttribute('aria-invalid', String(bad));
+        note.textContent = bad ? `not used: from ${field[2]} to ${field[3]}${field[4] === 1 ? ', whole' : ''}` : hint;
+        if (!empty && !bad) settings[name] = input.valueAsNumber;
+      }
+      changed(settings);
+    };
+    for (const {input} of inputs.values()) input.addEventListener('input', read);
+    byId('set-system').addEventListener('input', read);
+    byId('reset-sampling').addEventListener('click', () => {
+      for (const {input} of inputs.values()) input.value = '';
+      read();
+    });
+    return (settings) => {
+      byId('set-system').value = settings.system || '';
+      for (const [name, {input, note, hint}] of inputs) {
+        input.value = settings[name] === undefined ? '' : settings[name];
+        input.removeAttribute('aria-invalid');
+        note.textContent = hint;
+      }
+    };
+  }
+
+  return {checked, parameters, mount};
+})();

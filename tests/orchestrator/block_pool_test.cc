@@ -1,0 +1,134 @@
+#include "orchestrator/block_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace ingot {
+namespace {
+
+std::vector<std::string> faults_of(const BlockPool& pool) {
+  std::vector<std::string> faults;
+  pool.check(faults);
+  return faults;
+}
+
+TEST(BlockHash, DependsOnEveryTokenAndOnTheParent) {
+  const std::vector<int32_t> tokens = {1, 2, 3, 4};
+  const BlockHash hash = chain_hash({}, tokens);
+  EXPECT_EQ(hash, chain_hash({}, tokens));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::vector<int32_t> other = tokens;
+    ++other[i];
+    EXPECT_NE(chain_hash({}, other), hash);
+  }
+  EXPECT_NE(chain_hash({}, std::vector<int32_t>{4, 3, 2, 1}), hash);
+  EXPECT_NE(chain_hash(hash, tokens), hash);
+  EXPECT_NE(chain_hash({}, std::vector<int32_t>{0, 0}), chain_hash({}, std::vector<int32_t>{0, 0, 0}));
+}
+
+TEST(BlockPool, GivesEveryBlockOnceAndNoMore) {
+  BlockPool pool(3, 4);
+  EXPECT_EQ(pool.allocate(), 0);
+  EXPECT_EQ(pool.allocate(), 1);
+  EXPECT_EQ(pool.allocate(), 2);
+  EXPECT_EQ(pool.allocate(), -1);
+  pool.release(1);
+  EXPECT_EQ(pool.free(), 1);
+  EXPECT_EQ(pool.allocate(), 1);
+  EXPECT_TRUE(faults_of(pool).empty());
+}
+
+TEST(BlockPool, SharedBlockIsFreeOnlyAfterItsLastHolder) {
+  BlockPool pool(2, 4);
+  const int32_t block = pool.allocate();
+  pool.share(block);
+  pool.release(block);
+  EXPECT_EQ(pool.free(), 1);
+  pool.release(block);
+  EXPECT_EQ(pool.free(), 2);
+  EXPECT_TRUE(faults_of(pool).empty());
+}
+
+TEST(BlockPool, ContentSurvivesUntilTheBlockIsNeeded) {
+  BlockPool pool(2, 2);
+  const std::vector<int32_t> tokens = {7, 8};
+  const BlockHash hash = chain_hash({}, tokens);
+  const int32_t block = pool.allocate();
+  pool.remember(block, hash, tokens);
+  pool.release(block);
+  EXPECT_EQ(pool.find(hash, tokens), block);
+  EXPECT_EQ(pool.find(hash, std::vector<int32_t>{7, 9}), -1) << "the tokens are compared, not only the hash";
+  pool.share(block);
+  EXPECT_EQ(pool.free(), 1);
+  pool.release(block);
+  pool.allocate();  // the other block: it was never used, so it is older
+  EXPECT_EQ(pool.find(hash, tokens), block);
+  pool.allocate();
+  EXPECT_EQ(pool.find(hash, tokens), -1);
+  EXPECT_TRUE(faults_of(pool).empty());
+}
+
+TEST(BlockPool, EvictsTheLeastRecentlyUsedAndTheEndOfASequenceFirst) {
+  BlockPool pool(4, 1);
+  std::vector<int32_t> first = {pool.allocate(), pool.allocate()};
+  std::vector<int32_t> second = {pool.allocate(), pool.allocate()};
+  pool.release_all(second);
+  pool.release_all(first);
+  EXPECT_EQ(pool.allocate(), 3);
+  EXPECT_EQ(pool.allocate(), 2);
+  EXPECT_EQ(pool.allocate(), 1);
+  EXPECT_EQ(pool.allocate(), 0);
+}
+
+TEST(BlockPool, SecondBlockWithTheSameContentStaysUnknown) {
+  BlockPool pool(2, 1);
+  const std::vector<int32_t> tokens = {5};
+  const BlockHash hash = chain_hash({}, tokens);
+  const int32_t a = pool.allocate(), b = pool.allocate();
+  pool.remember(a, hash, tokens);
+  pool.remember(b, hash, tokens);
+  EXPECT_EQ(pool.cached(), 1);
+  EXPECT_EQ(pool.find(hash, tokens), a);
+  pool.forget_all();
+  EXPECT_EQ(pool.find(hash, tokens), -1);
+  EXPECT_TRUE(faults_of(pool).empty());
+}
+
+TEST(BlockPool, RandomUseKeepsItsBooks) {
+  std::mt19937 random(7);
+  BlockPool pool(13, 2);
+  std::map<int32_t, int32_t> held;  // block → holders
+  for (int i = 0; i < 20000; ++i) {
+    const uint32_t what = random() % 4;
+    if (what == 0) {
+      const int32_t block = pool.allocate();
+      ASSERT_EQ(block < 0, held.size() == 13);
+      if (block >= 0) held[block] = 1;
+    } else if (!held.empty()) {
+      auto it = held.begin();
+      std::advance(it, random() % held.size());
+      const std::vector<int32_t> tokens = {static_cast<int32_t>(random() % 20), 1};
+      if (what == 1) {
+        pool.share(it->first);
+        ++it->second;
+      } else if (what == 2) {
+        pool.release(it->first);
+        if (--it->second == 0) held.erase(it);
+      } else if (pool.find(chain_hash({}, tokens), tokens) < 0) {
+        BlockPool copy = pool;  // a block is told its content once
+        const int64_t before = copy.cached();
+        copy.remember(it->first, chain_hash({}, tokens), tokens);
+        ASSERT_EQ(copy.cached(), before + 1);
+      }
+    }
+    ASSERT_EQ(pool.used(), static_cast<int64_t>(held.size()));
+    if (i % 97 == 0) {
+      ASSERT_TRUE(faults_of(pool).empty()) << faults_of(pool)[0];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/sequences.h"
+#include "ingot/llm.h"
+#include "text/tokenizer.h"
+
+// A running Llm on a tiny checkpoint or on the default model, and whole answers from it.
+namespace ingot::testing {
+
+struct Choice {
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::vector<TokenScore> scores;
+  FinishReason finish = FinishReason::none;
+  std::variant<std::monostate, int32_t, std::string> stop_reason;
+};
+
+// Reads a generation to its end.
+inline std::vector<Choice> collect(Generation& generation) {
+  std::vector<Choice> choices;
+  for (bool done = false; !done;) {
+    EXPECT_TRUE(generation.wait(std::chrono::seconds(60))) << "no progress in a minute";
+    done = generation.done();  // before take(): what comes in between is taken in the next round
+    for (ChoiceDelta& delta : generation.take()) {
+      if (choices.size() <= static_cast<size_t>(delta.index)) choices.resize(delta.index + 1);
+      Choice& choice = choices[delta.index];
+      EXPECT_EQ(choice.finish, FinishReason::none) << "a delta after the end";
+      choice.text += delta.text;
+      choice.token_ids.insert(choice.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+      choice.scores.insert(choice.scores.end(), delta.scores.begin(), delta.scores.end());
+      choice.finish = delta.finish;
+      choice.stop_reason = delta.stop_reason;
+    }
+  }
+  return choices;
+}
+
+inline std::vector<Choice> answer(Llm& llm, GenerationRequest request) {
+  return collect(*llm.submit(std::move(request)));
+}
+
+inline LlmOptions tiny_options(const std::string& model = "llama-bf16-llama3") {
+  LlmOptions options;
+  options.engine.model = fixture_model(model);
+  options.engine.threads = 1;
+  options.engine.max_seqs = 16;
+  options.engine.block_size = 8;
+  options.engine.kv_blocks = 128;
+  options.engine.max_model_len = 96;
+  options.engine.max_step_tokens = 64;
+  return options;
+}
+
+inline GenerationRequest greedy(std::vector<int32_t> prompt, int64_t max_tokens) {
+  GenerationRequest request;
+  request.prompt = std::move(prompt);
+  request.sampling.temperature = 0;
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  return request;
+}
+
+// Nothing is left over: no request, no held block, and the books are right.
+inline void expect_clean(Llm& llm) {
+  for (int i = 0; i < 1000 && !llm.idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(llm.idle());
+  for (const std::string& fault : llm.check_integrity()) ADD_FAILURE() << fault;
+  const LlmStats stats = llm.stats();
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.waiting, 0);
+  EXPECT_EQ(stats.blocks_used, 0);
+  EXPECT_EQ(stats.host_bytes, 0u);
+}
+
+}  // namespace ingot::testing

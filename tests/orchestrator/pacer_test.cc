@@ -1,0 +1,71 @@
+#include "orchestrator/pacer.h"
+
+#include <gtest/gtest.h>
+
+namespace ingot {
+namespace {
+
+// A device where a decode row costs 1 ms, a step 2 ms and a prefill row 0.5 ms.
+double cost_us(int32_t decode, int32_t prefill) { return 2000 + 1000.0 * decode + 500.0 * prefill; }
+
+TEST(Pacer, KeepsStepsWithinTheTarget) {
+  for (const double target_ms : {0.0, 30.0}) {
+    Pacer pacer(target_ms, 16, 2048);
+    pacer.learn(0, 256, cost_us(0, 256));
+    for (int i = 0; i < 10; ++i) pacer.learn(8, 0, cost_us(8, 0));
+    for (int i = 0; i < 60; ++i) pacer.learn(8, pacer.prefill_rows(8), cost_us(8, pacer.prefill_rows(8)));
+    const double step = cost_us(8, pacer.prefill_rows(8));
+    const double target = target_ms > 0 ? target_ms * 1000 : Pacer::kStretch * cost_us(8, 0);
+    EXPECT_LE(step, target * 1.05);
+    EXPECT_GE(step, target * 0.8);
+  }
+}
+
+TEST(Pacer, FollowsACostThatRises) {
+  Pacer pacer(0, 8, 2048);
+  pacer.learn(4, 0, 5000);
+  for (int i = 0; i < 20; ++i) pacer.learn(4, 16, 5000 + 16 * 100);
+  const int32_t before = pacer.prefill_rows(4);
+  for (int i = 0; i < 30; ++i) pacer.learn(4, 16, 5000 + 16 * 400);
+  EXPECT_LT(pacer.prefill_rows(4), before / 3);
+}
+
+TEST(Pacer, LooksNowAndThenWhatStreamsCostByNow) {
+  Pacer pacer(0, 8, 2048);
+  pacer.learn(8, 0, 10000);
+  int32_t pure = 0;
+  for (int i = 0; i < 1000; ++i) {  // the streams grow: their share of a step doubles
+    const int32_t rows = pacer.prefill_rows(8);
+    pure += rows == 0;
+    pacer.learn(8, rows, 10000 + 10.0 * i + 200 * rows);
+  }
+  EXPECT_NEAR(pacer.decode_us(8), 20000, 3000);
+  EXPECT_NEAR(pure, 1000 / 33, 2);
+  EXPECT_GT(pacer.prefill_rows(8), 60);
+}
+
+TEST(Pacer, APromptAlwaysMovesOn) {
+  Pacer pacer(1, 8, 2048);
+  pacer.learn(8, 0, 100000);
+  pacer.learn(8, 32, 200000);
+  EXPECT_GE(pacer.prefill_rows(8), 2);
+}
+
+TEST(Pacer, WithoutStreamsStepsMayBeLongButNotEndless) {
+  Pacer pacer(0, 8, 4096);
+  EXPECT_EQ(pacer.prefill_rows(0), 4096);
+  pacer.learn(0, 1000, 1e6);  // 1 ms a row
+  EXPECT_EQ(pacer.prefill_rows(0), 250);
+}
+
+TEST(Pacer, TakesTheNearestBatchSizeItKnows) {
+  Pacer pacer(0, 16, 2048);
+  EXPECT_EQ(pacer.decode_us(4), 0);
+  pacer.learn(8, 0, 8000);
+  EXPECT_EQ(pacer.decode_us(8), 8000);
+  EXPECT_EQ(pacer.decode_us(9), 8000);
+  EXPECT_EQ(pacer.decode_us(4), 4000);
+}
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Keys, configuration, draining and stopping of the server."""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+
+import openai
+
+import server as fixture
+import tiny_model
+
+
+def client(server, key="none", **options):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key=key, max_retries=0, timeout=60, **options)
+
+
+class Stream(threading.Thread):
+    """Reads a long answer on a thread of its own."""
+
+    def __init__(self, server, tokens=400):
+        super().__init__()
+        self.server, self.tokens = server, tokens
+        self.begun, self.error, self.finish, self.chunks = threading.Event(), None, None, 0
+
+    def run(self):
+        try:
+            for chunk in client(self.server).completions.create(model="test", prompt="Once upon a time", max_tokens=self.tokens,
+                                                                stream=True, temperature=0, extra_body={"ignore_eos": True}):
+                self.chunks += 1
+                if self.chunks == 3:
+                    self.begun.set()
+                self.finish = chunk.choices[0].finish_reason or self.finish if chunk.choices else self.finish
+        except Exception as error:  # the test looks at it
+            self.error = error
+        finally:
+            self.begun.set()
+
+
+class LifecycleTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = tiny_model.make(pathlib.Path(cls.folder.name) / "tiny", max_len=65536)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def serve(self, *args, **options):
+        return fixture.Server("--served-model-name", "test", "--threads", 1, *args, model=self.model, **options)
+
+    def test_api_keys(self):
+        keys = pathlib.Path(self.folder.name) / "keys"
+        keys.write_text("third-key\n\nfourth-key\n")
+        with self.serve("--api-key", "first-key", "--api-key", "second-key", "--api-key-file", keys) as server:
+            for key in ("first-key", "second-key", "third-key", "fourth-key"):
+                self.assertEqual(client(server, key).completions.create(model="test", prompt="Hi", max_tokens=2).usage.completion_tokens, 2)
+            for key in ("first-ke", "first-key2", "FIRST-KEY", "x", "third-key\tfourth-key"):
+                with self.assertRaises(openai.AuthenticationError) as caught:
+                    client(server, key).completions.create(model="test", prompt="Hi", max_tokens=2)
+                self.assertIn("message", caught.exception.body)
+            for path in ("/v1/models", "/metrics"):
+                self.assertEqual(server.get(path, headers={"Authorization": "Bearer second-key"})[0], 200, path)
+                self.assertEqual(server.get(path, headers={"Authorization": "Basic second-key"})[0], 401, path)
+            self.assertEqual(server.get("/v1/models")[0], 401)
+            self.assertEqual(server.get("/health")[0], 200)  # for load balancers, which have no key
+            for key in ("first-key", "third-key"):
+                self.assertNotIn(key, server.log())
+
+    def test_config_file(self):
+        config = pathlib.Path(self.folder.name) / "serve.conf"
+        config.write_text('# a comment\nserved-model-name = "from-file"\napi-key = k1\napi-key = k2\n')
+        with fixture.Server("--config", config, model=self.model) as server:
+            self.assertEqual(server.get("/v1/models")[0], 401)
+            self.assertEqual([model.id for model in client(server, "k2").models.list().data], ["from-file"])
+        with self.serve("--config", config) as server:  # a flag wins over the file
+            self.assertEqual([model.id for model in client(server, "k1").models.list().data], ["test"])
+
+    def test_wrong_config_is_an_error(self):
+        config = pathlib.Path(self.folder.name) / "wrong.conf"
+        config.write_text("no-such-setting = 1\n")
+        done = subprocess.run([fixture.binary(), "serve", "-m", self.model, "--port", "0", "--config", config], capture_output=True,
+                              text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("no-such-setting", done.stderr)
+
+    def test_port_in_use(self):
+        with self.serve() as server:
+            done = subprocess.run([fixture.binary(), "serve", "-m", self.model, "--port", str(server.port)], capture_output=True,
+                                  text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(str(server.port), done.stderr)
+
+    def test_drain(self):
+        with self.serve("--drain-timeout", "120") as server:
+            stream = Stream(server, tokens=3000)
+            stream.start()
+            self.assertTrue(stream.begun.wait(30))
+            server.signal()
+            time.sleep(0.3)
+            self.assertTrue(stream.is_alive(), "the stream ended before the server was asked to stop: give it more tokens")
+            for _ in range(2):
+                try:
+                    client(server).completions.create(model="test", prompt="Hi", max_tokens=2)
+                    self.fail("a draining server took a new request")
+                except openai.InternalServerError as error:
+                    self.assertEqual(error.status_code, 503)
+                    self.assertIn("retry-after", error.response.headers)
+            self.assertEqual(server.get("/ready")[0], 503)
+            stream.join(60)
+            self.assertIsNone(stream.error)
+            self.assertEqual((stream.finish, server.wait(15)), ("length", 0))
+
+    def test_second_signal_stops(self):
+        with self.serve() as server:
+            stream = Stream(server, tokens=60000)
+            stream.start()
+            self.assertTrue(stream.begun.wait(30))
+            server.signal()
+            time.sleep(0.3)
+            self.assertTrue(stream.is_alive())
+            began = time.monotonic()
+            server.signal()
+            server.wait(10)
+            self.assertLess(time.monotonic() - began, 5)
+            stream.join(10)
+            self.assertFalse(stream.is_alive())
+
+    def test_drain_has_a_limit(self):
+        with self.serve("--drain-timeout", "1") as server:
+            stream = Stream(server, tokens=60000)
+            stream.start()
+            self.assertTrue(stream.begun.wait(30))
+            began = time.monotonic()
+            server.signal(signal.SIGTERM)
+            server.wait(20)
+            self.assertLess(time.monotonic() - began, 10)
+            stream.join(10)
+            self.assertFalse(stream.is_alive())
+
+    def test_interrupt_of_an_idle_server(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.serve() as server:
+                began = time.monotonic()
+                server.signal(number)
+                self.assertEqual(server.wait(10), 0)
+                self.assertLess(time.monotonic() - began, 3)
+
+    def test_full_queue(self):
+        with self.serve("--max-seqs", "1", "--max-waiting", "2") as server:
+            streams = [Stream(server, tokens=20000) for _ in range(6)]
+            for stream in streams:
+                stream.start()
+                time.sleep(0.1)
+            end = time.monotonic() + 20
+            while sum(stream.error is not None for stream in streams) < 3 and time.monotonic() < end:
+                time.sleep(0.05)
+            refused = [stream.error for stream in streams if stream.error is not None]
+            self.assertEqual(len(refused), 3, [repr(stream.error) for stream in streams])
+            for error in refused:
+                self.assertEqual(error.status_code, 503)
+                self.assertGreater(int(error.response.headers["retry-after"]), 0)
+            server.signal()
+            time.sleep(0.3)  # two at once would be one
+            server.signal()
+            server.wait(20)
+            for stream in streams:
+                stream.join(10)
+
+    def test_log_line_of_a_request(self):
+        with self.serve() as server:
+            raw = client(server).completions.with_raw_response.create(model="test", prompt="Hello", max_tokens=7,
+                                                                      extra_body={"ignore_eos": True})
+            number = raw.headers["x-request-id"]
+            self.assertTrue(server.logged(number))
+            lines = [line for line in server.log().splitlines() if number in line]
+            self.assertEqual(len(lines), 1, server.log())
+            self.assertRegex(lines[0], r"\b5\b")  # tokens of the prompt
+            self.assertRegex(lines[0], r"\b7\b")  # and of the answer
+            self.assertTrue(re.search("length", lines[0]))
+
+    def test_harmful_request_id_is_replaced(self):
+        with self.serve() as server:
+            for bad in ("x" * 500, "a b", "a\tb"):
+                raw = client(server).completions.with_raw_response.create(model="test", prompt="Hello", max_tokens=1,
+                                                                          extra_headers={"X-Request-Id": bad})
+                self.assertNotEqual(raw.headers["x-request-id"], bad)
+
+    def test_cors(self):
+        with self.serve("--cors-origin", "https://chat.example") as server:
+            request = urllib.request.Request(server.url + "/v1/chat/completions", method="OPTIONS", headers={
+                "Origin": "https://chat.example", "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization,content-type"})
+            with urllib.request.urlopen(request) as reply:
+                self.assertIn(reply.status, (200, 204))
+                self.assertEqual(reply.headers["Access-Control-Allow-Origin"], "https://chat.example")
+                self.assertIn("POST", reply.headers["Access-Control-Allow-Methods"])
+            request = urllib.request.Request(server.url + "/v1/models", headers={"Origin": "https://evil.example"})
+            with urllib.request.urlopen(request) as reply:
+                self.assertNotIn(reply.headers.get("Access-Control-Allow-Origin"), ("*", "https://evil.example"))
+
+
+if __name__ == "__main__":
+    fixture.main()

@@ -1,0 +1,146 @@
+"""A headless Chromium that drives the chat page, with the words the tests use."""
+
+import os
+import shutil
+import time
+
+from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+# Records what the page asks the server, whatever server that is.
+RECORD_REQUESTS = """
+window.sent = [];
+const original = window.fetch;
+window.fetch = (path, options = {}) => {
+  if (String(path).includes('chat/completions')) window.sent.push(JSON.parse(options.body));
+  return original(path, options);
+};
+window.faults = [];
+window.addEventListener('error', (event) => window.faults.push(String(event.message)));
+window.addEventListener('unhandledrejection', (event) => window.faults.push(String(event.reason)));
+document.addEventListener('securitypolicyviolation', (event) => window.faults.push('csp ' + event.violatedDirective + ' ' + event.blockedURI));
+"""
+
+
+def find(*names):
+    return next((path for path in map(shutil.which, names) if path), None)
+
+
+def binaries():
+    """(browser, driver), None where one is missing."""
+    return find("chromium", "chromium-browser", "google-chrome", "chrome"), find("chromedriver")
+
+
+class Page:
+    def __init__(self, url, width=1280, height=860, scale=1, dark=False):
+        browser, driver = binaries()
+        options = Options()
+        options.binary_location = browser
+        for flag in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--no-first-run",
+                     "--disable-background-networking", "--hide-scrollbars", f"--window-size={width},{height}",
+                     f"--force-device-scale-factor={scale}", "--lang=en"):
+            options.add_argument(flag)
+        if os.geteuid() == 0:
+            options.add_argument("--no-sandbox")  # Chromium's own sandbox does not run as root
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.url = url
+        self.driver = webdriver.Chrome(options=options, service=Service(driver))
+        self.cdp("Page.addScriptToEvaluateOnNewDocument", source=RECORD_REQUESTS)
+        self.color_scheme("dark" if dark else "light")
+        self.viewport(width, height, scale)
+
+    def close(self):
+        self.driver.quit()
+
+    def cdp(self, command, **parameters):
+        return self.driver.execute_cdp_cmd(command, parameters)
+
+    def color_scheme(self, value):
+        self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
+
+    def viewport(self, width, height, scale=1, mobile=False):
+        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
+
+    def open(self, clean=True, settings=None):
+        """Loads the page; `clean` forgets what it kept, `settings` are those of new conversations."""
+        self.driver.get(self.url)
+        if clean:
+            self.js("localStorage.clear(); if (arguments[0]) localStorage.setItem('ingot.settings', JSON.stringify(arguments[0]))", settings)
+            self.driver.get(self.url)
+        self.until(lambda: self.js("return document.getElementById('model-name').textContent") not in ("…", ""), "the models")
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def one(self, css):
+        return self.driver.find_element(By.CSS_SELECTOR, css)
+
+    def all(self, css):
+        return self.driver.find_elements(By.CSS_SELECTOR, css)
+
+    def until(self, condition, what, seconds=10):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                value = condition()
+            except WebDriverException:  # the element was replaced meanwhile
+                value = None
+            if value:
+                return value
+            time.sleep(0.03)
+        raise AssertionError(f"waited {seconds} s in vain for {what}")
+
+    def click(self, css):
+        self.one(css).click()
+
+    def text(self, css):
+        return self.js("const e = document.querySelector(arguments[0]); return e ? e.textContent : ''", css)
+
+    def keys(self, *keys):
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def type(self, text):
+        self.one("#input").send_keys(text)
+
+    def send(self, text):
+        self.type(text)
+        self.keys(Keys.ENTER)
+
+    def ask(self, text, seconds=40):
+        """Sends and waits for the whole answer; its text."""
+        before = len(self.sent())
+        self.send(text)
+        self.until(lambda: len(self.sent()) > before, "the request")
+        return self.answered(seconds)
+
+    def answered(self, seconds=40):
+        self.until(lambda: not self.streaming() and self.all(".assistant"), "the answer", seconds)
+        return self.last_answer()
+
+    def streaming(self):
+        return self.js("return document.querySelectorAll('.streaming').length") > 0
+
+    def last_answer(self):
+        return self.js("return [...document.querySelectorAll('.assistant .markdown')].pop()?.textContent ?? ''")
+
+    def sent(self):
+        return self.js("return window.sent")
+
+    def button(self, turn_css, label):
+        """Clicks the button with this label in the last turn that matches."""
+        self.js("""const turn = [...document.querySelectorAll(arguments[0])].pop();
+                   [...turn.querySelectorAll('button')].find((b) => b.textContent === arguments[1] ||
+                     b.getAttribute('aria-label') === arguments[1]).click()""", turn_css, label)
+
+    def set_field(self, css, value):
+        """As typing does, without the time it takes."""
+        self.js("""const field = document.querySelector(arguments[0]); field.value = arguments[1];
+                   field.dispatchEvent(new Event('input', {bubbles: true})); field.dispatchEvent(new Event('change', {bubbles: true}))""",
+                css, value)
+
+    def faults(self):
+        return self.js("return window.faults")

@@ -1,0 +1,240 @@
+"""A stand-in for `ingot serve` with scripted answers, for the tests of the chat page.
+
+It speaks the part of the API that the page uses, and it can be told to be busy, to want a key, to break off, or to say
+things that no page should obey. The last word of the question chooses the answer.
+"""
+
+import http.server
+import json
+import threading
+import time
+
+INJECTION = """Before <img src=x onerror="window.pwned=1"> <script>window.pwned=2</script> after.
+
+<div onclick="window.pwned=3">block</div>
+
+[click](javascript:window.pwned=4) [tab](java\tscript:window.pwned=5) [data](data:text/html,<script>window.pwned=6</script>)
+[upper](JAVASCRIPT:window.pwned=7) [file](file:///etc/passwd) [relative](/v1/models) <javascript:window.pwned=8>
+![x](javascript:window.pwned=9) ![remote](https://example.org/pixel.png) [quote](https://example.org/"onmouseover="window.pwned=10)
+
+| <b>head</b> | <svg onload=window.pwned=11> |
+|---|---|
+| <iframe srcdoc="<script>parent.pwned=12</script>"> | ok |
+
+```html"><img src=x onerror=window.pwned=13>
+<script>window.pwned=14</script>
+```
+"""
+
+MARKDOWN = """# Title
+
+A paragraph with **bold**, *italic*, ***both***, ~~gone~~, `code <b>`, snake_case_name, 2 * 3 * 4 and a
+second line. See [the site](https://example.org/a_(b)?q=1&r=2 "title") or https://example.org/bare. Mail: <mailto:me@example.org>.
+
+- one
+- two
+  - nested *deep*
+    1. deeper
+- [x] done
+- [ ] open
+
+3. three
+4. four
+
+   ```python
+   # inside a list
+   print("hi")
+   ```
+
+> quoted
+> > twice
+
+| left | right |
+|:-----|------:|
+| a \\| b | **1** |
+| short |
+
+---
+
+```cpp
+int main() { return 0; }  // <script>alert(1)</script>
+```
+
+Last line with \\*stars\\* and &lt;tag&gt;.
+"""
+
+LONG = "".join(f"Paragraph {i} with some *words* in it and `code` too.\n\n" for i in range(150)) + (
+    "```text\n" + "".join(f"line {i} of the long block\n" for i in range(400)) + "```\n\nThe end.")
+
+
+class Mock:
+    """The server's script: what the tests set and read."""
+
+    def __init__(self, page, csp):
+        self.page, self.csp = page, csp
+        self.lock = threading.Lock()
+        self.reset()
+
+    def reset(self):
+        self.requests = []       # bodies of chat requests
+        self.keys = []           # Authorization headers of those
+        self.disconnects = 0     # streams the page gave up
+        self.key = None          # the API key to ask for
+        self.busy = 0            # chat requests to refuse with 503 before one is answered
+        self.retry_after = "1"
+        self.gone = False        # every connection is dropped
+        self.running = 0
+        self.tokens = 0
+        self.metrics_calls = 0
+
+
+def answer(question, turns):
+    """(pieces, seconds between them, how it ends) for a question."""
+    word = question.split()[-1] if question.split() else ""
+    if word == "markdown":
+        return split(MARKDOWN, 7), 0.001, "stop"
+    if word == "injection":
+        return split(INJECTION, 5), 0.001, "stop"
+    if word == "slow":
+        return [f"word{i} " for i in range(400)], 0.05, "stop"
+    if word == "long":
+        return split(LONG, 40), 0.0005, "stop"
+    if word == "limit":
+        return ["cut", " off"], 0.001, "length"
+    if word == "break":
+        return ["half an", " answer"], 0.01, "break"
+    if word == "fail":
+        return ["some"], 0.01, "error"
+    if word == "think":
+        return ["<think>", "hidden ", "plan</think>\n\n", "Visible **answer**."], 0.001, "stop"
+    return split(f"Answer {turns} to: {question}", 6), 0.02, "stop"
+
+
+def split(text, size):
+    return [text[i:i + size] for i in range(0, len(text), size)]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    mock = None
+
+    def log_message(self, *arguments):
+        pass
+
+    def reply(self, status, body, content_type="application/json", **headers):
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(data)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def error(self, status, message, code=None, **headers):
+        self.reply(status, {"error": {"message": message, "type": "error", "code": code}}, **headers)
+
+    def refused(self):
+        if self.mock.gone:
+            self.close_connection = True
+            return True
+        if self.mock.key and self.headers.get("Authorization") != "Bearer " + self.mock.key:
+            self.error(401, "no valid API key", "invalid_api_key")
+            return True
+        return False
+
+    def do_GET(self):
+        if self.path == "/":
+            self.reply(200, self.mock.page, "text/html; charset=utf-8", Content_Security_Policy=self.mock.csp)
+        elif self.refused():
+            return
+        elif self.path == "/v1/models":
+            self.reply(200, {"object": "list", "data": [{"id": "mock-1b", "object": "model", "max_model_len": 8192}]})
+        elif self.path == "/metrics":
+            self.mock.metrics_calls += 1
+            self.reply(200, self.metrics(), "text/plain; version=0.0.4")
+        else:
+            self.error(404, "no such path: " + self.path)
+
+    def metrics(self):
+        labels = '{engine="0",model_name="mock {1b}"}'
+        values = {"num_requests_running": self.mock.running, "num_requests_waiting": 3, "kv_cache_usage_perc": 0.42,
+                  "prefix_cache_queries_total": 200, "prefix_cache_hits_total": 150, "generation_tokens_total": self.mock.tokens}
+        return "".join(f"# HELP vllm:{n} x\n# TYPE vllm:{n} gauge\nvllm:{n}{labels} {v}\n" for n, v in values.items())
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path != "/v1/chat/completions":
+            return self.error(404, "no such path")
+        request = json.loads(body)
+        self.mock.requests.append(request)
+        self.mock.keys.append(self.headers.get("Authorization"))
+        if self.refused():
+            return None
+        with self.mock.lock:
+            if self.mock.busy > 0:
+                self.mock.busy -= 1
+                return self.error(503, "The queue is full.", Retry_After=self.mock.retry_after)
+        question = request["messages"][-1]["content"]
+        if question.endswith("overflow"):
+            return self.error(400, "the prompt has 9000 tokens, the context is 8192", "context_length_exceeded")
+        self.stream(request, question)
+        return None
+
+    def stream(self, request, question):
+        pieces, pause, end = answer(question, sum(m["role"] == "user" for m in request["messages"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.mock.running += 1
+        try:
+            self.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
+            for piece in pieces:
+                self.event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
+                self.mock.tokens += 1
+                time.sleep(pause)
+            if end == "break":
+                self.close_connection = True
+                self.connection.close()
+                return
+            if end == "error":
+                self.event({"error": {"message": "the step failed", "type": "server_error"}})
+            else:
+                self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]})
+                self.event({"choices": [], "usage": {"prompt_tokens": 120, "completion_tokens": len(pieces),
+                                                     "prompt_tokens_details": {"cached_tokens": 96}}})
+            self.chunk(b"data: [DONE]\n\n")
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.mock.disconnects += 1
+            self.close_connection = True
+        finally:
+            self.mock.running -= 1
+
+    def event(self, data):
+        # Characters are cut in the middle of their bytes now and then: the page must put them together again.
+        raw = ("data: " + json.dumps(data, ensure_ascii=False) + "\n\n").encode()
+        middle = len(raw) // 2
+        self.chunk(raw[:middle])
+        self.chunk(raw[middle:])
+
+    def chunk(self, data):
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+def start(page, csp):
+    """A mock on a free port of this machine: (mock, server, url)."""
+    mock = Mock(page, csp)
+    handler = type("MockHandler", (Handler,), {"mock": mock})
+    server = Server(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return mock, server, f"http://127.0.0.1:{server.server_address[1]}/"
