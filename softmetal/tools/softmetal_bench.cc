@@ -79,8 +79,8 @@ struct Bench {
     NS::Error* error = nullptr;
     auto constants = NS::TransferPtr(MTL::FunctionConstantValues::alloc()->init());
     constants->setConstantValue(&k, MTL::DataTypeUInt, NS::UInteger{0});
-    auto function =
-        NS::TransferPtr(library->newFunction(NS::String::string(name, NS::UTF8StringEncoding), constants.get(), &error));
+    auto function = NS::TransferPtr(
+        library->newFunction(NS::String::string(name, NS::UTF8StringEncoding), constants.get(), &error));
     if (!function) fail(error);
     auto state = NS::TransferPtr(device->newComputePipelineState(function.get(), &error));
     if (!state) fail(error);
@@ -148,7 +148,8 @@ int main() {
     }
     encode = now() - start;
   });
-  std::printf("a dispatch: %.2f us to encode, %.2f us to execute\n", encode / kDispatches * 1e6, empty / kDispatches * 1e6);
+  std::printf("a dispatch: %.2f us to encode, %.2f us to execute\n", encode / kDispatches * 1e6,
+              empty / kDispatches * 1e6);
 
   // SmolLM2-135M: 30 layers of q, k, v, o, gate, up, down, then the vocabulary.
   struct Shape {

@@ -80,7 +80,8 @@ SM_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* p, T* e
 SM_FETCH(add, old + v)
 SM_FETCH(sub, old - v)
 SM_FETCH(and, old& v)
-SM_FETCH(or, old | v) SM_FETCH(xor, old ^ v) SM_FETCH(min, min(old, v)) SM_FETCH(max, max(old, v))
+SM_FETCH(or, old | v)
+SM_FETCH(xor, old ^ v) SM_FETCH(min, min(old, v)) SM_FETCH(max, max(old, v))
 
     SM_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {}
 

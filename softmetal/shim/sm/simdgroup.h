@@ -74,8 +74,9 @@ namespace metal {
   }
 SM_REDUCTION(simd_sum, x + y)
 SM_REDUCTION(simd_product, x* y)
-SM_REDUCTION(simd_max, max(x, y)) SM_REDUCTION(simd_min, min(x, y)) SM_REDUCTION(simd_and, x& y)
-    SM_REDUCTION(simd_or, x | y) SM_REDUCTION(simd_xor, x ^ y)
+SM_REDUCTION(simd_max, max(x, y))
+SM_REDUCTION(simd_min, min(x, y)) SM_REDUCTION(simd_and, x& y) SM_REDUCTION(simd_or, x | y)
+    SM_REDUCTION(simd_xor, x ^ y)
 // `source` is the lane read, an expression of `lane` and `k`. A lane that takes no part gives garbage on the device;
 // here its reader keeps its own value.
 #define SM_SHUFFLE(name, source)                                                                                       \

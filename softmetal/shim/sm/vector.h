@@ -134,8 +134,8 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
 SM_VEC_OPERATOR(+)
 SM_VEC_OPERATOR(-)
 SM_VEC_OPERATOR(*)
-SM_VEC_OPERATOR(/) SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|) SM_VEC_OPERATOR(^) SM_VEC_OPERATOR(<<)
-    SM_VEC_OPERATOR(>>)
+SM_VEC_OPERATOR(/)
+SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|) SM_VEC_OPERATOR(^) SM_VEC_OPERATOR(<<) SM_VEC_OPERATOR(>>)
 #define SM_VEC_COMPARE(op)                                                                        \
   SM_VT vec<bool, N> operator op(vec<T, N> a, vec<T, N> b) {                                      \
     vec<bool, N> r;                                                                               \
@@ -144,9 +144,9 @@ SM_VEC_OPERATOR(/) SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|) SM_V
   }                                                                                               \
   SM_VT vec<bool, N> operator op(vec<T, N> a, type_identity_t<T> b) { return a op vec<T, N>(b); } \
   SM_VT vec<bool, N> operator op(type_identity_t<T> a, vec<T, N> b) { return vec<T, N>(a) op b; }
-        SM_VEC_COMPARE(<) SM_VEC_COMPARE(>) SM_VEC_COMPARE(<=) SM_VEC_COMPARE(>=) SM_VEC_COMPARE(==) SM_VEC_COMPARE(!=)
-            SM_VEC_COMPARE(&&) SM_VEC_COMPARE(||) SM_VT vec<T, N>
-            operator+(vec<T, N> a) {
+    SM_VEC_COMPARE(<) SM_VEC_COMPARE(>) SM_VEC_COMPARE(<=) SM_VEC_COMPARE(>=) SM_VEC_COMPARE(==) SM_VEC_COMPARE(!=)
+        SM_VEC_COMPARE(&&) SM_VEC_COMPARE(||) SM_VT vec<T, N>
+        operator+(vec<T, N> a) {
   return a;
 }
 SM_VT vec<T, N> operator-(vec<T, N> a) { return vec<T, N>::from_native(-a.to_native()); }
@@ -233,7 +233,8 @@ struct packed_vec<T, 4> {
 SM_VEC_NAMES(bool)
 SM_VEC_NAMES(char)
 SM_VEC_NAMES(uchar)
-SM_VEC_NAMES(short) SM_VEC_NAMES(ushort) SM_VEC_NAMES(int) SM_VEC_NAMES(uint) SM_VEC_NAMES(long) SM_VEC_NAMES(ulong)
-    SM_VEC_NAMES(half) SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
+SM_VEC_NAMES(short)
+SM_VEC_NAMES(ushort) SM_VEC_NAMES(int) SM_VEC_NAMES(uint) SM_VEC_NAMES(long) SM_VEC_NAMES(ulong) SM_VEC_NAMES(half)
+    SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
 
 }  // namespace metal
