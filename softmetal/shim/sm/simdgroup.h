@@ -75,8 +75,10 @@ namespace metal {
 SM_REDUCTION(simd_sum, x + y)
 SM_REDUCTION(simd_product, x* y)
 SM_REDUCTION(simd_max, max(x, y))
-SM_REDUCTION(simd_min, min(x, y)) SM_REDUCTION(simd_and, x& y) SM_REDUCTION(simd_or, x | y)
-    SM_REDUCTION(simd_xor, x ^ y)
+SM_REDUCTION(simd_min, min(x, y))
+SM_REDUCTION(simd_and, x& y)
+SM_REDUCTION(simd_or, x | y)
+SM_REDUCTION(simd_xor, x ^ y)
 // `source` is the lane read, an expression of `lane` and `k`. A lane that takes no part gives garbage on the device;
 // here its reader keeps its own value.
 #define SM_SHUFFLE(name, source)                                                                                       \
@@ -95,17 +97,21 @@ SM_REDUCTION(simd_min, min(x, y)) SM_REDUCTION(simd_and, x& y) SM_REDUCTION(simd
         SM_SITE);                                                                                                      \
     return record.result;                                                                                              \
   }
-        SM_SHUFFLE(simd_shuffle, k) SM_SHUFFLE(simd_broadcast, k) SM_SHUFFLE(simd_shuffle_xor, lane ^ k)
-            SM_SHUFFLE(simd_shuffle_down, lane + k) SM_SHUFFLE(simd_shuffle_up, lane - k)
-                SM_SHUFFLE(simd_shuffle_rotate_down, (lane + k) & 31)
-                    SM_SHUFFLE(simd_shuffle_rotate_up, (lane - k) & 31) SM_SHUFFLE(quad_shuffle, (lane & ~3u) + (k & 3))
-                        SM_SHUFFLE(quad_broadcast, (lane & ~3u) + (k & 3)) SM_SHUFFLE(quad_shuffle_xor, lane ^ (k & 3))
-                            SM_SHUFFLE(quad_shuffle_down, (lane & 3) + k < 4 ? lane + k : 32)
-                                SM_SHUFFLE(quad_shuffle_up, (lane & 3) >= k ? lane - k : 32)
+SM_SHUFFLE(simd_shuffle, k)
+SM_SHUFFLE(simd_broadcast, k)
+SM_SHUFFLE(simd_shuffle_xor, lane ^ k)
+SM_SHUFFLE(simd_shuffle_down, lane + k)
+SM_SHUFFLE(simd_shuffle_up, lane - k)
+SM_SHUFFLE(simd_shuffle_rotate_down, (lane + k) & 31)
+SM_SHUFFLE(simd_shuffle_rotate_up, (lane - k) & 31)
+SM_SHUFFLE(quad_shuffle, (lane & ~3u) + (k & 3))
+SM_SHUFFLE(quad_broadcast, (lane & ~3u) + (k & 3))
+SM_SHUFFLE(quad_shuffle_xor, lane ^ (k & 3))
+SM_SHUFFLE(quad_shuffle_down, (lane & 3) + k < 4 ? lane + k : 32)
+SM_SHUFFLE(quad_shuffle_up, (lane & 3) >= k ? lane - k : 32)
 
-                                    template <class T>
-                                    SM_INLINE T
-    simd_shuffle_and_fill_down(T value, T fill, ushort k, SM_SITE_PARAMETERS) {
+template <class T>
+SM_INLINE T simd_shuffle_and_fill_down(T value, T fill, ushort k, SM_SITE_PARAMETERS) {
   T moved = simd_shuffle_down(value, k, sm_file, sm_line, sm_column);
   uint lane = sm::self()->lane;
   T filled = simd_shuffle(fill, (ushort)((lane + k) & 31), sm_file, sm_line, sm_column);

@@ -162,10 +162,14 @@ SM_LIMITS_INT(char)
 SM_LIMITS_INT(signed char)
 SM_LIMITS_INT(uchar)
 SM_LIMITS_INT(short)
-SM_LIMITS_INT(ushort) SM_LIMITS_INT(int) SM_LIMITS_INT(uint) SM_LIMITS_INT(long) SM_LIMITS_INT(ulong)
+SM_LIMITS_INT(ushort)
+SM_LIMITS_INT(int)
+SM_LIMITS_INT(uint)
+SM_LIMITS_INT(long)
+SM_LIMITS_INT(ulong)
 
-    template <class T, size_t N>
-    struct array {
+template <class T, size_t N>
+struct array {
   T elements[N];
   constexpr T& operator[](size_t i) { return elements[i]; }
   constexpr const T& operator[](size_t i) const { return elements[i]; }

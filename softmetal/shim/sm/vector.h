@@ -135,7 +135,10 @@ SM_VEC_OPERATOR(+)
 SM_VEC_OPERATOR(-)
 SM_VEC_OPERATOR(*)
 SM_VEC_OPERATOR(/)
-SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|) SM_VEC_OPERATOR(^) SM_VEC_OPERATOR(<<) SM_VEC_OPERATOR(>>)
+SM_VEC_OPERATOR(%)
+SM_VEC_OPERATOR(&)
+SM_VEC_OPERATOR(|)
+SM_VEC_OPERATOR(^) SM_VEC_OPERATOR(<<) SM_VEC_OPERATOR(>>)
 #define SM_VEC_COMPARE(op)                                                                        \
   SM_VT vec<bool, N> operator op(vec<T, N> a, vec<T, N> b) {                                      \
     vec<bool, N> r;                                                                               \
@@ -234,7 +237,8 @@ SM_VEC_NAMES(bool)
 SM_VEC_NAMES(char)
 SM_VEC_NAMES(uchar)
 SM_VEC_NAMES(short)
-SM_VEC_NAMES(ushort) SM_VEC_NAMES(int) SM_VEC_NAMES(uint) SM_VEC_NAMES(long) SM_VEC_NAMES(ulong) SM_VEC_NAMES(half)
-    SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
+SM_VEC_NAMES(ushort)
+SM_VEC_NAMES(int)
+SM_VEC_NAMES(uint) SM_VEC_NAMES(long) SM_VEC_NAMES(ulong) SM_VEC_NAMES(half) SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
 
 }  // namespace metal
