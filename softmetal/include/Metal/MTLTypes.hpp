@@ -113,10 +113,11 @@ enum GPUFamily : NS::Integer {
   GPUFamilyMetal4 = 5002,
 };
 
-#define SOFTMETAL_DATA_TYPES(X)                                                                                  \
-  X(Float, 3)                                                                                                    \
-  X(Half, 16) X(Int, 29) X(UInt, 33) X(Short, 37) X(UShort, 41) X(Char, 45) X(UChar, 49) X(Bool, 53) X(Long, 81) \
-      X(ULong, 85) X(BFloat, 121)
+#define SOFTMETAL_DATA_TYPES(X)                                                                                   \
+  X(Float, 3)                                                                                                     \
+  X(Half, 16)                                                                                                     \
+  X(Int, 29) X(UInt, 33) X(Short, 37) X(UShort, 41) X(Char, 45) X(UChar, 49) X(Bool, 53) X(Long, 81) X(ULong, 85) \
+      X(BFloat, 121)
 enum DataType : NS::UInteger {
   DataTypeNone = 0,
 #define SOFTMETAL_DATA_TYPE(name, value) \

@@ -1,5 +1,9 @@
 #pragma once
 
+#include "sm/integer.h"
+#include "sm/math.h"
+#include "sm/runtime.h"
+
 namespace metal {
 
 enum memory_order { memory_order_relaxed };
@@ -73,9 +77,9 @@ SM_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* p, T* e
     return sm::update(p, [&](T old) { return (T)(expression); });                                         \
   }
 SM_FETCH(add, old + v)
-SM_FETCH(sub, old - v) SM_FETCH(and, old& v) SM_FETCH(or, old | v) SM_FETCH(xor, old ^ v) SM_FETCH(min, min(old, v))
-    SM_FETCH(max, max(old, v))
+SM_FETCH(sub, old - v)
+SM_FETCH(and, old& v) SM_FETCH(or, old | v) SM_FETCH(xor, old ^ v) SM_FETCH(min, min(old, v)) SM_FETCH(max, max(old, v))
 
-        SM_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {}
+    SM_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {}
 
 }  // namespace metal

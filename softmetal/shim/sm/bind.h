@@ -2,6 +2,9 @@
 // from; its type is recovered from the function itself.
 #pragma once
 
+#include "sm/runtime.h"
+#include "sm/vector.h"
+
 namespace sm {
 
 template <abi::ArgumentKind Kind, uint Index = 0, bool Enabled = true>

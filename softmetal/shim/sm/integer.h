@@ -1,5 +1,7 @@
 #pragma once
 
+#include "sm/vector.h"
+
 namespace metal {
 
 #define SM_INTEGER(T)                                                                                                  \
@@ -49,8 +51,9 @@ namespace metal {
     return (T)(((ulong)base & ~mask) | ((ulong)insert << offset & mask));                                              \
   }
 SM_INTEGER(char)
-SM_INTEGER(signed char) SM_INTEGER(uchar) SM_INTEGER(short) SM_INTEGER(ushort) SM_INTEGER(int) SM_INTEGER(uint)
-    SM_INTEGER(long) SM_INTEGER(ulong) SM_INLINE char abs(char x) {
+SM_INTEGER(signed char)
+SM_INTEGER(uchar) SM_INTEGER(short) SM_INTEGER(ushort) SM_INTEGER(int) SM_INTEGER(uint) SM_INTEGER(long)
+    SM_INTEGER(ulong) SM_INLINE char abs(char x) {
   return x < 0 ? -x : x;
 }
 SM_INLINE short abs(short x) { return x < 0 ? -x : x; }

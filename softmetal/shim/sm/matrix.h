@@ -5,6 +5,9 @@
 // - SM_MATRIX_WHOLE: lane 0 holds all 64 and computes alone. Fast, but has no thread_elements().
 #pragma once
 
+#include "sm/math.h"
+#include "sm/runtime.h"
+
 namespace sm {
 
 SM_INLINE uint matrix_element(uint lane, uint i) { return ((lane * 11 + 5) & 31) + 32 * i; }

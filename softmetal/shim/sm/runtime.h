@@ -1,6 +1,9 @@
 // How a kernel reaches the executor: its own context, barriers, and the call that joins the lanes of a simdgroup.
 #pragma once
 
+#include "sm/abi.h"
+#include "sm/types.h"
+
 namespace sm {
 
 namespace abi = softmetal::abi;

@@ -2,6 +2,10 @@
 // are elsewhere (divergence) take no part, as on the device.
 #pragma once
 
+#include "sm/integer.h"
+#include "sm/math.h"
+#include "sm/runtime.h"
+
 // Lanes read each other's records here, in step: nothing for a sanitizer to look at.
 #pragma clang attribute push(__attribute__((no_sanitize("thread", "kernel-address"))), apply_to = function)
 
@@ -69,8 +73,9 @@ namespace metal {
     return record.result;                                                                   \
   }
 SM_REDUCTION(simd_sum, x + y)
-SM_REDUCTION(simd_product, x* y) SM_REDUCTION(simd_max, max(x, y)) SM_REDUCTION(simd_min, min(x, y))
-    SM_REDUCTION(simd_and, x& y) SM_REDUCTION(simd_or, x | y) SM_REDUCTION(simd_xor, x ^ y)
+SM_REDUCTION(simd_product, x* y)
+SM_REDUCTION(simd_max, max(x, y)) SM_REDUCTION(simd_min, min(x, y)) SM_REDUCTION(simd_and, x& y)
+    SM_REDUCTION(simd_or, x | y) SM_REDUCTION(simd_xor, x ^ y)
 // `source` is the lane read, an expression of `lane` and `k`. A lane that takes no part gives garbage on the device;
 // here its reader keeps its own value.
 #define SM_SHUFFLE(name, source)                                                                                       \

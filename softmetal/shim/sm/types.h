@@ -155,8 +155,9 @@ SM_LIMITS_FLOAT(bfloat, 3.38953139e38f, 1.175494351e-38f, 7.8125e-03f)
     static constexpr T lowest() { return min(); }                                                           \
   };
 SM_LIMITS_INT(char)
-SM_LIMITS_INT(signed char) SM_LIMITS_INT(uchar) SM_LIMITS_INT(short) SM_LIMITS_INT(ushort) SM_LIMITS_INT(int)
-    SM_LIMITS_INT(uint) SM_LIMITS_INT(long) SM_LIMITS_INT(ulong)
+SM_LIMITS_INT(signed char)
+SM_LIMITS_INT(uchar) SM_LIMITS_INT(short) SM_LIMITS_INT(ushort) SM_LIMITS_INT(int) SM_LIMITS_INT(uint)
+    SM_LIMITS_INT(long) SM_LIMITS_INT(ulong)
 
         template <class T, size_t N>
         struct array {

@@ -3,6 +3,8 @@
 // write by value.
 #pragma once
 
+#include "sm/types.h"
+
 namespace metal {
 
 template <class T, int N>
@@ -120,8 +122,9 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
   SM_VT vec<T, N> operator op(type_identity_t<T> a, vec<T, N> b) { return vec<T, N>(a) op b; } \
   SM_VT vec<T, N>& operator op##=(vec<T, N>& a, type_identity_t<vec<T, N>> b) { return a = a op b; }
 SM_VEC_OPERATOR(+)
-SM_VEC_OPERATOR(-) SM_VEC_OPERATOR(*) SM_VEC_OPERATOR(/) SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|)
-    SM_VEC_OPERATOR(^) SM_VEC_OPERATOR(<<) SM_VEC_OPERATOR(>>)
+SM_VEC_OPERATOR(-)
+SM_VEC_OPERATOR(*) SM_VEC_OPERATOR(/) SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|) SM_VEC_OPERATOR(^)
+    SM_VEC_OPERATOR(<<) SM_VEC_OPERATOR(>>)
 #define SM_VEC_COMPARE(op)                                                                        \
   SM_VT vec<bool, N> operator op(vec<T, N> a, vec<T, N> b) {                                      \
     vec<bool, N> r;                                                                               \
@@ -216,7 +219,8 @@ struct packed_vec<T, 4> {
   typedef packed_vec<T, 3> packed_##T##3; \
   typedef packed_vec<T, 4> packed_##T##4;
 SM_VEC_NAMES(bool)
-SM_VEC_NAMES(char) SM_VEC_NAMES(uchar) SM_VEC_NAMES(short) SM_VEC_NAMES(ushort) SM_VEC_NAMES(int) SM_VEC_NAMES(uint)
-    SM_VEC_NAMES(long) SM_VEC_NAMES(ulong) SM_VEC_NAMES(half) SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
+SM_VEC_NAMES(char)
+SM_VEC_NAMES(uchar) SM_VEC_NAMES(short) SM_VEC_NAMES(ushort) SM_VEC_NAMES(int) SM_VEC_NAMES(uint) SM_VEC_NAMES(long)
+    SM_VEC_NAMES(ulong) SM_VEC_NAMES(half) SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
 
 }  // namespace metal
