@@ -50,7 +50,8 @@ struct SampleOutput {
 };
 
 static uint sample_key(float x) {
-  const uint bits = as_type<uint>(x);
+  uint bits = as_type<uint>(x);
+  if (bits == 0x80000000u) bits = 0;  // minus zero is zero
   return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
 }
 static float sample_value(uint key) { return as_type<float>(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
@@ -536,8 +537,8 @@ static int sample_choose(device const float* values, uint2 largest, device const
   return sample_draw(row, p, s, thread_index);
 }
 
-// The `count` largest raw logits, largest first, ties to the lower id. `shift` is taken off each.
-static void sample_top(device const float* logits, uint count, float shift, device int* ids, device float* values,
+// The `count` largest raw logits, largest first, ties to the lower id; `shift.x` and then `shift.y` are taken off.
+static void sample_top(device const float* logits, uint count, float2 shift, device int* ids, device float* values,
                        threadgroup SampleShared& s, uint thread_index) {
   const SampleCut cut = sample_select_count(logits, count, s, thread_index);
   const uint share = (SAMPLE_VOCAB + kSampleThreads - 1) / kSampleThreads;
@@ -562,7 +563,7 @@ static void sample_top(device const float* logits, uint count, float shift, devi
       place += s.top_keys[i] > key || (s.top_keys[i] == key && s.top_ids[i] < id) ? 1 : 0;
     const bool real = key > kKeyOfMinusInfinity;
     ids[place] = real ? int(id) : -1;
-    values[place] = real ? sample_value(key) - shift : as_type<float>(0xff800000u);
+    values[place] = real ? (sample_value(key) - shift.x) - shift.y : as_type<float>(0xff800000u);
   }
 }
 
@@ -647,6 +648,7 @@ static void sample_top(device const float* logits, uint count, float shift, devi
     }
     return;
   }
-  const float shift = sample_wants_logprob(p.kind) && finite ? sample_value(largest.x) + log_sum : 0;
+  const float2 shift =
+      sample_wants_logprob(p.kind) && finite ? float2(sample_value(largest.x), log_sum) : float2(0);
   sample_top(x, count, shift, ids, values, s, thread_index);
 }
