@@ -4,29 +4,29 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/metal/encoder.h"
+#include "backend/metal/linear_pack.h"
+#include "backend/metal/linear_plan.h"
 #include "backend/metal/memory.h"
 
 namespace ingot::metal {
 
-// A matrix [rows, cols] on the device, in the layout its kernels want.
+// A matrix [rows, cols] on the device, in the layout of kernels/linear_formats.h.
 struct Matrix {
   std::string name;
   int64_t rows = 0, cols = 0;
   DType format = DType::f16;  // of the first part; parts of several formats keep their own below
   BufferPtr data;
-  size_t bytes = 0;           // read when the whole matrix is used once
-  struct Part {               // rows [first, first + rows) in one format, from `offset` on
-    DType format = DType::f16;
-    int64_t first = 0, rows = 0;
-    size_t offset = 0;
-  };
+  size_t bytes = 0;  // read when the whole matrix is used once
+  using Part = PackedPart;
   std::vector<Part> parts;
 };
 
-// Bytes of the packed matrix, for the memory plan. A format without kernels is declined: Error(declined).
+// Bytes of the packed matrix, for the memory plan: those of its tensors, rows rounded up to 8. Every format has
+// kernels.
 size_t packed_bytes(const MatrixSpec& spec);
 // `drop_pages` is called with source ranges that will not be read again.
 Matrix pack_matrix(const MatrixSpec& spec, Memory& memory,
@@ -36,18 +36,25 @@ Matrix pack_matrix(const MatrixSpec& spec, Memory& memory,
 struct LinearArgs {
   const Matrix* weight = nullptr;
   int64_t rows = 0;
-  BufferView in;             // activation [rows, cols]
-  BufferView bias;           // f32 [N] or none
-  BufferView out;            // activation [rows, N]; f32 when `accumulate` or `f32_out`
+  // How many of the first rows must have the same bits whatever the number of rows: the step's decode rows, or all rows
+  // of the logits. They are multiplied in another order than the rest. Negative: chosen by the number of rows.
+  int64_t decode_rows = -1;
+  BufferView in;    // activation [rows, cols]
+  BufferView bias;  // f32 [N] or none
+  BufferView out;   // activation [rows, N]; f32 when `accumulate` or `f32_out`
   bool accumulate = false;
   bool f32_out = false;
 };
+// One dispatch for each part of the weight.
 void linear(Context& context, const LinearArgs& args);
 
+// Gate and up must be made of parts of equal numbers of rows (one each, in every known checkpoint), else
+// Error(declined).
 struct GatedLinearArgs {
   const Matrix* gate = nullptr;
   const Matrix* up = nullptr;
   int64_t rows = 0;
+  int64_t decode_rows = -1;  // as for LinearArgs
   ActivationKind activation = ActivationKind::silu;
   BufferView in;                  // activation [rows, cols]
   BufferView gate_bias, up_bias;  // f32 [N] or none
