@@ -44,8 +44,9 @@ class Translator {
     for (size_t i = 0; i < tokens_.size(); ++i) visit(i);
     if (!pending_.empty()) throw_at(0, "unbalanced {");
     for (auto& instance : instances_) {
+      // What an instantiation repeats of its template's parameters says nothing new.
       auto found = templates_.find(instance.first);
-      if (instance.second.parameters.empty() && found != templates_.end()) {
+      if (found != templates_.end() && instance.second.parameters.empty()) {
         instance.second.parameters = found->second.parameters;
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
       }
@@ -203,7 +204,10 @@ class Translator {
     } else if (token.text == "[[") {
       const size_t end = closing(i);
       const auto list = attributes(i, end + 1);
-      if (pending_.empty() && (has(list, "kernel") || has(list, "host_name"))) kernel(i);
+      if (pending_.empty() &&
+          (has(list, "kernel") || has(list, "host_name") || has(list, "max_total_threads_per_threadgroup"))) {
+        kernel(i);
+      }
       if (text(i) == "[[") erase(i, end + 1);
     }
   }
@@ -334,7 +338,8 @@ class Translator {
       } else if (t == "kernel" || t == "void" || t == "static" || t == "inline" || t == "METAL_FUNC") {
         k = next(k);
       } else if (tokens_[k].kind == TokenKind::word) {
-        name = t;
+        // In "kernel scale_t scale<half>;" the first word is a type.
+        if (text(next(k)) == "(" || text(next(k)) == "<") name = t;
         k = next(k);
       } else {
         throw_at(i, "a kernel returns void and has a name");
@@ -348,7 +353,7 @@ class Translator {
     info.expression = name + arguments;
 
     if (text(k) == "(") {
-      info.parameters = parameters(k, info.name);
+      if (!instantiation) info.parameters = parameters(k, info.name);
       k = next(closing(k));
     }
     if (instantiation) {
@@ -357,7 +362,7 @@ class Translator {
       instances_.emplace_back(name, std::move(info));
       return;
     }
-    // Internal to the module, so that kernels nobody asked for cost nothing.
+    // A template, so that kernels nobody asked for cost nothing and reserve no threadgroup memory.
     for (size_t h = head; h < k; ++h) {
       if (text(h) == "[[") {
         const size_t close = closing(h);
@@ -367,7 +372,8 @@ class Translator {
         erase(h, h + 1);
       }
     }
-    tokens_[head].text = (lint_ ? "" : "static ") + tokens_[head].text;
+    if (!lint_) tokens_[head].text = (is_template ? "static " : "template <int> static ") + tokens_[head].text;
+    if (!is_template && !lint_) info.expression += "<0>";
     if (text(k) == "{") kernel_body_ = k;
     if (is_template) {
       templates_[name] = info;

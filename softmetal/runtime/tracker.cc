@@ -126,7 +126,7 @@ void Tracker::fail(Worker& worker, const std::string& message, const void* pc) c
 }
 
 void Tracker::outside(Worker& worker, uintptr_t address, size_t bytes, const void* pc, Kind kind) const {
-  const std::string what = std::string(kind == Kind::load ? "loads " : "stores ") + std::to_string(bytes) + " bytes ";
+  const std::string what = std::string(!kind.stores ? "loads " : "stores ") + std::to_string(bytes) + " bytes ";
   const Region* nearest = nullptr;
   for (const Region& r : regions_) {
     const uintptr_t distance = address < r.begin ? r.begin - address : address - r.end;
@@ -166,7 +166,7 @@ void Tracker::access(Worker& worker, const void* pointer, size_t bytes, const vo
   if (address >= arena && address < arena + (1 << 20)) {
     return access_threadgroup(worker, address - arena, bytes, pc, kind);
   }
-  if (address >= inline_begin_ && address < inline_end_ && kind == Kind::load) return;
+  if (address >= inline_begin_ && address < inline_end_ && !kind.stores) return;
   if (address >= module_->base && address < module_->end) return;
   const auto own = reinterpret_cast<uintptr_t>(&worker);
   if (address >= own && address < own + sizeof(Worker)) return;
@@ -186,11 +186,11 @@ std::string Tracker::hazard(const CpuMemory& memory, const ByteHistory& h, Kind 
     return std::string(what) + names_[other] + " with no " + (other >= encoder_begin_ ? "barrier" : "fence") +
            " between";
   };
-  const bool both_atomic = kind == Kind::atomic && h.atomic_write;
+  const bool both_atomic = kind.atomic && h.atomic_write;
   if (!ordered(memory, h.write_command) && !both_atomic) {
-    return text(kind == Kind::load ? "reads what is written by " : "writes what is written by ", h.write_command);
+    return text(!kind.stores ? "reads what is written by " : "writes what is written by ", h.write_command);
   }
-  if (kind == Kind::load) return "";
+  if (!kind.stores) return "";
   for (uint32_t reader : {h.read_command, h.earlier_read_command}) {
     if (!ordered(memory, reader) && !both_atomic) return text("writes what is read by ", reader);
   }
@@ -205,10 +205,10 @@ bool Tracker::races(const ByteHistory& h, unsigned thread, Kind kind, bool any_g
     if (epoch != group_epoch_) return false;
     return who % 1024 / 32 != thread / 32 || simd_epoch == simdgroup_epoch_[thread / 32];
   };
-  const bool both_atomic = kind == Kind::atomic && h.atomic_write;
+  const bool both_atomic = kind.atomic && h.atomic_write;
   if (h.write_command == command_ && !both_atomic && unordered(h.writer, h.write_epoch, h.write_simd_epoch))
     return true;
-  if (kind == Kind::load || h.read_command != command_ || both_atomic) return false;
+  if (!kind.stores || h.read_command != command_ || both_atomic) return false;
   if (unordered(h.reader, h.read_epoch, h.read_simd_epoch)) return true;
   if (h.reader / 1024 != group_ || h.read_epoch != group_epoch_) return false;
   return h.readers == kManySimdgroups ||
@@ -217,7 +217,7 @@ bool Tracker::races(const ByteHistory& h, unsigned thread, Kind kind, bool any_g
 
 void Tracker::remember(ByteHistory& h, unsigned thread, Kind kind) const {
   const uint32_t me = group_ * 1024 + thread;
-  if (kind != Kind::store) {
+  if (kind.loads) {
     const bool fresh = h.read_command != command_ || h.read_epoch != group_epoch_ || h.reader / 1024 != group_;
     if (h.read_command != command_) {
       h.earlier_read_command = h.read_command;
@@ -237,13 +237,13 @@ void Tracker::remember(ByteHistory& h, unsigned thread, Kind kind) const {
     h.read_epoch = group_epoch_;
     h.read_simd_epoch = simdgroup_epoch_[thread / 32];
   }
-  if (kind != Kind::load) {
+  if (kind.stores) {
     h.write_command = command_;
     h.writer = me;
     h.write_epoch = group_epoch_;
     h.write_simd_epoch = simdgroup_epoch_[thread / 32];
     h.written = 1;
-    h.atomic_write = kind == Kind::atomic;
+    h.atomic_write = kind.atomic;
   }
 }
 
@@ -254,8 +254,8 @@ bool Tracker::never_written(const CpuMemory& memory, const ByteHistory& h, size_
 
 void Tracker::count(Region& region, size_t offset, size_t bytes, Kind kind) {
   Traffic::Buffer& t = region.traffic;
-  if (kind != Kind::store) t.loaded += bytes;
-  if (kind != Kind::load) t.stored += bytes;
+  if (kind.loads) t.loaded += bytes;
+  if (kind.stores) t.stored += bytes;
   if (mode_ == Mode::strict) return;  // the histories tell which bytes are new
   auto mark = [&](uint32_t& word, uint32_t mask) {
     const uint32_t seen = word >> 4 == (command_ & 0xfffffff) ? word & 15 : 0;
@@ -266,8 +266,8 @@ void Tracker::count(Region& region, size_t offset, size_t bytes, Kind kind) {
     const size_t stop = std::min(end, (at / 4 + 1) * 4);
     const uint32_t mask = ((1u << (stop - at)) - 1) << at % 4;
     WordCount& w = region.memory->shadow->counts()[at / 4];
-    if (kind != Kind::store) t.unique_loaded += mark(w.loaded, mask);
-    if (kind != Kind::load) t.unique_stored += mark(w.stored, mask);
+    if (kind.loads) t.unique_loaded += mark(w.loaded, mask);
+    if (kind.stores) t.unique_stored += mark(w.stored, mask);
     at = stop;
   }
 }
@@ -286,11 +286,11 @@ void Tracker::access_buffer(Worker& worker, Region& region, size_t offset, size_
     if (races(h[i], thread, kind, true)) {
       fail(worker, "a race of two threads, unordered by a barrier, at " + where(i), pc);
     }
-    if (kind != Kind::store && never_written(memory, h[i], offset + i)) {
+    if (kind.loads && never_written(memory, h[i], offset + i)) {
       fail(worker, "loads memory that was never written, at " + where(i), pc);
     }
-    if (kind != Kind::store) region.traffic.unique_loaded += h[i].read_command != command_;
-    if (kind != Kind::load) region.traffic.unique_stored += h[i].write_command != command_;
+    if (kind.loads) region.traffic.unique_loaded += h[i].read_command != command_;
+    if (kind.stores) region.traffic.unique_stored += h[i].write_command != command_;
     remember(h[i], thread, kind);
   }
 }
@@ -299,7 +299,7 @@ void Tracker::access_threadgroup(Worker& worker, size_t offset, size_t bytes, co
   if (mode_ != Mode::strict) return;
   if (offset + bytes > threadgroup_.size()) {
     fail(worker,
-         std::string(kind == Kind::load ? "loads" : "stores") + " past the end of threadgroup memory, which has " +
+         std::string(!kind.stores ? "loads" : "stores") + " past the end of threadgroup memory, which has " +
              std::to_string(threadgroup_.size()) + " bytes",
          pc);
   }
@@ -309,7 +309,7 @@ void Tracker::access_threadgroup(Worker& worker, size_t offset, size_t bytes, co
     if (races(h, thread, kind, false)) {
       fail(worker, "a race of two threads in threadgroup memory, unordered by a barrier", pc);
     }
-    if (kind != Kind::store && !h.written && unwritten_ == Unwritten::error) {
+    if (kind.loads && !h.written && unwritten_ == Unwritten::error) {
       fail(worker, "loads threadgroup memory that was never written", pc);
     }
     remember(h, thread, kind);
@@ -332,8 +332,8 @@ std::string Tracker::transfer(Region& region, size_t offset, size_t bytes, Kind 
 std::string Tracker::copy(CpuMemory& from, size_t from_offset, CpuMemory& to, size_t to_offset, size_t bytes) {
   begin_command("a copy");
   std::vector<Region> regions = {{&from, -1, 0, 0, {from.label, 0, 0, 0, 0}}, {&to, -1, 0, 0, {to.label, 0, 0, 0, 0}}};
-  std::string error = transfer(regions[0], from_offset, bytes, Kind::load);
-  if (error.empty()) error = transfer(regions[1], to_offset, bytes, Kind::store);
+  std::string error = transfer(regions[0], from_offset, bytes, kLoad);
+  if (error.empty()) error = transfer(regions[1], to_offset, bytes, kStore);
   if (!error.empty()) return "copyFromBuffer() " + error;
   if (mode_ == Mode::strict) {
     // What was never written stays so in its copy.
@@ -348,8 +348,7 @@ std::string Tracker::copy(CpuMemory& from, size_t from_offset, CpuMemory& to, si
 std::string Tracker::fill(CpuMemory& to, size_t offset, size_t bytes) {
   begin_command("a fill");
   std::vector<Region> regions = {{&to, -1, 0, 0, {to.label, 0, 0, 0, 0}}};
-  if (std::string error = transfer(regions[0], offset, bytes, Kind::store); !error.empty())
-    return "fillBuffer() " + error;
+  if (std::string error = transfer(regions[0], offset, bytes, kStore); !error.empty()) return "fillBuffer() " + error;
   report(regions, "a fill");
   return "";
 }
@@ -357,7 +356,7 @@ std::string Tracker::fill(CpuMemory& to, size_t offset, size_t bytes) {
 std::string Tracker::indirect(CpuMemory& from, size_t offset) {
   begin_command("indirect arguments");
   Region region{&from, -1, 0, 0, {}};
-  return transfer(region, offset, 12, Kind::load);
+  return transfer(region, offset, 12, kLoad);
 }
 
 }  // namespace softmetal

@@ -57,16 +57,17 @@ class Tracker {
   void begin_group(Worker& worker, uint64_t group);
   void on_threadgroup_barrier() { ++group_epoch_; }
   void on_simdgroup_barrier(unsigned simdgroup) { ++simdgroup_epoch_[simdgroup]; }
-  void load(Worker& w, const void* address, size_t bytes, const void* pc) { access(w, address, bytes, pc, Kind::load); }
-  void store(Worker& w, const void* address, size_t bytes, const void* pc) {
-    access(w, address, bytes, pc, Kind::store);
-  }
-  void atomic(Worker& w, const void* address, size_t bytes, const void* pc) {
-    access(w, address, bytes, pc, Kind::atomic);
+  void load(Worker& w, const void* address, size_t bytes, const void* pc) { access(w, address, bytes, pc, kLoad); }
+  void store(Worker& w, const void* address, size_t bytes, const void* pc) { access(w, address, bytes, pc, kStore); }
+  void atomic(Worker& w, const void* address, size_t bytes, abi::AtomicKind kind, const void* pc) {
+    access(w, address, bytes, pc, {kind != abi::kAtomicStore, kind != abi::kAtomicLoad, true});
   }
 
  private:
-  enum class Kind { load, store, atomic };
+  struct Kind {
+    bool loads, stores, atomic;
+  };
+  static constexpr Kind kLoad{true, false, false}, kStore{false, true, false};
   struct Region {
     CpuMemory* memory;
     int index;

@@ -263,15 +263,25 @@ int Worker::pick(unsigned simdgroup) {
 // Nobody can run. Returns false when all are done; otherwise lets some go on, or fails.
 bool Worker::resolve() {
   if (!live_) return false;
-  // Part of a simdgroup waits in a collective that the rest will not come to: they are the active lanes.
+  // Part of a simdgroup waits in a collective that the rest will not come to: they are the active lanes. Where lanes
+  // wait in several places the first in the text goes first, so that they meet again behind an if or a loop.
   for (unsigned g = 0; g < group_.simdgroups; ++g) {
     Simdgroup& s = simdgroups_[g];
     if (!s.waiting) continue;
-    const Thread& first = threads_[g * 32 + static_cast<unsigned>(__builtin_ctz(s.waiting))];
+    const Thread* threads = threads_ + g * 32;
+    auto earlier = [](const abi::Site& a, const abi::Site& b) {
+      return a.line != b.line ? a.line < b.line : a.column < b.column;
+    };
+    auto lowest = static_cast<unsigned>(__builtin_ctz(s.waiting));
+    for (uint32_t left = s.waiting; left; left &= left - 1) {
+      const auto lane = static_cast<unsigned>(__builtin_ctz(left));
+      if (earlier(threads[lane].site, threads[lowest].site)) lowest = lane;
+    }
+    const Thread& first = threads[lowest];
     uint32_t mask = 0;
     for (uint32_t left = s.waiting; left; left &= left - 1) {
-      const unsigned lane = static_cast<unsigned>(__builtin_ctz(left));
-      if (same(threads_[g * 32 + lane].site, first.site)) mask |= bit(lane);
+      const auto lane = static_cast<unsigned>(__builtin_ctz(left));
+      if (same(threads[lane].site, first.site)) mask |= bit(lane);
     }
     fire(s, mask, first.combine);
     return true;
@@ -410,9 +420,9 @@ void Worker::on_store(const void* address, unsigned long bytes, const void* pc) 
   Worker* w = self();
   w->launch_->tracker->store(*w, address, bytes, pc);
 }
-void Worker::on_atomic(const void* address, unsigned long bytes, const void* pc) {
+void Worker::on_atomic(const void* address, unsigned long bytes, unsigned kind, const void* pc) {
   Worker* w = self();
-  w->launch_->tracker->atomic(*w, address, bytes, pc);
+  w->launch_->tracker->atomic(*w, address, bytes, static_cast<abi::AtomicKind>(kind), pc);
 }
 
 }  // namespace softmetal

@@ -71,7 +71,7 @@ class Worker {
   static void on_collective(void* arg, abi::Combine combine, abi::Site site);
   static void on_load(const void* address, unsigned long bytes, const void* pc);
   static void on_store(const void* address, unsigned long bytes, const void* pc);
-  static void on_atomic(const void* address, unsigned long bytes, const void* pc);
+  static void on_atomic(const void* address, unsigned long bytes, unsigned kind, const void* pc);
 
   void barrier(abi::Site site);
   void collective(void* arg, abi::Combine combine, abi::Site site);

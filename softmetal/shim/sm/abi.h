@@ -61,6 +61,8 @@ struct Site {
 // Runs an operation of a simdgroup once, for the lanes in `mask`; args[lane] is what each of them handed in.
 using Combine = void (*)(void** args, unsigned mask);
 
+enum AtomicKind : unsigned { kAtomicLoad, kAtomicStore, kAtomicUpdate };
+
 // What kernels call. A table, so that a module needs no symbol of the program that loads it.
 struct Runtime {
   void (*threadgroup_barrier)(unsigned flags, Site site);
@@ -68,7 +70,7 @@ struct Runtime {
   void (*collective)(void* arg, Combine combine, Site site);
   void (*load)(const void* address, unsigned long bytes, const void* pc);
   void (*store)(const void* address, unsigned long bytes, const void* pc);
-  void (*atomic)(const void* address, unsigned long bytes, const void* pc);
+  void (*atomic)(const void* address, unsigned long bytes, unsigned kind, const void* pc);
 };
 
 enum ArgumentKind : unsigned {

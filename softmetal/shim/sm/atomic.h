@@ -25,11 +25,12 @@ namespace sm {
 
 #ifdef SM_TRACE
 #define SM_ATOMIC __attribute__((noinline, no_sanitize("kernel-address")))
-#define SM_TELL_ATOMIC(p) \
-  sm::softmetal_runtime->atomic((const void*)&(p)->value, sizeof((p)->value), __builtin_return_address(0))
+#define SM_TELL_ATOMIC(p, kind)                                                                              \
+  sm::softmetal_runtime->atomic((const void*)&(p)->value, sizeof((p)->value), softmetal::abi::kAtomic##kind, \
+                                __builtin_return_address(0))
 #else
 #define SM_ATOMIC SM_INLINE
-#define SM_TELL_ATOMIC(p) (void)0
+#define SM_TELL_ATOMIC(p, kind) (void)0
 #endif
 
 // Any read-modify-write, by compare and exchange: the element may be a float.
@@ -49,36 +50,37 @@ namespace metal {
 
 template <class T>
 SM_ATOMIC T atomic_load_explicit(const volatile atomic<T>* p, memory_order) {
-  SM_TELL_ATOMIC(p);
+  SM_TELL_ATOMIC(p, Load);
   T v;
   __atomic_load(&p->value, &v, __ATOMIC_RELAXED);
   return v;
 }
 template <class T>
 SM_ATOMIC void atomic_store_explicit(volatile atomic<T>* p, type_identity_t<T> v, memory_order) {
-  SM_TELL_ATOMIC(p);
+  SM_TELL_ATOMIC(p, Store);
   __atomic_store(&p->value, &v, __ATOMIC_RELAXED);
 }
 template <class T>
 SM_ATOMIC T atomic_exchange_explicit(volatile atomic<T>* p, type_identity_t<T> v, memory_order) {
-  SM_TELL_ATOMIC(p);
+  SM_TELL_ATOMIC(p, Update);
   return sm::update(p, [&](T) { return v; });
 }
 template <class T>
 SM_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* p, T* expected, type_identity_t<T> desired,
                                                      memory_order, memory_order) {
-  SM_TELL_ATOMIC(p);
+  SM_TELL_ATOMIC(p, Update);
   return __atomic_compare_exchange(&p->value, expected, &desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 #define SM_FETCH(name, expression)                                                                        \
   template <class T>                                                                                      \
   SM_ATOMIC T atomic_fetch_##name##_explicit(volatile atomic<T>* p, type_identity_t<T> v, memory_order) { \
-    SM_TELL_ATOMIC(p);                                                                                    \
+    SM_TELL_ATOMIC(p, Update);                                                                            \
     return sm::update(p, [&](T old) { return (T)(expression); });                                         \
   }
 SM_FETCH(add, old + v)
 SM_FETCH(sub, old - v)
-SM_FETCH(and, old& v) SM_FETCH(or, old | v) SM_FETCH(xor, old ^ v) SM_FETCH(min, min(old, v)) SM_FETCH(max, max(old, v))
+SM_FETCH(and, old& v)
+SM_FETCH(or, old | v) SM_FETCH(xor, old ^ v) SM_FETCH(min, min(old, v)) SM_FETCH(max, max(old, v))
 
     SM_INLINE void atomic_thread_fence(mem_flags, memory_order, thread_scope = thread_scope_device) {}
 

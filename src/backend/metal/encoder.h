@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "backend/backend.h"
@@ -41,6 +42,8 @@ class Encoder {
   void read(uint32_t index, BufferView view) { argument(index, view, Access::Kind::read); }
   void write(uint32_t index, BufferView view) { argument(index, view, Access::Kind::write); }
   void update(uint32_t index, BufferView view) { argument(index, view, Access::Kind::write); }  // reads and writes
+  // Reads and writes from byte `from` of the view on; what lies before is left alone.
+  void update_part(uint32_t index, BufferView view, size_t from);
   void weight(uint32_t index, BufferView view);
   // An argument that the specialised kernel does not touch (an optional bias): nothing is bound.
   void none(uint32_t index) { (void)index; }
@@ -86,7 +89,9 @@ struct Context {
   int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
   BufferPtr scratch;              // activations
 
-  BufferView region(Region r) const { return {scratch.get(), r.offset, r.bytes}; }
+  // The first `bytes` of a region; what lies behind them is not this dispatch's business.
+  BufferView region(Region r, size_t bytes) const;
+  BufferView region(Region r) const { return region(r, r.bytes); }
   const char* suffix() const { return activation == DType::f16 ? "_f16" : "_bf16"; }
 };
 
