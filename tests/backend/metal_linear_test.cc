@@ -248,11 +248,11 @@ TEST_P(MetalLinearBits, DoNotDependOnTheVariant) {
   const std::vector<std::byte> want = run(rig(Mode::fast), p);
   check(p, want, "the table's variant");
   const int lanes = linear_lanes(GetParam(), w->spec.cols);
-  for (const LinearVariant& v : {LinearVariant{1, lanes, 1, 1}, {2, lanes, 2, 8}, {4, lanes, 4, 2}, {4, lanes, 3, 4}}) {
+  for (const LinearVariant& v : {LinearVariant{1, lanes, 1, 1}, {2, lanes, 2, 8}, {4, lanes, 3, 2}}) {
     p.variant = v;
     EXPECT_EQ(run(rig(Mode::fast), p), want) << v.outputs << " outputs, unroll " << v.unroll;
   }
-  for (int other : {1, 2, 16, 32}) {  // another order of additions: other bits, the same sums
+  for (int other : {1, 32}) {  // another order of additions: other bits, the same sums
     p.variant = LinearVariant{2, other, 1, 4};
     check(p, run(rig(Mode::fast), p), std::to_string(other) + " lanes");
   }
@@ -301,12 +301,12 @@ TEST(MetalLinearOut, GatesMatricesOfTwoFormats) {
 }
 
 TEST(MetalLinearOut, TakesAndGivesOtherActivations) {
-  for (DType act : {DType::bf16, DType::f32})
-    for (DType type : {DType::bf16, DType::q4_1, DType::f16}) {
-      const auto w = stored_matrix(type, 40, 96, 31);
-      const Product p = product(*w, 37, 4, act);
-      check(p, run(rig(Mode::fast), p), std::string(dtype_name(act)));
-    }
+  for (const auto& [act, type] :
+       {std::pair(DType::bf16, DType::bf16), {DType::bf16, DType::q4_1}, {DType::f32, DType::f16}}) {
+    const auto w = stored_matrix(type, 40, 96, 31);
+    const Product p = product(*w, 37, 4, act);
+    check(p, run(rig(Mode::fast), p), std::string(dtype_name(act)));
+  }
 }
 
 // Out-of-bounds, unwritten memory, divergent barriers, races of threads in any order: none.
