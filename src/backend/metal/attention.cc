@@ -8,21 +8,11 @@ namespace ingot::metal {
 namespace {
 
 // Function constants of kernels/attention.metal.
-enum : uint16_t {
-  kHeadSize = 50,
-  kBlockSize = 51,
-  kHeads = 52,
-  kKvHeads = 53,
-  kRopeDims = 54,
-  kWindow = 55,
-  kQkNorm = 56,
-  kSplit = 57,
-  kSimdgroups = 58,
-};
+enum : uint16_t { kHeadSize = 50, kBlockSize = 51, kWindow = 52, kQkNorm = 53, kSimdgroups = 54 };
 
-constexpr int64_t kSpan = 64;               // keys
-constexpr int64_t kShortestSplit = 256;     // four spans: one for each simdgroup of a threadgroup
-constexpr int64_t kMostSplits = 64;         // of one sequence
+constexpr int64_t kSpan = 64;            // keys
+constexpr int64_t kShortestSplit = 256;  // four spans: one for each simdgroup of a threadgroup
+constexpr int64_t kMostSplits = 64;      // of one sequence
 constexpr size_t kThreadgroupBytes = 32768;
 constexpr size_t kStaticBytes = 8 * 8 * 8;  // of decode_attention
 constexpr double kMostOperations = 5e10;    // multiplications in one dispatch of prefill: some ten milliseconds
@@ -37,10 +27,17 @@ std::string kernel_name(const char* kernel, DType activation, DType cache) {
   return std::string(kernel) + "_" + std::string(dtype_name(activation)) + "_" + std::string(dtype_name(cache));
 }
 
+// A model without rotation has no table; something must be bound all the same.
+BufferView rope_view(const AttentionArgs& args, int64_t rows) {
+  if (args.shape.rope_dims == 0) return {args.qkv.buffer, args.qkv.offset, 0};
+  return {args.rope.buffer, args.rope.offset, static_cast<size_t>(rows * args.shape.rope_dims) * 4};
+}
+
 }  // namespace
 
 struct Attention::Params {
   float scale = 0, norm_eps = 0;
+  uint32_t heads = 0, kv_heads = 0, rope_dims = 0, split = 0;
   uint32_t max_blocks = 0, max_splits = 0;
   uint32_t first_row = 0, first_seq = 0, first_tile = 0;
 };
@@ -54,15 +51,16 @@ Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
   while (split_ * kMostSplits < max_length) split_ *= 2;
 }
 
-void Attention::use(Context& context, const std::string& kernel, const AttentionShape& shape, bool norms,
-                    int64_t simdgroups) {
-  const KvLayout& layout = cache_.layout();
-  context.encoder.use(kernel,
-                             {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, layout.block_size),
-                              Constant::u(kHeads, shape.heads), Constant::u(kKvHeads, shape.kv_heads),
-                              Constant::u(kRopeDims, shape.rope_dims), Constant::u(kWindow, shape.window),
-                              Constant::b(kQkNorm, norms), Constant::u(kSplit, split_),
-                              Constant::u(kSimdgroups, simdgroups)});
+Attention::Params Attention::params(const StagedStep& step, const AttentionArgs& args) const {
+  Params p;
+  p.scale = args.shape.scale * 1.44269504f;  // log2(e): the kernels work in powers of two
+  p.norm_eps = args.norm_eps;
+  p.heads = static_cast<uint32_t>(args.shape.heads);
+  p.kv_heads = static_cast<uint32_t>(args.shape.kv_heads);
+  p.rope_dims = static_cast<uint32_t>(args.shape.rope_dims);
+  p.split = static_cast<uint32_t>(split_);
+  p.max_blocks = static_cast<uint32_t>(step.max_blocks);
+  return p;
 }
 
 void Attention::reserve(Context& context, size_t bytes) {
@@ -85,25 +83,24 @@ void Attention::decode(Context& context, const StepInput& input, const Attention
 
   int64_t simdgroups = 4;
   while (simdgroups > 1 && q_bytes(shape.head_size, element) +
-                                   static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element) + kStaticBytes >
+                                   static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element) +
+                                   kStaticBytes >
                                kThreadgroupBytes)
     simdgroups /= 2;
 
-  Params params;
-  params.scale = shape.scale * 1.44269504f;
-  params.norm_eps = args.norm_eps;
-  params.max_blocks = static_cast<uint32_t>(step.max_blocks);
+  Params params = this->params(step, args);
   params.max_splits = static_cast<uint32_t>(splits);
   const BufferView sums{partial_.get(), 0, splits > 1 ? sums_bytes : 16};
   const BufferView totals{partial_.get(), splits > 1 ? sums_bytes : 0, splits > 1 ? results * 8 : 16};
   const BufferView out{args.out.buffer, args.out.offset, static_cast<size_t>(rows * shape.heads * shape.head_size) * 2};
 
   Encoder& encoder = context.encoder;
-  use(context, decode_name_, shape, bool(args.q_norm), simdgroups);
+  encoder.use(decode_name_, {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, layout.block_size),
+                             Constant::u(kWindow, shape.window), Constant::b(kQkNorm, bool(args.q_norm)),
+                             Constant::u(kSimdgroups, simdgroups)});
   encoder.read(0, {args.qkv.buffer, args.qkv.offset,
                    static_cast<size_t>(rows * (shape.heads + 2 * shape.kv_heads) * shape.head_size) * 2});
-  if (shape.rope_dims > 0)
-    encoder.read(1, {args.rope.buffer, args.rope.offset, static_cast<size_t>(rows * shape.rope_dims) * 4});
+  encoder.read(1, rope_view(args, rows));
   encoder.update(2, cache_.part(args.layer, false));
   encoder.update(3, cache_.part(args.layer, true));
   encoder.read(4, input.block_table());
@@ -119,17 +116,15 @@ void Attention::decode(Context& context, const StepInput& input, const Attention
   if (args.q_norm) encoder.weight(9, args.q_norm);
   if (args.k_norm) encoder.weight(10, args.k_norm);
   encoder.value(11, params);
-  encoder.threadgroup_memory(0, q_bytes(shape.head_size, element) +
-                                    static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element));
-  encoder.dispatch({static_cast<NS::UInteger>(shape.kv_heads), static_cast<NS::UInteger>(rows),
-                    static_cast<NS::UInteger>(splits)},
-                   {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
+  encoder.threadgroup_memory(
+      0, q_bytes(shape.head_size, element) + static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element));
+  encoder.dispatch(
+      {static_cast<NS::UInteger>(shape.kv_heads), static_cast<NS::UInteger>(rows), static_cast<NS::UInteger>(splits)},
+      {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
   if (splits == 1) return;
 
   encoder.use(context.activation == DType::f16 ? "decode_attention_merge_f16" : "decode_attention_merge_bf16",
-              {Constant::u(kHeadSize, shape.head_size), Constant::u(kHeads, shape.heads),
-               Constant::u(kKvHeads, shape.kv_heads), Constant::u(kRopeDims, shape.rope_dims),
-               Constant::u(kWindow, shape.window), Constant::u(kSplit, split_)});
+              {Constant::u(kHeadSize, shape.head_size), Constant::u(kWindow, shape.window)});
   encoder.read(0, input.seq_lens());
   encoder.read(1, sums);
   encoder.read(2, totals);
@@ -145,17 +140,17 @@ void Attention::prefill_write(Context& context, const StepInput& input, const At
   const int64_t rows = step.tokens - step.decode_rows;
   const int64_t heads = shape.heads + 2 * shape.kv_heads;
   const size_t row_bytes = static_cast<size_t>(heads * shape.head_size) * 2;
-  Params params;
-  params.norm_eps = args.norm_eps;
+  Params params = this->params(step, args);
   params.first_row = static_cast<uint32_t>(step.decode_rows);
 
   Encoder& encoder = context.encoder;
-  use(context, write_name_, shape, bool(args.q_norm), 4);
+  encoder.use(write_name_,
+              {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, cache_.layout().block_size),
+               Constant::b(kQkNorm, bool(args.q_norm))});
   // Bound from the start; only the rows behind the decode rows are touched.
   encoder.update_part(0, {args.qkv.buffer, args.qkv.offset, row_bytes * static_cast<size_t>(step.tokens)},
                       row_bytes * static_cast<size_t>(step.decode_rows));
-  if (shape.rope_dims > 0)
-    encoder.read(1, {args.rope.buffer, args.rope.offset, static_cast<size_t>(step.tokens * shape.rope_dims) * 4});
+  encoder.read(1, rope_view(args, step.tokens));
   encoder.update(2, cache_.part(args.layer, false));
   encoder.update(3, cache_.part(args.layer, true));
   encoder.read(4, input.slots());
@@ -173,9 +168,7 @@ void Attention::prefill(Context& context, const StepInput& input, const Attentio
   int64_t simdgroups = 4;
   while (simdgroups > 1 && static_cast<size_t>(simdgroups) * own > kThreadgroupBytes) simdgroups /= 2;
 
-  Params params;
-  params.scale = shape.scale * 1.44269504f;
-  params.max_blocks = static_cast<uint32_t>(step.max_blocks);
+  Params params = this->params(step, args);
   params.first_seq = static_cast<uint32_t>(step.decode_rows);
   const int64_t seqs = step.seqs - step.decode_rows;
   const int64_t tiles = (step.max_query_len + 8 * simdgroups - 1) / (8 * simdgroups);
@@ -191,7 +184,9 @@ void Attention::prefill(Context& context, const StepInput& input, const Attentio
   const size_t out_bytes = static_cast<size_t>(shape.heads * shape.head_size) * 2;
   for (int64_t first = 0; first < tiles; first += tiles_at_once) {
     params.first_tile = static_cast<uint32_t>(first);
-    use(context, prefill_name_, shape, bool(args.q_norm), simdgroups);
+    encoder.use(prefill_name_,
+                {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, cache_.layout().block_size),
+                 Constant::u(kWindow, shape.window), Constant::u(kSimdgroups, simdgroups)});
     encoder.read(0, {args.qkv.buffer, args.qkv.offset, row_bytes * static_cast<size_t>(step.tokens)});
     encoder.read(1, cache_.part(args.layer, false));
     encoder.read(2, cache_.part(args.layer, true));

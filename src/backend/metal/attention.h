@@ -33,13 +33,14 @@ class Attention {
 
  private:
   struct Params;
-  void use(Context& context, const std::string& kernel, const AttentionShape& shape, bool norms, int64_t simdgroups);
+  Params params(const StagedStep& step, const AttentionArgs& args) const;
   void reserve(Context& context, size_t bytes);
 
   const KvCache& cache_;
   std::string decode_name_, write_name_, prefill_name_;
   int64_t split_ = 0;
-  BufferPtr partial_;  // sums f32 [D, heads, splits, head size], then (largest score, sum of weights) [D, heads, splits]
+  BufferPtr
+      partial_;  // sums f32 [D, heads, splits, head size], then (largest score, sum of weights) [D, heads, splits]
   size_t partial_bytes_ = 0;
 };
 

@@ -34,9 +34,7 @@ Device open_device() {
   if (device.family < kOldestFamily)
     throw_error(ErrorKind::declined, "{}: the kernels need an Apple GPU of family 7 (M1) or newer; use --device cpu",
                 device.name);
-#ifndef __APPLE__
-  device.software = true;
-#endif
+  device.software = kSoftwareDevice;
   device.bfloat = has_bfloat();
   device.memory_bytes = device.gpu->recommendedMaxWorkingSetSize();
   device.queue = NS::TransferPtr(device.gpu->newCommandQueue());

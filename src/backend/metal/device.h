@@ -6,15 +6,21 @@
 
 namespace ingot::metal {
 
+#ifdef __APPLE__
+inline constexpr bool kSoftwareDevice = false;
+#else
+inline constexpr bool kSoftwareDevice = true;  // softmetal stands in
+#endif
+
 // The GPU and the one queue everything goes through.
 struct Device {
   NS::SharedPtr<MTL::Device> gpu;
   NS::SharedPtr<MTL::CommandQueue> queue;
-  std::string name;          // "Apple M3 Ultra"
-  int family = 0;            // newest Apple family: 7 is M1, 8 M2, 9 M3 and M4, 10 M5
-  bool software = false;     // the software device of Linux
-  bool bfloat = false;       // kernels may use bfloat
-  uint64_t memory_bytes = 0; // what a model may take: recommendedMaxWorkingSetSize
+  std::string name;           // "Apple M3 Ultra"
+  int family = 0;             // newest Apple family: 7 is M1, 8 M2, 9 M3 and M4, 10 M5
+  bool software = false;      // the software device of Linux
+  bool bfloat = false;        // kernels may use bfloat
+  uint64_t memory_bytes = 0;  // what a model may take: recommendedMaxWorkingSetSize
 };
 
 // Throws Error(declined) with the reason when there is no GPU this engine can use.

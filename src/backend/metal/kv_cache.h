@@ -26,7 +26,8 @@ class KvCache {
 
  private:
   MTL::Buffer* buffer(int64_t layer) const {
-    if (layer < 0 || layer >= layout_.layers) throw_error(ErrorKind::internal, "metal: no layer {} in the KV cache", layer);
+    if (layer < 0 || layer >= layout_.layers)
+      throw_error(ErrorKind::internal, "metal: no layer {} in the KV cache", layer);
     return layers_[static_cast<size_t>(layer)].get();
   }
 

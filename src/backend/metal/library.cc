@@ -32,8 +32,8 @@ NS::SharedPtr<MTL::Library> load_compiled(MTL::Device* device, const std::string
   return library;
 }
 
-NS::SharedPtr<MTL::Library> compile(MTL::Device* device, const std::string& source, const std::string& name, bool bfloat,
-                                    std::vector<std::string>& failures) {
+NS::SharedPtr<MTL::Library> compile(MTL::Device* device, const std::string& source, const std::string& name,
+                                    bool bfloat, std::vector<std::string>& failures) {
   const auto options = NS::TransferPtr(MTL::CompileOptions::alloc()->init());
   options->setLanguageVersion(bfloat ? MTL::LanguageVersion3_1 : MTL::LanguageVersion2_4);
   options->setPreprocessorMacros(NS::Dictionary::dictionary(NS::Number::number(bfloat ? 1 : 0), text("INGOT_BFLOAT")));
@@ -61,7 +61,8 @@ NS::SharedPtr<MTL::Library> load_library(MTL::Device* device, const LibraryOptio
       failures.push_back((folder / kSourceName).string() + ": no such file");
     }
     if (library) return library;
-    throw_error(ErrorKind::device, "VLLM_METAL_PATH_RESOURCES={}: no Metal kernels there ({}); unset it to use the built-in ones",
+    throw_error(ErrorKind::device,
+                "VLLM_METAL_PATH_RESOURCES={}: no Metal kernels there ({}); unset it to use the built-in ones",
                 options.resources, fmt::join(failures, "; "));
   }
 #ifdef INGOT_METALLIB

@@ -12,6 +12,9 @@ namespace {
 
 constexpr size_t kStagingBytes = size_t{4} << 20;
 
+// Copies on macOS are whole words. Buffers are rounded up to 16 bytes, regions of scratch to 64, so the last one fits.
+constexpr size_t whole_words(size_t bytes) { return (bytes + 3) / 4 * 4; }
+
 // Residency sets came with macOS 15.
 bool has_residency_sets() {
 #ifdef __APPLE__
@@ -87,7 +90,7 @@ BufferPtr Memory::upload(size_t bytes, const std::string& label, size_t granule,
     fill(offset, {static_cast<std::byte*>(from->contents()), n});
     MTL::CommandBuffer* commands = queue_->commandBuffer();
     MTL::BlitCommandEncoder* blit = commands->blitCommandEncoder();
-    blit->copyFromBuffer(from, 0, buffer.get(), offset, n);
+    blit->copyFromBuffer(from, 0, buffer.get(), offset, whole_words(n));
     blit->endEncoding();
     commands->commit();
     in_flight_[turn] = NS::RetainPtr(commands);
@@ -121,8 +124,12 @@ void Memory::write(BufferView to, std::span<const std::byte> from) {
   for (size_t offset = 0; offset < from.size(); offset += kStagingBytes) {
     const size_t n = std::min(kStagingBytes, from.size() - offset);
     MTL::Buffer* stage = staging(0);
-    std::memcpy(stage->contents(), from.data() + offset, n);
-    run([&](MTL::BlitCommandEncoder* blit) { blit->copyFromBuffer(stage, 0, to.buffer, to.offset + offset, n); });
+    auto* host = static_cast<std::byte*>(stage->contents());
+    std::memcpy(host, from.data() + offset, n);
+    std::memset(host + n, 0, whole_words(n) - n);
+    run([&](MTL::BlitCommandEncoder* blit) {
+      blit->copyFromBuffer(stage, 0, to.buffer, to.offset + offset, whole_words(n));
+    });
   }
 }
 
@@ -132,7 +139,9 @@ void Memory::read(BufferView from, std::span<std::byte> to) {
   for (size_t offset = 0; offset < to.size(); offset += kStagingBytes) {
     const size_t n = std::min(kStagingBytes, to.size() - offset);
     MTL::Buffer* stage = staging(0);
-    run([&](MTL::BlitCommandEncoder* blit) { blit->copyFromBuffer(from.buffer, from.offset + offset, stage, 0, n); });
+    run([&](MTL::BlitCommandEncoder* blit) {
+      blit->copyFromBuffer(from.buffer, from.offset + offset, stage, 0, whole_words(n));
+    });
     std::memcpy(to.data() + offset, stage->contents(), n);
   }
 }

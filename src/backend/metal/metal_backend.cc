@@ -189,7 +189,8 @@ class Metal final : public MetalBackend {
   void begin(const StagedStep& step) override {
     drop_encoding();  // a step whose encoding threw is dropped
     Ring& ring = rings_[step.ring & 1];
-    if (ring.commands) throw_error(ErrorKind::internal, "metal: ring {} is still in flight; wait for it first", step.ring);
+    if (ring.commands)
+      throw_error(ErrorKind::internal, "metal: ring {} is still in flight; wait for it first", step.ring);
     if (step.zeros + step.copies > 0 && !cache_)
       throw_error(ErrorKind::internal, "metal: block copies without a KV cache");
     step_ = StepInput(step, input_.get());
@@ -255,6 +256,7 @@ class Metal final : public MetalBackend {
     args.out = context_.region(op.out, static_cast<size_t>(op.rows * w.rows) * out_element);
     args.accumulate = op.accumulate;
     args.f32_out = op.f32_out;
+    args.decode_rows = op.decode_rows;
     times_.weight_bytes += w.bytes;
     metal::linear(context_, args);
   }
@@ -266,6 +268,7 @@ class Metal final : public MetalBackend {
     args.up = &matrix(op.up);
     args.rows = op.rows;
     args.activation = op.activation;
+    args.decode_rows = op.decode_rows;
     args.in = context_.region(op.in, static_cast<size_t>(op.rows * args.gate->cols) * 2);
     args.gate_bias = vector(op.gate_bias, args.gate->rows);
     args.up_bias = vector(op.up_bias, args.up->rows);
@@ -447,7 +450,8 @@ class Metal final : public MetalBackend {
   BufferView vector(WeightId id, int64_t size) const {
     if (!id) return {};
     const Weight& w = weight(id);
-    if (w.size != size) throw_error(ErrorKind::internal, "metal: weight {} has {} values, not {}", id.index, w.size, size);
+    if (w.size != size)
+      throw_error(ErrorKind::internal, "metal: weight {} has {} values, not {}", id.index, w.size, size);
     return {w.vector.get(), 0, static_cast<size_t>(size) * 4};
   }
 
@@ -522,8 +526,8 @@ class Metal final : public MetalBackend {
   Ring rings_[2];
   Ring* encoding_ = nullptr;
   Ring* last_submitted_ = nullptr;
-  NS::SharedPtr<NS::AutoreleasePool> pool_;         // of the step being encoded
-  NS::SharedPtr<MTL::CommandBuffer> commands_;      // being encoded
+  NS::SharedPtr<NS::AutoreleasePool> pool_;     // of the step being encoded
+  NS::SharedPtr<MTL::CommandBuffer> commands_;  // being encoded
   StepInput step_;
   StepTimes times_;
   bool rehearsing_ = false;
@@ -544,5 +548,7 @@ MetalStatus metal_status() {
   const DeviceSummary summary = describe_device();
   return {summary.available, summary.software, summary.detail};
 }
+
+bool metal_is_software() { return kSoftwareDevice; }
 
 }  // namespace ingot

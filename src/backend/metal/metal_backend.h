@@ -11,10 +11,10 @@
 namespace ingot {
 
 struct MetalOptions {
-  DType activation = DType::f16;  // f16, or bf16 for models made in bf16
-  std::string resources;          // VLLM_METAL_PATH_RESOURCES
-  bool profile = false;           // VLLM_METAL_PROFILE
-  bool capture_next_step = false; // VLLM_METAL_CAPTURE_NEXT_STEP
+  DType activation = DType::f16;   // f16, or bf16 for models made in bf16
+  std::string resources;           // VLLM_METAL_PATH_RESOURCES
+  bool profile = false;            // VLLM_METAL_PROFILE
+  bool capture_next_step = false;  // VLLM_METAL_CAPTURE_NEXT_STEP
   // Called while weights are loaded with source ranges that will not be read again.
   std::function<void(std::span<const std::byte>)> drop_pages;
 };
@@ -40,5 +40,7 @@ struct MetalStatus {
   std::string detail;
 };
 MetalStatus metal_status();
+// Whether this build's Metal is the software device.
+bool metal_is_software();
 
 }  // namespace ingot

@@ -6,8 +6,8 @@
 namespace ingot::metal {
 namespace {
 
-// Function constants of kernels/norm.metal and kernels/rows.metal.
-enum : uint16_t { kNormLayer = 0, kNormWeight = 1, kNormBias = 2, kNormDim = 3, kNormSimdgroups = 4, kRowsDim = 5 };
+// Function constants of kernels/norm.metal.
+enum : uint16_t { kNormLayer = 0, kNormWeight = 1, kNormBias = 2 };
 
 constexpr int64_t kThreads = 256;
 
@@ -16,19 +16,22 @@ NS::UInteger groups_of(int64_t n, int64_t size) { return static_cast<NS::UIntege
 }  // namespace
 
 void norm(Context& context, const NormOp& op, BufferView weight, BufferView bias) {
+  struct Params {
+    float eps;
+    uint32_t dim;
+  };
   Encoder& encoder = context.encoder;
   // Short rows do not keep eight simdgroups busy. The choice depends on the dimension alone: so does the order of sums.
   const int64_t simdgroups = std::clamp<int64_t>((op.dim + 127) / 128, 1, 8);
   encoder.use(context.activation == DType::f16 ? "norm_f16" : "norm_bf16",
               {Constant::b(kNormLayer, op.kind == NormKind::layer), Constant::b(kNormWeight, bool(weight)),
-               Constant::b(kNormBias, bool(bias)), Constant::u(kNormDim, op.dim),
-               Constant::u(kNormSimdgroups, simdgroups)});
+               Constant::b(kNormBias, bool(bias))});
   const size_t elements = static_cast<size_t>(op.rows * op.dim);
   encoder.read(0, context.region(op.in, 4 * elements));
   if (weight) encoder.weight(1, weight);
   if (bias) encoder.weight(2, bias);
   encoder.write(3, context.region(op.out, 2 * elements));
-  encoder.value(4, op.eps);
+  encoder.value(4, Params{op.eps, static_cast<uint32_t>(op.dim)});
   encoder.dispatch({static_cast<NS::UInteger>(op.rows), 1, 1}, {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
 }
 
@@ -50,10 +53,12 @@ void rope_table(Context& context, const StepInput& input, BufferView inv_freq, f
 
 void gather_rows(Context& context, const StepInput& input, const GatherRowsOp& op) {
   Encoder& encoder = context.encoder;
-  encoder.use("gather_rows", {Constant::u(kRowsDim, op.dim)});
+  const uint32_t dim = static_cast<uint32_t>(op.dim);
+  encoder.use("gather_rows");
   encoder.read(0, context.region(op.in, static_cast<size_t>(input.step().tokens * op.dim) * 4));
   encoder.read(1, input.sample_rows());
   encoder.write(2, context.region(op.out, static_cast<size_t>(input.step().samples * op.dim) * 4));
+  encoder.value(3, dim);
   encoder.dispatch({groups_of(op.dim, kThreads), static_cast<NS::UInteger>(input.step().samples), 1}, {kThreads, 1, 1});
 }
 

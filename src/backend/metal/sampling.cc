@@ -10,7 +10,6 @@
 namespace ingot::metal {
 namespace {
 
-constexpr uint16_t kVocab = 70;  // function constant of kernels/sampling.metal
 constexpr int64_t kThreads = 256;
 constexpr int64_t kChunk = 4096;
 constexpr int64_t kMaxTop = 256;
@@ -24,7 +23,7 @@ static_assert(sizeof(StagedSampling) == 104 && offsetof(StagedSampling, seed) ==
 struct OutputParams {
   uint32_t rows, chunks, max_top, max_tokens;
   uint64_t tokens, logprobs, ranks, top_ids, top_values, logits;
-  uint32_t last_offset, unused;
+  uint32_t last_offset, vocab;
 };
 
 int64_t chunks_of(int64_t vocab) { return (vocab + kChunk - 1) / kChunk; }
@@ -57,7 +56,8 @@ Sampler::Sampler(const SamplerLayout& layout, Memory& memory) : layout_(layout),
 
 void Sampler::create_rows(const OutputLayout& output, Memory& memory) {
   if (output.max_top > kMaxTop)
-    throw_error(ErrorKind::declined, "metal: {} alternatives a row, the kernels give at most {}", output.max_top, kMaxTop);
+    throw_error(ErrorKind::declined, "metal: {} alternatives a row, the kernels give at most {}", output.max_top,
+                kMaxTop);
   output_ = output;
   max_rows_ = output.max_rows;
   work_rows_ = std::min<int64_t>(work_rows_of(layout_), max_rows_);
@@ -77,21 +77,21 @@ void Sampler::prepare(const StagedStep& step, const std::byte* stage) {
   }
   if (processed > work_rows_)
     throw_error(ErrorKind::bad_call,
-                "metal: {} rows with penalties, biases or masks in one step, there is room for {}; send fewer", processed,
-                work_rows_);
+                "metal: {} rows with penalties, biases or masks in one step, there is room for {}; send fewer",
+                processed, work_rows_);
   processes_ = processed > 0;
 }
 
 void Sampler::reset_slots(Context& context, const StepInput& input) {
   Encoder& encoder = context.encoder;
-  const uint32_t max_tokens = static_cast<uint32_t>(layout_.max_tokens);
-  encoder.use("sample_reset", {Constant::u(kVocab, layout_.vocab)});
+  const uint32_t limits[2] = {static_cast<uint32_t>(layout_.max_tokens), static_cast<uint32_t>(layout_.vocab)};
+  encoder.use("sample_reset");
   encoder.read(0, input.resets());
   encoder.read(1, input.pool());
   encoder.update(2, {history_.get(), 0, bytes_of(layout_.slots * layout_.max_tokens)});
   encoder.update(3, {counts_.get(), 0, bytes_of(2 * layout_.slots)});
   encoder.update(4, {seen_.get(), 0, bytes_of(layout_.slots * layout_.vocab)});
-  encoder.value(5, max_tokens);
+  encoder.value(5, limits);
   encoder.dispatch({static_cast<NS::UInteger>(input.step().resets), 1, 1}, {kThreads, 1, 1});
 }
 
@@ -103,6 +103,7 @@ void Sampler::sample(Context& context, const StepInput& input, BufferView logits
   params.chunks = static_cast<uint32_t>(chunks);
   params.max_top = static_cast<uint32_t>(output_.max_top);
   params.max_tokens = static_cast<uint32_t>(layout_.max_tokens);
+  params.vocab = static_cast<uint32_t>(layout_.vocab);
   params.tokens = output_.tokens;
   params.logprobs = output_.logprobs;
   params.ranks = output_.ranks;
@@ -116,10 +117,9 @@ void Sampler::sample(Context& context, const StepInput& input, BufferView logits
   const BufferView seen{seen_.get(), 0, bytes_of(layout_.slots * layout_.vocab)};
   const BufferView work{work_.get(), 0, bytes_of(work_rows_ * layout_.vocab)};
   const BufferView statistics{chunks_.get(), 0, static_cast<size_t>(max_rows_ * chunks) * kChunkBytes};
-  const Constant vocab = Constant::u(kVocab, layout_.vocab);
 
   Encoder& encoder = context.encoder;
-  encoder.use("sample_stats", {vocab});
+  encoder.use("sample_stats");
   encoder.read(0, logits);
   encoder.read(1, input.sampling());
   encoder.write(2, statistics);
@@ -128,7 +128,7 @@ void Sampler::sample(Context& context, const StepInput& input, BufferView logits
   encoder.dispatch({static_cast<NS::UInteger>(chunks), rows, 1}, {kThreads, 1, 1});
 
   if (processes_ || encoder.rehearsing()) {
-    encoder.use("sample_process", {vocab});
+    encoder.use("sample_process");
     encoder.read(0, logits);
     encoder.read(1, input.sampling());
     encoder.read(2, input.pool());
@@ -140,7 +140,7 @@ void Sampler::sample(Context& context, const StepInput& input, BufferView logits
     encoder.dispatch({rows, 1, 1}, {kThreads, 1, 1});
   }
 
-  encoder.use("sample_rows", {vocab});
+  encoder.use("sample_rows");
   encoder.read(0, logits);
   encoder.read(1, input.sampling());
   encoder.read(2, statistics);
@@ -151,7 +151,7 @@ void Sampler::sample(Context& context, const StepInput& input, BufferView logits
   encoder.value(7, params);
   encoder.dispatch({rows, 1, 1}, {kThreads, 1, 1});
 
-  encoder.use("sample_commit", {vocab});
+  encoder.use("sample_commit");
   encoder.read(0, input.sampling());
   encoder.read(1, output);
   encoder.update(2, history);

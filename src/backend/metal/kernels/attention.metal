@@ -9,16 +9,9 @@
 
 constant uint ATTENTION_HEAD_SIZE [[function_constant(50)]];
 constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
-constant uint ATTENTION_HEADS [[function_constant(52)]];
-constant uint ATTENTION_KV_HEADS [[function_constant(53)]];
-constant uint ATTENTION_ROPE_DIMS [[function_constant(54)]];
-constant uint ATTENTION_WINDOW [[function_constant(55)]];  // 0: none
-constant bool ATTENTION_QK_NORM [[function_constant(56)]];
-constant uint ATTENTION_SPLIT [[function_constant(57)]];       // keys a split, a multiple of the span
-constant uint ATTENTION_SIMDGROUPS [[function_constant(58)]];  // of a threadgroup
-
-constant bool ATTENTION_ROTATES = ATTENTION_ROPE_DIMS > 0;
-constant uint ATTENTION_GROUP = ATTENTION_HEADS / ATTENTION_KV_HEADS;
+constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
+constant bool ATTENTION_QK_NORM [[function_constant(53)]];
+constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
 
 constant constexpr uint kSpan = 64;         // keys
 constant constexpr uint kMaxHeadSize = 256;
@@ -27,6 +20,9 @@ constant constexpr float kMasked = -1e30f;  // stands for minus infinity, which 
 struct AttentionParams {
   float scale;      // of q . k, times log2(e)
   float norm_eps;
+  uint heads, kv_heads;
+  uint rope_dims;
+  uint split;       // keys a split, a multiple of the span
   uint max_blocks;  // row length of the block table
   uint max_splits;  // row length of the partial results
   uint first_row;   // prefill: first row of the step it looks at
@@ -53,27 +49,27 @@ static float attention_normed(device const T* head, device const float* weight, 
 
 // Norms and rotates one head into `out`, each value rounded to R on the way. Called by a whole simdgroup.
 template <typename R, typename Out, typename T, typename Pointer>
-static void attention_rotate(device const T* head, device const float* weight, device const float2* rope, float eps,
-                             uint lane, Pointer out) {
-  const float scale = attention_head_scale(head, eps, lane);
-  const uint half_dims = ATTENTION_ROPE_DIMS / 2;
+static void attention_rotate(device const T* head, device const float* weight, device const float2* rope,
+                             constant AttentionParams& p, uint lane, Pointer out) {
+  const float scale = attention_head_scale(head, p.norm_eps, lane);
+  const uint half_dims = p.rope_dims / 2;
   for (uint i = lane; i < half_dims; i += 32) {
     const float a = attention_normed(head, weight, scale, i);
     const float b = attention_normed(head, weight, scale, i + half_dims);
     const float2 turn = rope[i];
-    out[i] = Out(R(a * turn.x - b * turn.y));
-    out[i + half_dims] = Out(R(b * turn.x + a * turn.y));
+    out[i] = Out(float(R(a * turn.x - b * turn.y)));
+    out[i + half_dims] = Out(float(R(b * turn.x + a * turn.y)));
   }
-  for (uint d = ATTENTION_ROPE_DIMS + lane; d < ATTENTION_HEAD_SIZE; d += 32)
-    out[d] = Out(R(attention_normed(head, weight, scale, d)));
+  for (uint d = p.rope_dims + lane; d < ATTENTION_HEAD_SIZE; d += 32)
+    out[d] = Out(float(R(attention_normed(head, weight, scale, d))));
 }
 
 // ---- one span ----
 
 // Where eight keys of a KV head begin in the cache of one layer.
-static ulong attention_tile_offset(device const int* blocks, uint kv_head, uint key) {
+static ulong attention_tile_offset(device const int* blocks, uint kv_heads, uint kv_head, uint key) {
   const ulong block = ulong(uint(blocks[key / ATTENTION_BLOCK_SIZE]));
-  return ((block * ATTENTION_KV_HEADS + kv_head) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE) *
+  return ((block * kv_heads + kv_head) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE) *
          ATTENTION_HEAD_SIZE;
 }
 
@@ -94,7 +90,8 @@ static void attention_load_part(thread simdgroup_matrix<C, 8, 8>& m, device cons
 template <typename C>
 static float2 attention_span(threadgroup const C* q,  // [8][head size]
                              device const C* keys, device const C* values, device const int* blocks, uint kv_head,
-                             uint span, uint begin, uint end, uint length, uint low, uint high, float scale,
+                             uint span, uint begin, uint end, uint length, uint low, uint high,
+                             constant AttentionParams& p,
                              threadgroup float* work,  // max([8][64], [8][head size])
                              threadgroup C* weights,   // [8][64]
                              threadgroup C* part,      // [8][8]
@@ -104,7 +101,7 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   const uint last_tile = min((end - first_key + 7) / 8, kSpan / 8);
   for (uint tile = first_tile; tile < last_tile; ++tile) {
     const uint key = first_key + tile * 8;
-    device const C* k = keys + attention_tile_offset(blocks, kv_head, key);
+    device const C* k = keys + attention_tile_offset(blocks, p.kv_heads, kv_head, key);
     simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
       simdgroup_matrix<C, 8, 8> a, b;
@@ -126,7 +123,7 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   for (uint j = 0; j < 16; ++j) {
     const uint key = first_key + column + j;
     const bool seen = key >= low && key < high;
-    score[j] = seen ? work[row * kSpan + column + j] * scale : kMasked;
+    score[j] = seen ? work[row * kSpan + column + j] * p.scale : kMasked;
     best = max(best, score[j]);
   }
   best = max(best, simd_shuffle_xor(best, 1));
@@ -147,7 +144,7 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
     simdgroup_float8x8 sums = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     for (uint tile = first_tile; tile < last_tile; ++tile) {
       const uint key = first_key + tile * 8;
-      device const C* v = values + attention_tile_offset(blocks, kv_head, key) + d;
+      device const C* v = values + attention_tile_offset(blocks, p.kv_heads, kv_head, key) + d;
       simdgroup_matrix<C, 8, 8> a, b;
       simdgroup_load(a, weights + tile * 8, kSpan);
       if (key + 8 <= length) {
@@ -178,7 +175,7 @@ static float2 attention_fold(thread float2& total, float2 next) {
 // writes the new K and V. Results go to `out`, or to `partial` when the sequence has several splits.
 template <typename T, typename C>
 [[kernel]] void decode_attention(device const T* qkv [[buffer(0)]],  // [T, heads + 2 kv heads, head size]
-                                 device const float2* rope [[buffer(1), function_constant(ATTENTION_ROTATES)]],
+                                 device const float2* rope [[buffer(1)]],
                                  device C* keys [[buffer(2)]],    // [blocks, kv heads, block size, head size]
                                  device C* values [[buffer(3)]],
                                  device const int* block_table [[buffer(4)]],  // [S, max blocks]
@@ -195,27 +192,26 @@ template <typename T, typename C>
                                  uint lane [[thread_index_in_simdgroup]],
                                  uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   threadgroup float2 span_sums[8 * 8];
-  const uint kv_head = group.x, seq = group.y, split = group.z;
+  const uint kv_head = group.x, seq = group.y, split = group.z, group_size = p.heads / p.kv_heads;
   const uint length = uint(seq_lens[seq]);
   const uint low = ATTENTION_WINDOW > 0 && length > ATTENTION_WINDOW ? length - ATTENTION_WINDOW : 0;
-  const uint first_split = low / ATTENTION_SPLIT, last_split = (length - 1) / ATTENTION_SPLIT;
+  const uint first_split = low / p.split, last_split = (length - 1) / p.split;
   if (split < first_split || split > last_split) return;
 
-  const uint width = (ATTENTION_HEADS + 2 * ATTENTION_KV_HEADS) * ATTENTION_HEAD_SIZE;
+  const uint width = (p.heads + 2 * p.kv_heads) * ATTENTION_HEAD_SIZE;
   device const T* row_qkv = qkv + ulong(seq) * width;
-  device const float2* row_rope = rope;
-  if (ATTENTION_ROTATES) row_rope += ulong(seq) * (ATTENTION_ROPE_DIMS / 2);
+  device const float2* row_rope = rope + ulong(seq) * (p.rope_dims / 2);
   device const int* blocks = block_table + ulong(seq) * p.max_blocks;
 
   if (split == last_split) {
     const uint key = length - 1;
-    const ulong at = attention_tile_offset(blocks, kv_head, key);
+    const ulong at = attention_tile_offset(blocks, p.kv_heads, kv_head, key);
     if (simdgroup == 0)
-      attention_rotate<float, C>(row_qkv + (ATTENTION_HEADS + kv_head) * ATTENTION_HEAD_SIZE, k_norm, row_rope,
-                                 p.norm_eps, lane, keys + at);
+      attention_rotate<float, C>(row_qkv + (p.heads + kv_head) * ATTENTION_HEAD_SIZE, k_norm, row_rope,
+                                 p, lane, keys + at);
     if (simdgroup == ATTENTION_SIMDGROUPS - 1) {
-      device const T* v = row_qkv + (ATTENTION_HEADS + ATTENTION_KV_HEADS + kv_head) * ATTENTION_HEAD_SIZE;
-      for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(v[d]);
+      device const T* v = row_qkv + (p.heads + p.kv_heads + kv_head) * ATTENTION_HEAD_SIZE;
+      for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(float(v[d]));
     }
   }
 
@@ -229,16 +225,16 @@ template <typename T, typename C>
   threadgroup C* weights = (threadgroup C*)(work + work_floats);
   threadgroup C* part = weights + 8 * kSpan;
 
-  const uint begin = max(low, split * ATTENTION_SPLIT);
-  const uint end = min(length, (split + 1) * ATTENTION_SPLIT);
+  const uint begin = max(low, split * p.split);
+  const uint end = min(length, (split + 1) * p.split);
   const uint threads_a_row = ATTENTION_SIMDGROUPS * 4;
   const uint row = thread_index / threads_a_row, column = thread_index % threads_a_row;
 
-  for (uint first_head = 0; first_head < ATTENTION_GROUP; first_head += 8) {
+  for (uint first_head = 0; first_head < group_size; first_head += 8) {
     for (uint g = simdgroup; g < 8; g += ATTENTION_SIMDGROUPS) {
-      const uint head = kv_head * ATTENTION_GROUP + first_head + g;
-      if (first_head + g < ATTENTION_GROUP) {
-        attention_rotate<T, C>(row_qkv + head * ATTENTION_HEAD_SIZE, q_norm, row_rope, p.norm_eps, lane,
+      const uint head = kv_head * group_size + first_head + g;
+      if (first_head + g < group_size) {
+        attention_rotate<T, C>(row_qkv + head * ATTENTION_HEAD_SIZE, q_norm, row_rope, p, lane,
                                q + g * ATTENTION_HEAD_SIZE);
       } else {
         for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) q[g * ATTENTION_HEAD_SIZE + d] = C(0);
@@ -254,7 +250,7 @@ template <typename T, typename C>
       const uint span = base + simdgroup;
       float2 result = float2(kMasked, 0);
       if (span < spans_end)
-        result = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, begin, end, p.scale, work,
+        result = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, begin, end, p, work,
                                    weights, part, lane);
       if (lane % 4 == 0) span_sums[simdgroup * 8 + lane / 4] = result;
       threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -271,9 +267,9 @@ template <typename T, typename C>
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
 
-    if (first_head + row < ATTENTION_GROUP) {
-      const uint head = kv_head * ATTENTION_GROUP + first_head + row;
-      const ulong at = ulong(seq) * ATTENTION_HEADS + head;
+    if (first_head + row < group_size) {
+      const uint head = kv_head * group_size + first_head + row;
+      const ulong at = ulong(seq) * p.heads + head;
       for (uint j = 0; j * threads_a_row < ATTENTION_HEAD_SIZE; ++j) {
         const uint d = column + j * threads_a_row;
         if (d >= ATTENTION_HEAD_SIZE) continue;
@@ -299,9 +295,9 @@ template <typename T>
                                        uint d [[thread_index_in_threadgroup]]) {
   const uint length = uint(seq_lens[group.y]);
   const uint low = ATTENTION_WINDOW > 0 && length > ATTENTION_WINDOW ? length - ATTENTION_WINDOW : 0;
-  const uint first_split = low / ATTENTION_SPLIT, last_split = (length - 1) / ATTENTION_SPLIT;
+  const uint first_split = low / p.split, last_split = (length - 1) / p.split;
   if (first_split == last_split || d >= ATTENTION_HEAD_SIZE) return;
-  const ulong at = ulong(group.y) * ATTENTION_HEADS + group.x;
+  const ulong at = ulong(group.y) * p.heads + group.x;
   float2 total = float2(kMasked, 0);
   float sum = 0;
   for (uint split = first_split; split <= last_split; ++split) {
@@ -316,7 +312,7 @@ template <typename T>
 // Rotates q in place, rotates and writes k, writes v. One simdgroup a head, four a threadgroup.
 template <typename T, typename C>
 [[kernel]] void prefill_write(device T* qkv [[buffer(0)]],
-                              device const float2* rope [[buffer(1), function_constant(ATTENTION_ROTATES)]],
+                              device const float2* rope [[buffer(1)]],
                               device C* keys [[buffer(2)]],
                               device C* values [[buffer(3)]],
                               device const long* slots [[buffer(4)]],  // [T]
@@ -327,25 +323,24 @@ template <typename T, typename C>
                               uint lane [[thread_index_in_simdgroup]],
                               uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   const uint head = group.x * 4 + simdgroup;
-  const uint heads = ATTENTION_HEADS + 2 * ATTENTION_KV_HEADS;
+  const uint heads = p.heads + 2 * p.kv_heads;
   if (head >= heads) return;
   const ulong t = p.first_row + group.y;
   device T* x = qkv + (t * heads + head) * ATTENTION_HEAD_SIZE;
-  device const float2* row_rope = rope;
-  if (ATTENTION_ROTATES) row_rope += t * (ATTENTION_ROPE_DIMS / 2);
-  if (head < ATTENTION_HEADS) {
-    attention_rotate<T, T>((device const T*)x, q_norm, row_rope, p.norm_eps, lane, x);
+  device const float2* row_rope = rope + t * (p.rope_dims / 2);
+  if (head < p.heads) {
+    attention_rotate<T, T>((device const T*)x, q_norm, row_rope, p, lane, x);
     return;
   }
   const ulong slot = ulong(slots[t]);
-  const uint kv_head = (head - ATTENTION_HEADS) % ATTENTION_KV_HEADS;
-  const ulong at = ((slot / ATTENTION_BLOCK_SIZE * ATTENTION_KV_HEADS + kv_head) * ATTENTION_BLOCK_SIZE +
+  const uint kv_head = (head - p.heads) % p.kv_heads;
+  const ulong at = ((slot / ATTENTION_BLOCK_SIZE * p.kv_heads + kv_head) * ATTENTION_BLOCK_SIZE +
                     slot % ATTENTION_BLOCK_SIZE) *
                    ATTENTION_HEAD_SIZE;
-  if (head < ATTENTION_HEADS + ATTENTION_KV_HEADS) {
-    attention_rotate<float, C>((device const T*)x, k_norm, row_rope, p.norm_eps, lane, keys + at);
+  if (head < p.heads + p.kv_heads) {
+    attention_rotate<float, C>((device const T*)x, k_norm, row_rope, p, lane, keys + at);
   } else {
-    for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(x[d]);
+    for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(float(x[d]));
   }
 }
 
@@ -364,7 +359,7 @@ template <typename T, typename C>
                                   uint3 group [[threadgroup_position_in_grid]],  // tile, head, sequence
                                   uint lane [[thread_index_in_simdgroup]],
                                   uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  const uint seq = p.first_seq + group.z, head = group.y, kv_head = head / ATTENTION_GROUP;
+  const uint seq = p.first_seq + group.z, head = group.y, kv_head = head / (p.heads / p.kv_heads);
   const uint first_row = uint(query_start[seq]);
   const uint rows = uint(query_start[seq + 1]) - first_row;
   const uint tile_row = ((p.first_tile + group.x) * ATTENTION_SIMDGROUPS + simdgroup) * 8;
@@ -383,11 +378,11 @@ template <typename T, typename C>
   threadgroup C* weights = (threadgroup C*)(work + work_floats);
   threadgroup C* part = weights + 8 * kSpan;
 
-  const uint width = (ATTENTION_HEADS + 2 * ATTENTION_KV_HEADS) * ATTENTION_HEAD_SIZE;
+  const uint width = (p.heads + 2 * p.kv_heads) * ATTENTION_HEAD_SIZE;
   device const T* x = qkv + ulong(first_row + tile_row) * width + head * ATTENTION_HEAD_SIZE;
   for (uint i = lane; i < 8 * ATTENTION_HEAD_SIZE; i += 32) {
     const uint r = i / ATTENTION_HEAD_SIZE, d = i % ATTENTION_HEAD_SIZE;
-    q[i] = r < tile_rows ? C(x[ulong(r) * width + d]) : C(0);
+    q[i] = r < tile_rows ? C(float(x[ulong(r) * width + d])) : C(0);
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
@@ -402,7 +397,7 @@ template <typename T, typename C>
   for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
   const uint spans_end = (end + kSpan - 1) / kSpan;
   for (uint span = begin / kSpan; span < spans_end; ++span) {
-    const float2 next = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p.scale,
+    const float2 next = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p,
                                           work, weights, part, lane);
     if (next.y != 0) {
       const float2 factors = attention_fold(split_total, next);
@@ -410,7 +405,7 @@ template <typename T, typename C>
         split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_HEAD_SIZE + column + j * 4] * factors.y);
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    if ((span + 1) * kSpan % ATTENTION_SPLIT != 0 && span + 1 != spans_end) continue;
+    if ((span + 1) * kSpan % p.split != 0 && span + 1 != spans_end) continue;
     if (split_total.y != 0) {
       const float2 factors = attention_fold(total, split_total);
       for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) {
@@ -421,7 +416,7 @@ template <typename T, typename C>
     split_total = float2(kMasked, 0);
   }
   if (row < tile_rows) {
-    device T* y = out + (ulong(first_row + tile_row + row) * ATTENTION_HEADS + head) * ATTENTION_HEAD_SIZE;
+    device T* y = out + (ulong(first_row + tile_row + row) * p.heads + head) * ATTENTION_HEAD_SIZE;
     for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) y[column + j * 4] = T(sums[j] / total.y);
   }
 }

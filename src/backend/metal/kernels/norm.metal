@@ -3,16 +3,19 @@
 constant bool NORM_LAYER [[function_constant(0)]];  // LayerNorm; else RMSNorm
 constant bool NORM_WEIGHT [[function_constant(1)]];
 constant bool NORM_BIAS [[function_constant(2)]];
-constant uint NORM_DIM [[function_constant(3)]];
-constant uint NORM_SIMDGROUPS [[function_constant(4)]];
+
+struct NormParams {
+  float eps;
+  uint dim;
+};
 
 // Sum over the threadgroup, the same bits in every thread. `parts` holds one float a simdgroup.
-static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgroup) {
+static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgroup, uint simdgroups) {
   x = simd_sum(x);
   if (lane == 0) parts[simdgroup] = x;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   float sum = 0;
-  for (uint i = 0; i < NORM_SIMDGROUPS; ++i) sum += parts[i];
+  for (uint i = 0; i < simdgroups; ++i) sum += parts[i];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   return sum;
 }
@@ -23,28 +26,29 @@ template <typename T>
                      device const float* weight [[buffer(1), function_constant(NORM_WEIGHT)]],
                      device const float* bias [[buffer(2), function_constant(NORM_BIAS)]],
                      device T* out [[buffer(3)]],  // [rows, dim]
-                     constant float& eps [[buffer(4)]],
+                     constant NormParams& p [[buffer(4)]],
                      uint row [[threadgroup_position_in_grid]],
                      uint thread_index [[thread_index_in_threadgroup]],
                      uint lane [[thread_index_in_simdgroup]],
-                     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+                     uint simdgroup [[simdgroup_index_in_threadgroup]],
+                     uint simdgroups [[simdgroups_per_threadgroup]]) {
   threadgroup float parts[32];
-  const uint threads = NORM_SIMDGROUPS * 32;
-  device const float* x = in + ulong(row) * NORM_DIM;
-  device T* y = out + ulong(row) * NORM_DIM;
+  const uint threads = simdgroups * 32;
+  device const float* x = in + ulong(row) * p.dim;
+  device T* y = out + ulong(row) * p.dim;
   float mean = 0;
   if (NORM_LAYER) {
     float sum = 0;
-    for (uint i = thread_index; i < NORM_DIM; i += threads) sum += x[i];
-    mean = norm_sum(sum, parts, lane, simdgroup) / float(NORM_DIM);
+    for (uint i = thread_index; i < p.dim; i += threads) sum += x[i];
+    mean = norm_sum(sum, parts, lane, simdgroup, simdgroups) / float(p.dim);
   }
   float squares = 0;
-  for (uint i = thread_index; i < NORM_DIM; i += threads) {
+  for (uint i = thread_index; i < p.dim; i += threads) {
     const float d = x[i] - mean;
     squares = fma(d, d, squares);
   }
-  const float scale = precise::rsqrt(norm_sum(squares, parts, lane, simdgroup) / float(NORM_DIM) + eps);
-  for (uint i = thread_index; i < NORM_DIM; i += threads) {
+  const float scale = precise::rsqrt(norm_sum(squares, parts, lane, simdgroup, simdgroups) / float(p.dim) + p.eps);
+  for (uint i = thread_index; i < p.dim; i += threads) {
     float value = (x[i] - mean) * scale;
     if (NORM_WEIGHT) value *= weight[i];
     if (NORM_BIAS) value += bias[i];

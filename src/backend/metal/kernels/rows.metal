@@ -1,16 +1,15 @@
 // Small operations on rows and blocks.
 #include "common.h"
 
-constant uint ROWS_DIM [[function_constant(5)]];
-
 // out[r, :] = in[rows[r], :]
 [[kernel]] void gather_rows(device const float* in [[buffer(0)]],  // [T, dim]
                             device const int* rows [[buffer(1)]],  // [R]
                             device float* out [[buffer(2)]],       // [R, dim]
+                            constant uint& dim [[buffer(3)]],
                             uint2 group [[threadgroup_position_in_grid]],
                             uint thread_index [[thread_index_in_threadgroup]]) {
   const uint i = group.x * 256 + thread_index;
-  if (i < ROWS_DIM) out[ulong(group.y) * ROWS_DIM + i] = in[ulong(rows[group.y]) * ROWS_DIM + i];
+  if (i < dim) out[ulong(group.y) * dim + i] = in[ulong(rows[group.y]) * dim + i];
 }
 
 // cos and sin of the angle position * inv_freq for one pair of a head.

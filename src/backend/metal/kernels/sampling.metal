@@ -2,8 +2,6 @@
 // comparison), and probabilities are summed as integers, so that no order of threads can change a draw.
 #include "common.h"
 
-constant uint SAMPLE_VOCAB [[function_constant(70)]];
-
 constant constexpr uint kSampleThreads = 256;
 constant constexpr uint kSampleChunk = 4096;  // tokens whose statistics one threadgroup takes
 constant constexpr uint kSampleMaxTop = 256;
@@ -47,6 +45,7 @@ struct SampleOutput {
   uint rows, chunks, max_top, max_tokens;
   ulong tokens, logprobs, ranks, top_ids, top_values, logits;
   uint last_offset;  // where this step's tokens go among the last ones
+  uint vocab;
 };
 
 static uint sample_key(float x) {
@@ -83,20 +82,21 @@ static uint sample_work_row(device const SampleParams* params, device const int2
                              device int* history [[buffer(2)]],       // [slots, max tokens]
                              device int2* counts [[buffer(3)]],       // [slots]: prompt, generated
                              device atomic_uint* seen [[buffer(4)]],  // [slots, vocab]
-                             constant uint& max_tokens [[buffer(5)]],
+                             constant uint2& limits [[buffer(5)]],  // max tokens, vocab
                              uint group [[threadgroup_position_in_grid]],
                              uint thread_index [[thread_index_in_threadgroup]]) {
+  const uint max_tokens = limits.x, vocab = limits.y;
   const int4 reset = resets[group];
   const uint prompt = min(uint(reset.z), max_tokens);
   const uint generated = min(uint(reset.w), max_tokens - prompt);
-  device atomic_uint* slot_seen = seen + ulong(reset.x) * SAMPLE_VOCAB;
-  for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads)
+  device atomic_uint* slot_seen = seen + ulong(reset.x) * vocab;
+  for (uint i = thread_index; i < vocab; i += kSampleThreads)
     atomic_store_explicit(slot_seen + i, 0u, memory_order_relaxed);
   threadgroup_barrier(mem_flags::mem_device);
   for (uint i = thread_index; i < prompt + generated; i += kSampleThreads) {
     const int id = pool[reset.y + int(i)];
     history[ulong(reset.x) * max_tokens + i] = id;
-    if (uint(id) >= SAMPLE_VOCAB) continue;
+    if (uint(id) >= vocab) continue;
     if (i < prompt) {
       atomic_fetch_or_explicit(slot_seen + id, kInPrompt, memory_order_relaxed);
     } else {
@@ -115,6 +115,7 @@ static uint sample_work_row(device const SampleParams* params, device const int2
                               constant SampleOutput& layout [[buffer(5)]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
   if (thread_index != 0) return;
+  const uint vocab = layout.vocab;
   device const int* tokens = (device const int*)(output + layout.tokens);
   for (uint row = 0; row < layout.rows; ++row) {
     const int slot = params[row].slot, token = tokens[row];
@@ -124,7 +125,7 @@ static uint sample_work_row(device const SampleParams* params, device const int2
     if (used >= layout.max_tokens) continue;
     history[ulong(slot) * layout.max_tokens + used] = token;
     counts[slot] = int2(count.x, count.y + 1);
-    seen[ulong(slot) * SAMPLE_VOCAB + token] += 1;
+    seen[ulong(slot) * vocab + token] += 1;
   }
 }
 
@@ -142,9 +143,10 @@ static uint sample_work_row(device const SampleParams* params, device const int2
                              uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   threadgroup uint keys[kSampleThreads / 32], ids[kSampleThreads / 32], nans[kSampleThreads / 32];
   threadgroup float sums[kSampleThreads / 32];
-  const uint row = group.y, begin = group.x * kSampleChunk, end = min(begin + kSampleChunk, SAMPLE_VOCAB);
+  const uint vocab = layout.vocab;
+  const uint row = group.y, begin = group.x * kSampleChunk, end = min(begin + kSampleChunk, vocab);
   const int kind = params[row].kind;
-  device const float* x = logits + ulong(row) * SAMPLE_VOCAB;
+  device const float* x = logits + ulong(row) * vocab;
   uint best = 0, id = ~0u, nan = 0;
   for (uint i = begin + thread_index; i < end; i += kSampleThreads) {
     const float value = x[i];
@@ -194,7 +196,7 @@ static uint sample_work_row(device const SampleParams* params, device const int2
     chunks[row * layout.chunks + group.x] = chunk;
   }
   if (kind == kKindFullLogits && params[row].logits_row >= 0) {
-    device float* to = (device float*)(output + layout.logits) + ulong(params[row].logits_row) * SAMPLE_VOCAB;
+    device float* to = (device float*)(output + layout.logits) + ulong(params[row].logits_row) * vocab;
     for (uint i = begin + thread_index; i < end; i += kSampleThreads) to[i] = x[i];
   }
 }
@@ -215,12 +217,13 @@ static uint sample_work_row(device const SampleParams* params, device const int2
                                uint thread_index [[thread_index_in_threadgroup]]) {
   device const SampleParams& p = params[row];
   if (!sample_is_processed(p, counts)) return;
+  const uint vocab = layout.vocab;
   const float minus_infinity = as_type<float>(0xff800000u);
-  device const float* x = logits + ulong(row) * SAMPLE_VOCAB;
-  device float* values = work + ulong(sample_work_row(params, counts, row)) * SAMPLE_VOCAB;
+  device const float* x = logits + ulong(row) * vocab;
+  device float* values = work + ulong(sample_work_row(params, counts, row)) * vocab;
   const int2 count = p.slot >= 0 ? counts[p.slot] : int2(0);
 
-  for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads) {
+  for (uint i = thread_index; i < vocab; i += kSampleThreads) {
     const bool masked = p.mask_offset >= 0 && ((uint(pool[p.mask_offset + int(i / 32)]) >> (i % 32)) & 1) == 0;
     values[i] = masked || p.allowed_count > 0 ? minus_infinity : x[i];
   }
@@ -252,8 +255,8 @@ static uint sample_work_row(device const SampleParams* params, device const int2
     if (id % kSampleThreads == thread_index) values[id] += as_type<float>(pool[p.bias_offset + 2 * j + 1]);
   }
   if (p.slot < 0 || (p.presence_penalty == 0 && p.frequency_penalty == 0 && p.repetition_penalty == 1)) return;
-  device const uint* slot_seen = seen + ulong(p.slot) * SAMPLE_VOCAB;
-  for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads) {
+  device const uint* slot_seen = seen + ulong(p.slot) * vocab;
+  for (uint i = thread_index; i < vocab; i += kSampleThreads) {
     const uint occurrences = slot_seen[i];
     if (occurrences == 0) continue;
     float value = values[i];
@@ -309,6 +312,7 @@ static ulong sample_scale(ulong fraction, ulong mass) {
 // A row's tokens as the draw sees them.
 struct SampleRow {
   device const float* values;
+  uint vocab;
   float best;   // largest value
   float scale;  // 1 / temperature
   float floor;  // of (value - best) * scale; tokens below weigh nothing
@@ -338,13 +342,13 @@ struct SampleCut {
 };
 
 // Takes the `wanted` largest tokens. Eight bits of the key at a time.
-static SampleCut sample_select_count(device const float* values, uint wanted, threadgroup SampleShared& s,
+static SampleCut sample_select_count(device const float* values, uint vocab, uint wanted, threadgroup SampleShared& s,
                                      uint thread_index) {
   uint prefix = 0, above = 0, tied = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {
     atomic_store_explicit(&s.low[thread_index], 0u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads) {
+    for (uint i = thread_index; i < vocab; i += kSampleThreads) {
       const uint key = sample_key(values[i]);
       if (shift == 24 || key >> (shift + 8) == prefix)
         atomic_fetch_add_explicit(&s.low[(key >> shift) & 255], 1u, memory_order_relaxed);
@@ -380,7 +384,7 @@ static SampleCut sample_select_weight(thread const SampleRow& row, SampleCut out
     atomic_store_explicit(&s.low[thread_index], 0u, memory_order_relaxed);
     atomic_store_explicit(&s.high[thread_index], 0u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads) {
+    for (uint i = thread_index; i < row.vocab; i += kSampleThreads) {
       const float value = row.values[i];
       const uint key = sample_key(value);
       if (key < outer.key || (shift < 24 && key >> (shift + 8) != prefix)) continue;
@@ -437,11 +441,11 @@ static int sample_draw(thread const SampleRow& row, device const SampleParams& p
   cut.key = 0;
   cut.ties = cut.tied = ~0u;
   cut.above = 0;
-  const bool top_k = p.top_k > 0 && uint(p.top_k) < SAMPLE_VOCAB;
-  if (top_k) cut = sample_select_count(row.values, uint(p.top_k), s, thread_index);
+  const bool top_k = p.top_k > 0 && uint(p.top_k) < row.vocab;
+  if (top_k) cut = sample_select_count(row.values, row.vocab, uint(p.top_k), s, thread_index);
   if (p.top_p < 1) {
     ulong weight = 0;
-    for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads)
+    for (uint i = thread_index; i < row.vocab; i += kSampleThreads)
       if (sample_key(row.values[i]) > cut.key || !top_k) weight += sample_weight(row, row.values[i]);
     ulong total = sample_sum(weight, s, thread_index);
     if (top_k) total += ulong(cut.ties) * sample_weight(row, sample_value(cut.key));
@@ -453,8 +457,8 @@ static int sample_draw(thread const SampleRow& row, device const SampleParams& p
   const bool cuts = top_k || p.top_p < 1;
 
   // Each thread takes a run of consecutive ids.
-  const uint share = (SAMPLE_VOCAB + kSampleThreads - 1) / kSampleThreads;
-  const uint begin = min(thread_index * share, SAMPLE_VOCAB), end = min(begin + share, SAMPLE_VOCAB);
+  const uint share = (row.vocab + kSampleThreads - 1) / kSampleThreads;
+  const uint begin = min(thread_index * share, row.vocab), end = min(begin + share, row.vocab);
   const uint ties_before = cuts ? sample_ties_before(row.values, cut.key, begin, end, s, thread_index) : 0;
   ulong mine = 0;
   uint ties = ties_before;
@@ -490,10 +494,10 @@ static int sample_draw(thread const SampleRow& row, device const SampleParams& p
 }
 
 // The largest value of a row and the lowest id that has it; `nan` when one is among them.
-static uint2 sample_largest(device const float* values, threadgroup SampleShared& s, uint thread_index, uint lane,
+static uint2 sample_largest(device const float* values, uint vocab, threadgroup SampleShared& s, uint thread_index, uint lane,
                             uint simdgroup, thread bool& nan) {
   uint best = 0, id = ~0u, bad = 0;
-  for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads) {
+  for (uint i = thread_index; i < vocab; i += kSampleThreads) {
     const float value = values[i];
     const uint key = sample_key(value);
     bad |= sample_is_nan(value) ? 1 : 0;
@@ -525,12 +529,13 @@ static uint2 sample_largest(device const float* values, threadgroup SampleShared
   return uint2(best, id);
 }
 
-static int sample_choose(device const float* values, uint2 largest, device const SampleParams& p,
+static int sample_choose(device const float* values, uint vocab, uint2 largest, device const SampleParams& p,
                          threadgroup SampleShared& s, uint thread_index) {
   if (largest.x <= kKeyOfMinusInfinity) return -1;
   if (p.temperature < 1e-5f || largest.x >= kKeyOfInfinity) return int(largest.y);
   SampleRow row;
   row.values = values;
+  row.vocab = vocab;
   row.best = sample_value(largest.x);
   row.scale = 1.0f / p.temperature;
   row.floor = p.min_p > 0 ? precise::log(p.min_p) : -3.0e38f;
@@ -538,11 +543,11 @@ static int sample_choose(device const float* values, uint2 largest, device const
 }
 
 // The `count` largest raw logits, largest first, ties to the lower id; `shift.x` and then `shift.y` are taken off.
-static void sample_top(device const float* logits, uint count, float2 shift, device int* ids, device float* values,
+static void sample_top(device const float* logits, uint vocab, uint count, float2 shift, device int* ids, device float* values,
                        threadgroup SampleShared& s, uint thread_index) {
-  const SampleCut cut = sample_select_count(logits, count, s, thread_index);
-  const uint share = (SAMPLE_VOCAB + kSampleThreads - 1) / kSampleThreads;
-  const uint begin = min(thread_index * share, SAMPLE_VOCAB), end = min(begin + share, SAMPLE_VOCAB);
+  const SampleCut cut = sample_select_count(logits, vocab, count, s, thread_index);
+  const uint share = (vocab + kSampleThreads - 1) / kSampleThreads;
+  const uint begin = min(thread_index * share, vocab), end = min(begin + share, vocab);
   uint ties = sample_ties_before(logits, cut.key, begin, end, s, thread_index);
   if (thread_index == 0) atomic_store_explicit(&s.found, 0u, memory_order_relaxed);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -581,8 +586,9 @@ static void sample_top(device const float* logits, uint count, float2 shift, dev
                             uint lane [[thread_index_in_simdgroup]],
                             uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   threadgroup SampleShared s;
+  const uint vocab = layout.vocab;
   device const SampleParams& p = params[row];
-  device const float* x = logits + ulong(row) * SAMPLE_VOCAB;
+  device const float* x = logits + ulong(row) * vocab;
   bool nan = false;
   uint2 largest = uint2(0, ~0u);
   for (uint c = 0; c < layout.chunks; ++c) {
@@ -594,12 +600,12 @@ static void sample_top(device const float* logits, uint count, float2 shift, dev
   int token = -1;
   if (sample_chooses(p.kind) && !nan) {
     if (sample_is_processed(p, counts)) {
-      device const float* values = work + ulong(sample_work_row(params, counts, row)) * SAMPLE_VOCAB;
+      device const float* values = work + ulong(sample_work_row(params, counts, row)) * vocab;
       bool bad = false;
-      const uint2 processed = sample_largest(values, s, thread_index, lane, simdgroup, bad);
-      if (!bad) token = sample_choose(values, processed, p, s, thread_index);
+      const uint2 processed = sample_largest(values, vocab, s, thread_index, lane, simdgroup, bad);
+      if (!bad) token = sample_choose(values, vocab, processed, p, s, thread_index);
     } else {
-      token = sample_choose(x, largest, p, s, thread_index);
+      token = sample_choose(x, vocab, largest, p, s, thread_index);
     }
   }
   if (p.kind == kKindScore) token = p.target;
@@ -620,12 +626,12 @@ static void sample_top(device const float* logits, uint count, float2 shift, dev
       log_sum = precise::log(sum);
     }
     logprob = not_a_number;
-    if (!nan && token >= 0 && uint(token) < SAMPLE_VOCAB) {
+    if (!nan && token >= 0 && uint(token) < vocab) {
       const float logit = x[token];
       if (finite) logprob = (logit - sample_value(largest.x)) - log_sum;
       const uint key = sample_key(logit);
       ulong greater = 0;
-      for (uint i = thread_index; i < SAMPLE_VOCAB; i += kSampleThreads) greater += sample_key(x[i]) > key ? 1 : 0;
+      for (uint i = thread_index; i < vocab; i += kSampleThreads) greater += sample_key(x[i]) > key ? 1 : 0;
       rank = 1 + uint(sample_sum(greater, s, thread_index));
     }
   }
@@ -637,7 +643,7 @@ static void sample_top(device const float* logits, uint count, float2 shift, dev
   }
 
   if (p.kind == kKindToken || p.kind == kKindFullLogits) return;
-  const uint count = min(min(uint(max(p.top, 0)), layout.max_top), SAMPLE_VOCAB);
+  const uint count = min(min(uint(max(p.top, 0)), layout.max_top), vocab);
   if (count == 0) return;
   device int* ids = (device int*)(output + layout.top_ids) + ulong(row) * layout.max_top;
   device float* values = (device float*)(output + layout.top_values) + ulong(row) * layout.max_top;
@@ -650,5 +656,5 @@ static void sample_top(device const float* logits, uint count, float2 shift, dev
   }
   const float2 shift =
       sample_wants_logprob(p.kind) && finite ? float2(sample_value(largest.x), log_sum) : float2(0);
-  sample_top(x, count, shift, ids, values, s, thread_index);
+  sample_top(x, vocab, count, shift, ids, values, s, thread_index);
 }
