@@ -136,17 +136,4 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   return plan;
 }
 
-std::vector<RowClass> linear_row_classes(int64_t max_rows) {
-  std::vector<RowClass> classes;
-  for (int64_t rows : {1, 2, 4, 8, 16})
-    if (rows == 1 || rows / 2 < max_rows) classes.push_back({std::min(rows, max_rows), std::min(rows, max_rows)});
-  for (int64_t rows : {32, 64})
-    if (rows == 32 || max_rows > 32) {
-      classes.push_back({std::min(rows, max_rows), 0});
-      // The same beside a decode row; a step one row short of this has nothing of its own.
-      if (max_rows > (rows == 32 ? 1 : 33)) classes.push_back({std::min(rows + 1, max_rows), 1});
-    }
-  return classes;
-}
-
 }  // namespace ingot::metal
