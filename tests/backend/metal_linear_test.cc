@@ -30,8 +30,18 @@ MetalRig& rig(Mode mode, uint64_t seed = 0) {
   return *one;
 }
 
+// With a sanitizer a kernel takes seconds to compile: a few of them stand for all, and what does not look for bad
+// accesses or races is left out.
+#ifdef INGOT_SANITIZED
+constexpr bool kSanitized = true;
+constexpr DType kFormats[] = {DType::f16, DType::q5_k};
+#else
+constexpr bool kSanitized = false;
 constexpr DType kFormats[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
                               DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
+#endif
+#define SKIP_WHEN_SANITIZED() \
+  if (kSanitized) GTEST_SKIP() << "many kernels, none of its own for a sanitizer"
 
 // A product with everything it needs.
 struct Product {
@@ -173,6 +183,7 @@ TEST_P(MetalLinear, TilesMatchDouble) {
 
 // Weights once for all rows, and nothing but the matrix: what is in memory, counted by the byte.
 TEST_P(MetalLinear, LoadsWeightsOnceForAllRows) {
+  SKIP_WHEN_SANITIZED();
   const int64_t cols = is_block_quantized(GetParam()) ? 512 : 128;
   const auto w = stored_matrix(GetParam(), 64, cols, 5);
   ASSERT_EQ(w->packed.size(), w->bytes.size()) << "packing must not make a matrix larger";
@@ -216,6 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, MetalLinearBits, testing::Values(DType::f16, D
                          [](const auto& info) { return std::string(dtype_name(info.param)); });
 
 TEST_P(MetalLinearBits, OfDecodeRowsDoNotDependOnTheirBatch) {
+  SKIP_WHEN_SANITIZED();
   const auto w = stored_matrix(GetParam(), 45, cols_of(GetParam(), 5), 11);
   const Product all = product(*w, 40, 40);
   const std::vector<std::byte> want = run(rig(Mode::fast), all);
@@ -231,6 +243,7 @@ TEST_P(MetalLinearBits, OfDecodeRowsDoNotDependOnTheirBatch) {
 }
 
 TEST_P(MetalLinearBits, OfPrefillRowsDoNotDependOnTheirChunk) {
+  SKIP_WHEN_SANITIZED();
   const auto w = stored_matrix(GetParam(), 70, cols_of(GetParam(), 5), 12);
   const Product all = product(*w, 80, 0);
   const std::vector<std::byte> want = run(rig(Mode::fast), all);
@@ -243,6 +256,7 @@ TEST_P(MetalLinearBits, OfPrefillRowsDoNotDependOnTheirChunk) {
 }
 
 TEST_P(MetalLinearBits, DoNotDependOnTheVariant) {
+  SKIP_WHEN_SANITIZED();
   const auto w = stored_matrix(GetParam(), 45, cols_of(GetParam(), 5), 13);
   Product p = product(*w, 4, 4);
   const std::vector<std::byte> want = run(rig(Mode::fast), p);
@@ -277,6 +291,7 @@ TEST(MetalLinearOut, LogitsAreFloats) {
 }
 
 TEST(MetalLinearOut, GatesWithEveryActivation) {
+  SKIP_WHEN_SANITIZED();
   for (ActivationKind kind : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh}) {
     const auto gate = stored_matrix(DType::q4_0, 45, 96, 25);
     const auto up = stored_matrix(DType::q4_0, 45, 96, 26);
@@ -291,6 +306,7 @@ TEST(MetalLinearOut, GatesWithEveryActivation) {
 }
 
 TEST(MetalLinearOut, GatesMatricesOfTwoFormats) {
+  SKIP_WHEN_SANITIZED();
   const auto gate = stored_matrix(DType::q4_k, 40, 256, 29);
   const auto up = stored_matrix(DType::f16, 40, 256, 30);
   Product p = product(*gate, 36, 2);
@@ -301,6 +317,7 @@ TEST(MetalLinearOut, GatesMatricesOfTwoFormats) {
 }
 
 TEST(MetalLinearOut, TakesAndGivesOtherActivations) {
+  SKIP_WHEN_SANITIZED();
   for (const auto& [act, type] :
        {std::pair(DType::bf16, DType::bf16), {DType::bf16, DType::q4_1}, {DType::f32, DType::f16}}) {
     const auto w = stored_matrix(type, 40, 96, 31);
@@ -314,6 +331,7 @@ class MetalLinearStrict : public testing::TestWithParam<uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, MetalLinearStrict, testing::Values(1, 2, 3, 4));
 
 TEST_P(MetalLinearStrict, IsClean) {
+  SKIP_WHEN_SANITIZED();
   for (DType type : {DType::f16, DType::q4_1, DType::q5_k}) {
     const int64_t cols = type == DType::f16 ? 70 : dtype_info(type).block_size;
     const auto w = stored_matrix(type, 35, cols, 41);
