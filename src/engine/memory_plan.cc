@@ -8,9 +8,8 @@
 namespace ingot {
 namespace {
 
-constexpr int32_t kMaxTop = 32;      // alternatives a row may ask for
-constexpr int64_t kLogitsShare = 4;  // logits take at most this part of the scratch pool
-constexpr int32_t kDefaultStepTokens = 2048;
+constexpr int32_t kMaxTop = 32;              // alternatives a row may ask for
+constexpr int64_t kLogitsShare = 4;          // logits take at most this part of the scratch pool
 constexpr uint64_t kReserve = 256ull << 20;  // left to the system and to this process's other needs
 constexpr uint64_t kMiB = 1ull << 20;
 
@@ -88,7 +87,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   const bool tokens_given = options.max_step_tokens > 0 || settings.max_batch_size > 0;
   int64_t tokens = options.max_step_tokens > 0   ? options.max_step_tokens
                    : settings.max_batch_size > 0 ? settings.max_batch_size
-                                                 : kDefaultStepTokens;
+                                                 : device.info().step_tokens;
   tokens = std::max<int64_t>(tokens, 1);
   for (;;) {
     limits.max_step_tokens = static_cast<int32_t>(tokens);
