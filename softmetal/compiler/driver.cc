@@ -1,8 +1,11 @@
 #include "compiler/driver.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <sstream>
 
 #include "compiler/process.h"
 #include "compiler/shim_files.h"
@@ -20,6 +23,28 @@ std::string default_cache() {
   if (std::string s = variable("XDG_CACHE_HOME"); !s.empty()) return s + "/ingot/softmetal";
   if (std::string s = variable("HOME"); !s.empty()) return s + "/.cache/ingot/softmetal";
   throw CompileError("no folder for compiled kernels: set SOFTMETAL_CACHE");
+}
+
+// Tells one compiler from another without running it.
+std::string identity(const std::string& program) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> places;
+  if (program.find('/') != std::string::npos) {
+    places.push_back(program);
+  } else {
+    const char* path = std::getenv("PATH");
+    std::istringstream folders(path ? path : "");
+    for (std::string folder; std::getline(folders, folder, ':');) places.push_back(folder + "/" + program);
+  }
+  for (const std::string& place : places) {
+    std::error_code error;
+    const fs::path real = fs::canonical(place, error);
+    if (error || access(real.c_str(), X_OK) != 0) continue;
+    return real.string() + " " + std::to_string(fs::file_size(real)) + " " +
+           std::to_string(fs::last_write_time(real).time_since_epoch().count());
+  }
+  throw CompileError("cannot run " + program +
+                     ", which compiles Metal kernels here; install clang-19 or set SOFTMETAL_CLANG");
 }
 
 // Fixed levels rather than the machine's own, so that results do not change from one machine to the next.
@@ -62,6 +87,18 @@ std::string first_lines(const std::string& output) {
   return kept.empty() ? "the compiler failed without a message" : kept;
 }
 
+// What the lint's language refuses and Metal does not: a struct copied out of constant memory, which clang's generic
+// address space leaves out; and arms of ?: that are vectors, classes here, and differ in address space alone.
+bool is_false_alarm(const std::string& block) {
+  if (block.find("no matching constructor for initialization") != std::string::npos) {
+    return block.find(
+               "(the implicit copy constructor) not viable: cannot bind reference in address space '__constant'") !=
+           std::string::npos;
+  }
+  const size_t types = block.find("incompatible operand types");
+  return types != std::string::npos && block.find("vec<", types) != block.rfind("vec<");
+}
+
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -73,12 +110,7 @@ std::mutex pch_mutex;
 
 Driver::Driver(const Options& options)
     : clang_(options.clang.empty() ? "clang++-19" : options.clang), keep_sources_(options.keep_sources) {
-  const ProcessResult version = run_process({clang_, "--version"}, "/");
-  if (version.status != 0) {
-    throw CompileError("cannot run " + clang_ +
-                       ", which compiles Metal kernels here; install clang-19 or set SOFTMETAL_CLANG");
-  }
-  clang_version_ = version.output;
+  clang_identity_ = identity(clang_);
   cache_ = options.cache.empty() ? default_cache() : options.cache;
   std::error_code error;
   std::filesystem::create_directories(cache_, error);
@@ -88,8 +120,6 @@ Driver::Driver(const Options& options)
 }
 
 std::string Driver::preprocess(const std::string& source, const SourceOptions& options) const {
-  TemporaryFolder folder(cache_);
-  write_file(folder.path() + "/" + options.file_name, source);
   std::vector<std::string> argv = {clang_,
                                    "-E",
                                    "-x",
@@ -107,10 +137,20 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
   for (const auto& [name, value] : options.macros) argv.push_back("-D" + name + "=" + value);
   for (const std::string& dir : options.include_dirs) argv.push_back("-I" + std::filesystem::absolute(dir).string());
   argv.push_back(options.file_name);
+  // Files that are included may change without notice.
+  const bool cached = options.include_dirs.empty();
+  std::vector<std::string> key = argv;
+  key.insert(key.end(), {source, clang_identity_});
+  const std::string known = cache_ + "/" + hash_text(key) + ".metal";
+  if (cached && file_exists(known)) return read_file(known);
+  TemporaryFolder folder(cache_);
+  write_file(folder.path() + "/" + options.file_name, source);
   const std::string out = folder.path() + "/out.i";
   const ProcessResult result = run_process(argv, folder.path(), out);
   if (result.status != 0) throw CompileError(first_lines(result.output));
-  return read_file(out);
+  std::string text = read_file(out);
+  if (cached) write_file(known, text);
+  return text;
 }
 
 Program Driver::compile(const std::string& source, const SourceOptions& options) const {
@@ -121,7 +161,9 @@ Program Driver::compile_preprocessed(const std::string& text) const {
   Program program = translate(text);
   const std::string cpp = unspecialized(program);
   const std::vector<std::string> options = flags({});
-  const std::string stamp = cache_ + "/checked-" + hash_text({cpp, clang_version_, shim_});
+  std::vector<std::string> key = options;
+  key.insert(key.end(), {cpp, clang_identity_});
+  const std::string stamp = cache_ + "/checked-" + hash_text(key);
   if (file_exists(stamp)) return program;
   TemporaryFolder folder(cache_);
   write_file(folder.path() + "/library.cc", cpp);
@@ -134,11 +176,40 @@ Program Driver::compile_preprocessed(const std::string& text) const {
   return program;
 }
 
+std::vector<std::string> Driver::lint(const std::string& source, const SourceOptions& options) const {
+  const std::string preprocessed = preprocess(source, options);
+  std::vector<std::string> messages = missing_address_spaces(preprocessed);
+  TemporaryFolder folder(cache_);
+  write_file(folder.path() + "/lint.cl", lint_source(translate(preprocessed, true)));
+  const ProcessResult result =
+      run_process({clang_, "-x", "clcpp", "-cl-std=clc++2021", "-target", "x86_64-linux-gnu", "-march=x86-64-v3",
+                   "-cl-no-stdinc", "-fdeclspec", "-fsyntax-only", "-w", "-fno-color-diagnostics",
+                   "-fno-caret-diagnostics", "-ferror-limit=0", "-I" + shim_, "lint.cl"},
+                  folder.path());
+  if (result.status == 0) return messages;
+  // An error and the notes behind it, one block.
+  std::vector<std::string> blocks;
+  std::istringstream lines(result.output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" generated.") != std::string::npos) continue;
+    if (line.find(" note: ") != std::string::npos && !blocks.empty()) {
+      blocks.back() += "\n" + line;
+    } else {
+      blocks.push_back(line);
+    }
+  }
+  for (const std::string& block : blocks) {
+    if (!is_false_alarm(block)) messages.push_back(block);
+  }
+  return messages;
+}
+
 std::vector<std::string> Driver::flags(Flavor flavor) const {
   std::vector<std::string> f = {"-std=c++20",
                                 "-fdeclspec",
                                 "-fPIC",
-                                "-w",
+                                "-Wno-everything",
+                                "-Werror=vla",
                                 "-fno-color-diagnostics",
                                 "-march=" + march(),
                                 "-ffp-contract=off",
@@ -180,7 +251,7 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
 
 std::string Driver::precompiled_header(const std::vector<std::string>& options) const {
   std::vector<std::string> key = options;
-  key.push_back(clang_version_);
+  key.push_back(clang_identity_);
   const std::string path = shim_ + "/" + hash_text(key).substr(0, 16) + ".pch";
   std::lock_guard lock(pch_mutex);
   if (file_exists(path)) return path;
@@ -199,7 +270,7 @@ std::string Driver::build(const Program& program, const KernelInfo& kernel, cons
   const std::string cpp = specialize(program, kernel, constants);
   const std::vector<std::string> options = flags(flavor);
   std::vector<std::string> key = options;
-  key.insert(key.end(), {cpp, clang_version_});
+  key.insert(key.end(), {cpp, clang_identity_});
   const std::string stem = cache_ + "/" + hash_text(key);
   if (keep_sources_) write_file(stem + ".cc", cpp);
   if (file_exists(stem + ".so")) return stem + ".so";

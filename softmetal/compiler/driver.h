@@ -27,6 +27,9 @@ class Driver {
   Program compile_preprocessed(const std::string& text) const;
   std::string preprocess(const std::string& source, const SourceOptions& options) const;
 
+  // Address spaces, checked by parsing the source once more with real ones. Messages, none when it is clean.
+  std::vector<std::string> lint(const std::string& source, const SourceOptions& options) const;
+
   // The shared object of one kernel: compiled, or found in the cache. `traced` loads and stores call the runtime;
   // `whole` matrices belong to lane 0.
   struct Flavor {
@@ -40,7 +43,7 @@ class Driver {
   std::vector<std::string> flags(Flavor flavor) const;
   std::string precompiled_header(const std::vector<std::string>& flags) const;
 
-  std::string clang_, clang_version_, cache_, shim_;
+  std::string clang_, clang_identity_, cache_, shim_;
   bool keep_sources_;
 };
 

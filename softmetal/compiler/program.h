@@ -57,7 +57,14 @@ Program translate(const std::string& preprocessed, bool lint = false);
 // The whole C++ file for one kernel: definitions of the constants, the program, and the description of the kernel.
 std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants);
 
-// The same for a check of all kernels at once, no constant set.
+// The same for a check of all kernels at once, no constant set: what needs a value at compile time does not get one, as
+// with Apple's compiler.
 std::string unspecialized(const Program& program);
+
+// For the address-space lint: all kernels of a Program that was translated for it.
+std::string lint_source(const Program& program);
+// Pointers and references that name no address space, one message each. Clang's generic address space would let them
+// pass.
+std::vector<std::string> missing_address_spaces(const std::string& preprocessed);
 
 }  // namespace softmetal

@@ -253,8 +253,8 @@ class Translator {
         throw_at(i, "function constants " + other.name + " and " + c.name + " share an index");
     }
     erase(i, end);
-    replace(i, lint_ ? "extern constant " + c.type + " " + c.name
-                     : "static constexpr " + c.type + " " + c.name + " = SM_VALUE_" + c.name);
+    replace(i, lint_ ? "static constant const " + c.type + " " + c.name + " = (" + c.type + ")1"
+                     : "SM_CONSTANT " + c.type + " " + c.name + " = SM_VALUE_" + c.name);
     program_.constants.push_back(std::move(c));
   }
 
@@ -287,7 +287,7 @@ class Translator {
       const std::string alias = "sm_type_" + variable;
       out += "typedef " + type_text + " " + alias + array + "; ";
       if (lint_) {
-        out += "threadgroup " + alias + " " + variable + "; ";
+        out += "threadgroup " + alias + "& " + variable + " = sm::threadgroup_variable<" + alias + ">(); ";
       } else {
         out += "struct sm_tag_" + variable + " {}; " + alias + "& " + variable + " = sm::threadgroup_variable<sm_tag_" +
                variable + ", " + alias + ">(); ";

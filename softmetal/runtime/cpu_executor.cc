@@ -241,6 +241,7 @@ std::string CpuExecutor::one(CommandList& list, DispatchCommand& c) {
   const uint64_t count = groups.count();
   if (count == 0) return "";
   std::vector<Tracker::Bound> bound;
+  std::vector<Tracker::Inline> inline_bytes;
   for (uint32_t i = 0; i < c.binding_count; ++i) {
     const Binding& b = list.bindings[c.first_binding + i];
     if (b.memory) {
@@ -249,6 +250,8 @@ std::string CpuExecutor::one(CommandList& list, DispatchCommand& c) {
       if (tracker_) bound.push_back({&memory, static_cast<int>(b.index)});
     } else if (b.byte_count) {
       launch.buffers[b.index] = list.inline_bytes.data() + b.offset;
+      const auto begin = reinterpret_cast<uintptr_t>(launch.buffers[b.index]);
+      if (tracker_) inline_bytes.push_back({begin, begin + b.byte_count});
     }
   }
   for (unsigned i = 0; i < c.threadgroup_count; ++i) {
@@ -258,8 +261,7 @@ std::string CpuExecutor::one(CommandList& list, DispatchCommand& c) {
     for (uint32_t i = 0; i < c.resource_count; ++i) {
       bound.push_back({static_cast<CpuMemory*>(list.resources[c.first_resource + i]), -1});
     }
-    tracker_->begin_dispatch(kernel.name, kernel.range, std::move(bound), list.inline_bytes.data(),
-                             list.inline_bytes.size());
+    tracker_->begin_dispatch(kernel.name, kernel.range, bound, std::move(inline_bytes));
   }
   std::atomic<uint64_t> next{0};
   std::mutex error_mutex;

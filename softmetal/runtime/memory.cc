@@ -10,8 +10,8 @@
 namespace softmetal {
 namespace {
 
-constexpr size_t kPage = 16384;   // as on the device
-constexpr size_t kGuard = 65536;  // an index that is a little off must not land in another buffer
+[[maybe_unused]] constexpr size_t kPage = 16384;   // as on the device
+[[maybe_unused]] constexpr size_t kGuard = 65536;  // an index that is a little off must not land in another buffer
 
 size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 

@@ -24,8 +24,8 @@ class CpuMemory : public Memory {
 
  private:
   char* data_ = nullptr;
-  void* mapping_ = nullptr;
-  size_t mapping_bytes_ = 0;
+  [[maybe_unused]] void* mapping_ = nullptr;  // unless a sanitizer's allocator gave it
+  [[maybe_unused]] size_t mapping_bytes_ = 0;
 };
 
 }  // namespace softmetal

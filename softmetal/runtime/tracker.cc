@@ -73,7 +73,7 @@ void Tracker::begin_command(const std::string& name) {
 }
 
 void Tracker::begin_dispatch(const std::string& kernel, const Module& module, const std::vector<Bound>& buffers,
-                             const void* inline_bytes, size_t inline_count) {
+                             std::vector<Inline> inline_bytes) {
   begin_command(kernel);
   kernel_ = kernel;
   module_ = &module;
@@ -85,8 +85,7 @@ void Tracker::begin_dispatch(const std::string& kernel, const Module& module, co
     if (std::any_of(regions_.begin(), regions_.end(), [&](const Region& r) { return r.memory == b.memory; })) continue;
     regions_.push_back({b.memory, b.index, begin, begin + b.memory->length, {b.memory->label, 0, 0, 0, 0}});
   }
-  inline_begin_ = reinterpret_cast<uintptr_t>(inline_bytes);
-  inline_end_ = inline_begin_ + inline_count;
+  inline_ = std::move(inline_bytes);
 }
 
 void Tracker::report(std::vector<Region>& regions, const std::string& name) {
@@ -121,11 +120,12 @@ std::string Tracker::place(const void* pc) const {
   return line.empty() ? "" : " (" + line + ")";
 }
 
-void Tracker::fail(Worker& worker, const std::string& message, const void* pc) const {
-  worker.fail("kernel " + kernel_ + place(pc) + ": " + message);
+bool Tracker::complain(Worker& worker, const std::string& message, const void* pc) const {
+  worker.set_error("kernel " + kernel_ + place(pc) + ": " + message);
+  return false;
 }
 
-void Tracker::outside(Worker& worker, uintptr_t address, size_t bytes, const void* pc, Kind kind) const {
+bool Tracker::outside(Worker& worker, uintptr_t address, size_t bytes, const void* pc, Kind kind) const {
   const std::string what = std::string(!kind.stores ? "loads " : "stores ") + std::to_string(bytes) + " bytes ";
   const Region* nearest = nullptr;
   for (const Region& r : regions_) {
@@ -140,25 +140,29 @@ void Tracker::outside(Worker& worker, uintptr_t address, size_t bytes, const voi
     const CpuMemory& m = *std::prev(owner)->second;
     if (address < reinterpret_cast<uintptr_t>(m.data()) + m.length &&
         std::none_of(regions_.begin(), regions_.end(), [&](const Region& r) { return r.memory == &m; })) {
-      fail(worker, what + "of the buffer" + name_of(m) + ", which is not bound to it", pc);
+      return complain(worker, what + "of the buffer" + name_of(m) + ", which is not bound to it", pc);
     }
   }
-  if (!nearest) fail(worker, what + "outside of all buffers", pc);
+  if (!nearest) return complain(worker, what + "outside of all buffers", pc);
   const auto offset = static_cast<int64_t>(address - nearest->begin);
-  fail(worker,
-       what + "at offset " + std::to_string(offset) + " of buffer " + std::to_string(nearest->index) +
-           name_of(*nearest->memory) + ", which has " + std::to_string(nearest->memory->length) + " bytes",
-       pc);
+  return complain(worker,
+                  what + "at offset " + std::to_string(offset) + " of buffer " + std::to_string(nearest->index) +
+                      name_of(*nearest->memory) + ", which has " + std::to_string(nearest->memory->length) + " bytes",
+                  pc);
 }
 
 void Tracker::access(Worker& worker, const void* pointer, size_t bytes, const void* pc, Kind kind) {
-  if (worker.stacks().contains(pointer)) return;
+  if (!allowed(worker, pointer, bytes, pc, kind)) worker.leave();
+}
+
+bool Tracker::allowed(Worker& worker, const void* pointer, size_t bytes, const void* pc, Kind kind) {
+  if (worker.stacks().contains(pointer)) return true;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   for (size_t i = 0, n = regions_.size(); i < n; ++i) {
     const size_t r = last_region_ + i < n ? last_region_ + i : last_region_ + i - n;
     Region& region = regions_[r];
     if (address < region.begin || address >= region.end) continue;
-    if (bytes > region.end - address) outside(worker, address, bytes, pc, kind);
+    if (bytes > region.end - address) return outside(worker, address, bytes, pc, kind);
     last_region_ = r;
     return access_buffer(worker, region, address - region.begin, bytes, pc, kind);
   }
@@ -166,13 +170,15 @@ void Tracker::access(Worker& worker, const void* pointer, size_t bytes, const vo
   if (address >= arena && address < arena + (1 << 20)) {
     return access_threadgroup(worker, address - arena, bytes, pc, kind);
   }
-  if (address >= inline_begin_ && address < inline_end_ && !kind.stores) return;
-  if (address >= module_->base && address < module_->end) return;
+  for (const Inline& b : inline_) {
+    if (address >= b.begin && address < b.end && bytes <= b.end - address && !kind.stores) return true;
+  }
+  if (address >= module_->base && address < module_->end) return true;
   const auto own = reinterpret_cast<uintptr_t>(&worker);
-  if (address >= own && address < own + sizeof(Worker)) return;
+  if (address >= own && address < own + sizeof(Worker)) return true;
   const auto launch = reinterpret_cast<uintptr_t>(&worker.launch());
-  if (address >= launch && address < launch + sizeof(Launch)) return;
-  outside(worker, address, bytes, pc, kind);
+  if (address >= launch && address < launch + sizeof(Launch)) return true;
+  return outside(worker, address, bytes, pc, kind);
 }
 
 bool Tracker::ordered(const CpuMemory& memory, uint32_t other) const {
@@ -272,9 +278,9 @@ void Tracker::count(Region& region, size_t offset, size_t bytes, Kind kind) {
   }
 }
 
-void Tracker::access_buffer(Worker& worker, Region& region, size_t offset, size_t bytes, const void* pc, Kind kind) {
+bool Tracker::access_buffer(Worker& worker, Region& region, size_t offset, size_t bytes, const void* pc, Kind kind) {
   count(region, offset, bytes, kind);
-  if (mode_ != Mode::strict) return;
+  if (mode_ != Mode::strict) return true;
   const CpuMemory& memory = *region.memory;
   ByteHistory* h = memory.shadow->history() + offset;
   const unsigned thread = worker.current_thread();
@@ -282,38 +288,41 @@ void Tracker::access_buffer(Worker& worker, Region& region, size_t offset, size_
     return "offset " + std::to_string(offset + i) + " of buffer " + std::to_string(region.index) + name_of(memory);
   };
   for (size_t i = 0; i < bytes; ++i) {
-    if (std::string text = hazard(memory, h[i], kind); !text.empty()) fail(worker, text + ", at " + where(i), pc);
+    if (std::string text = hazard(memory, h[i], kind); !text.empty())
+      return complain(worker, text + ", at " + where(i), pc);
     if (races(h[i], thread, kind, true)) {
-      fail(worker, "a race of two threads, unordered by a barrier, at " + where(i), pc);
+      return complain(worker, "a race of two threads, unordered by a barrier, at " + where(i), pc);
     }
     if (kind.loads && never_written(memory, h[i], offset + i)) {
-      fail(worker, "loads memory that was never written, at " + where(i), pc);
+      return complain(worker, "loads memory that was never written, at " + where(i), pc);
     }
     if (kind.loads) region.traffic.unique_loaded += h[i].read_command != command_;
     if (kind.stores) region.traffic.unique_stored += h[i].write_command != command_;
     remember(h[i], thread, kind);
   }
+  return true;
 }
 
-void Tracker::access_threadgroup(Worker& worker, size_t offset, size_t bytes, const void* pc, Kind kind) {
-  if (mode_ != Mode::strict) return;
+bool Tracker::access_threadgroup(Worker& worker, size_t offset, size_t bytes, const void* pc, Kind kind) {
+  if (mode_ != Mode::strict) return true;
   if (offset + bytes > threadgroup_.size()) {
-    fail(worker,
-         std::string(!kind.stores ? "loads" : "stores") + " past the end of threadgroup memory, which has " +
-             std::to_string(threadgroup_.size()) + " bytes",
-         pc);
+    return complain(worker,
+                    std::string(!kind.stores ? "loads" : "stores") + " past the end of threadgroup memory, which has " +
+                        std::to_string(threadgroup_.size()) + " bytes",
+                    pc);
   }
   const unsigned thread = worker.current_thread();
   for (size_t i = offset; i < offset + bytes; ++i) {
     ByteHistory& h = threadgroup_[i];
     if (races(h, thread, kind, false)) {
-      fail(worker, "a race of two threads in threadgroup memory, unordered by a barrier", pc);
+      return complain(worker, "a race of two threads in threadgroup memory, unordered by a barrier", pc);
     }
     if (kind.loads && !h.written && unwritten_ == Unwritten::error) {
-      fail(worker, "loads threadgroup memory that was never written", pc);
+      return complain(worker, "loads threadgroup memory that was never written", pc);
     }
     remember(h, thread, kind);
   }
+  return true;
 }
 
 std::string Tracker::transfer(Region& region, size_t offset, size_t bytes, Kind kind) {

@@ -44,8 +44,11 @@ class Tracker {
     CpuMemory* memory;
     int index;  // of the argument; -1: useResource
   };
+  struct Inline {
+    uintptr_t begin, end;  // what setBytes gave one argument
+  };
   void begin_dispatch(const std::string& kernel, const Module& module, const std::vector<Bound>& buffers,
-                      const void* inline_bytes, size_t inline_count);
+                      std::vector<Inline> inline_bytes);
   void end_dispatch();
   // Return an error, empty when all is well. The transfer itself is the caller's.
   std::string copy(CpuMemory& from, size_t from_offset, CpuMemory& to, size_t to_offset, size_t bytes);
@@ -76,8 +79,10 @@ class Tracker {
   };
 
   void access(Worker& worker, const void* address, size_t bytes, const void* pc, Kind kind);
-  void access_buffer(Worker& worker, Region& region, size_t offset, size_t bytes, const void* pc, Kind kind);
-  void access_threadgroup(Worker& worker, size_t offset, size_t bytes, const void* pc, Kind kind);
+  // Whether the access is right; if not, the worker has the error.
+  bool allowed(Worker& worker, const void* address, size_t bytes, const void* pc, Kind kind);
+  bool access_buffer(Worker& worker, Region& region, size_t offset, size_t bytes, const void* pc, Kind kind);
+  bool access_threadgroup(Worker& worker, size_t offset, size_t bytes, const void* pc, Kind kind);
   // Hazards with earlier commands; the text of the first one found.
   std::string hazard(const CpuMemory& memory, const ByteHistory& h, Kind kind) const;
   // Races with other threads of the same dispatch.
@@ -90,8 +95,9 @@ class Tracker {
   void begin_command(const std::string& name);
   void report(std::vector<Region>& regions, const std::string& name);
   std::string place(const void* pc) const;
-  [[noreturn]] void fail(Worker& worker, const std::string& message, const void* pc) const;
-  [[noreturn]] void outside(Worker& worker, uintptr_t address, size_t bytes, const void* pc, Kind kind) const;
+  // Both return false, for their callers to hand on.
+  bool complain(Worker& worker, const std::string& message, const void* pc) const;
+  bool outside(Worker& worker, uintptr_t address, size_t bytes, const void* pc, Kind kind) const;
 
   const Mode mode_;
   const Unwritten unwritten_;
@@ -107,7 +113,7 @@ class Tracker {
   const Module* module_ = nullptr;
   std::vector<Region> regions_;
   size_t last_region_ = 0;
-  uintptr_t inline_begin_ = 0, inline_end_ = 0;
+  std::vector<Inline> inline_;
 
   uint32_t group_ = 0;
   uint16_t group_epoch_ = 1, simdgroup_epoch_[32] = {};

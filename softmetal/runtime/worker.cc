@@ -121,7 +121,12 @@ bool Worker::run(const Launch& launch, uint64_t index) {
   free_count_ = 0;
   for (unsigned slot = 1024; slot-- > 0;) free_slots_[free_count_++] = static_cast<uint16_t>(slot);
 #if defined(SOFTMETAL_TSAN)
+  // All from here: a thread made by another would count as coming after it.
   tsan_main_ = __tsan_get_current_fiber();
+  for (unsigned t = 0; t < thread_count_; ++t) {
+    if (threads_[t].tsan) __tsan_destroy_fiber(threads_[t].tsan);
+    threads_[t].tsan = __tsan_create_fiber(0);
+  }
 #endif
 #if defined(SOFTMETAL_ASAN)
   pthread_attr_t attributes;
@@ -161,10 +166,6 @@ void Worker::switch_to(int from, int to) {
       const unsigned slot = free_slots_[--free_count_];
       t.stack_pointer = stacks_.prepare(slot, fiber_main);
       prepare_context(static_cast<unsigned>(to), slot);
-#if defined(SOFTMETAL_TSAN)
-      if (t.tsan) __tsan_destroy_fiber(t.tsan);
-      t.tsan = __tsan_create_fiber(0);
-#endif
     } else {
       Simdgroup& s = simdgroups_[to / 32];
       s.ready &= ~bit(static_cast<unsigned>(to) % 32);
@@ -230,8 +231,11 @@ void Worker::fiber_main() {
   }
 }
 
-void Worker::fail(std::string message) {
-  if (error_.empty()) error_ = std::move(message);
+void Worker::set_error(const std::string& message) {
+  if (error_.empty()) error_ = message;
+}
+
+void Worker::leave() {
   switch_to(static_cast<int>(current_), -1);
   __builtin_unreachable();
 }
@@ -260,6 +264,28 @@ int Worker::pick(unsigned simdgroup) {
   }
 }
 
+// Everybody alive waits at a threadgroup_barrier.
+bool Worker::check_barrier() {
+  const Thread* first = nullptr;
+  bool mixed = false;
+  for (unsigned t = 0; t < thread_count_; ++t) {
+    if (threads_[t].state != State::at_barrier) continue;
+    if (!first) first = &threads_[t];
+    mixed |= !same(threads_[t].site, first->site);
+  }
+  const std::string name = std::string("kernel ") + launch_->module->name;
+  if (live_ < thread_count_) {
+    set_error(name + ": threadgroup_barrier reached by " + std::to_string(at_barrier_) + " of " +
+              std::to_string(thread_count_) + " threads, the others have returned" + where(first->site));
+    return false;
+  }
+  if (mixed) {
+    set_error(name + ": threads of one threadgroup wait at different threadgroup_barrier calls" + where(first->site));
+    return false;
+  }
+  return true;
+}
+
 // Nobody can run. Returns false when all are done; otherwise lets some go on, or fails.
 bool Worker::resolve() {
   if (!live_) return false;
@@ -286,20 +312,7 @@ bool Worker::resolve() {
     fire(s, mask, first.combine);
     return true;
   }
-  const Thread* first = nullptr;
-  bool mixed = false;
-  for (unsigned t = 0; t < thread_count_; ++t) {
-    if (threads_[t].state != State::at_barrier) continue;
-    if (!first) first = &threads_[t];
-    mixed |= !same(threads_[t].site, first->site);
-  }
-  const std::string name = std::string("kernel ") + launch_->module->name;
-  if (live_ < thread_count_) {
-    fail(name + ": threadgroup_barrier reached by " + std::to_string(at_barrier_) + " of " +
-         std::to_string(thread_count_) + " threads, the others have returned" + where(first->site));
-  }
-  if (mixed)
-    fail(name + ": threads of one threadgroup wait at different threadgroup_barrier calls" + where(first->site));
+  if (!check_barrier()) leave();
   release_barrier();
   return true;
 }

@@ -33,8 +33,10 @@ class Worker {
   bool run(const Launch& launch, uint64_t group);
   const std::string& error() const { return error_; }
 
-  // Ends the threadgroup with an error, from one of its threads. Never returns.
-  [[noreturn]] void fail(std::string message);
+  // From one of its threads: tells what is wrong, then ends the threadgroup. Stacks are left as they are, so nothing on
+  // them may own memory when leave() is called.
+  void set_error(const std::string& message);
+  [[noreturn]] void leave();
 
   const Launch& launch() const { return *launch_; }
   unsigned current_thread() const { return current_; }
@@ -80,6 +82,7 @@ class Worker {
   // The next thread to run, preferring those of `simdgroup`; -1 when all are done.
   int pick(unsigned simdgroup);
   bool resolve();
+  bool check_barrier();
   void set_up_arena();
   unsigned random_bit(uint32_t mask);
   // Leaves thread `from` (or the caller of run, -1) for thread `to` (or that caller, -1).

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -227,6 +230,26 @@ kernel void k(device float4* o [[buffer(0)]], device const float4* x [[buffer(1)
   }
 }
 #endif
+
+TEST(LibraryFiles, AreMadeByTheTool) {
+  Gpu gpu;
+  const std::string stem = testing::TempDir() + "/softmetal_made_" + std::to_string(getpid());
+  std::ofstream(stem + ".h") << "#define VALUE 7\n";
+  std::ofstream(stem + ".metal") << "#include \"softmetal_made_" << getpid() << ".h\"\n"
+                                 << "kernel void k(device float* o) { o[0] = VALUE * FACTOR; }\n";
+  const std::string library = stem + ".metallib";
+  ASSERT_EQ(std::system(
+                (std::string(SOFTMETAL_CC) + " -DFACTOR=6 " + stem + ".metal -o " + library + " > /dev/null").c_str()),
+            0);
+  NS::Error* error = nullptr;
+  gpu.library =
+      NS::TransferPtr(gpu.device->newLibrary(NS::String::string(library.c_str(), NS::UTF8StringEncoding), &error));
+  ASSERT_TRUE(gpu.library) << error->localizedDescription()->utf8String();
+  auto o = gpu.empty(4);
+  ASSERT_EQ(gpu.run("k", {{o.get()}, MTL::Size(1, 1, 1), MTL::Size(1, 1, 1)}), "");
+  EXPECT_EQ(read<float>(o.get())[0], 42.0f);
+  for (const char* ending : {".h", ".metal", ".metallib"}) std::remove((stem + ending).c_str());
+}
 
 TEST(LibraryFiles, AreReadAndRefused) {
   Gpu gpu;

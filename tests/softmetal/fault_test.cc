@@ -52,6 +52,26 @@ TEST_F(Fault, IndexBeforeABuffer) {
               HasSubstr("loads 4 bytes at offset -8 of buffer 1"));
 }
 
+TEST_F(Fault, IndexPastInlineBytes) {
+  SKIP_WITHOUT_TRACKER();
+  gpu.compile("kernel void k(device uint* out, constant uint* table) { out[0] = table[3] + table[out[1]]; }");
+  auto* state = gpu.pipeline("k");
+  for (uint32_t at : {3u, 4u}) {
+    auto out = gpu.buffer(std::vector<uint32_t>{0, at});
+    const uint32_t table[4] = {1, 2, 3, 4}, more[4] = {};
+    auto* commands = gpu.queue->commandBuffer();
+    auto* e = commands->computeCommandEncoder();
+    e->setComputePipelineState(state);
+    e->setBuffer(out.get(), 0, 0);
+    e->setBytes(table, sizeof table, 1);
+    e->setBytes(more, sizeof more, 2);
+    e->dispatchThreadgroups(MTL::Size(1, 1, 1), MTL::Size(1, 1, 1));
+    e->endEncoding();
+    const std::string error = Gpu::finish(commands);
+    EXPECT_EQ(error.empty(), at == 3) << error;
+  }
+}
+
 TEST_F(Fault, IndexPastThreadgroupMemory) {
   SKIP_WITHOUT_TRACKER();
   gpu.compile(

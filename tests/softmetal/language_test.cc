@@ -220,6 +220,16 @@ TEST(Library, ReportsErrorsWithTheirLine) {
   EXPECT_EQ(message("kernel void k(device float* o) { o[0] = 1; }"), "");
 }
 
+TEST(Library, FunctionConstantsAreNoConstantExpressions) {
+  Gpu gpu;
+  const std::string declared = "constant uint N [[function_constant(0)]];\n";
+  EXPECT_THROW(gpu.compile(declared + "kernel void k(device float* o) { float x[N]; x[0] = 1; o[0] = x[0]; }"),
+               std::runtime_error);
+  EXPECT_THROW(gpu.compile(declared + "constexpr constant uint M = N;\nkernel void k(device float* o) { o[0] = M; }"),
+               std::runtime_error);
+  EXPECT_NO_THROW(gpu.compile(declared + "constant uint M = N;\nkernel void k(device float* o) { o[0] = M; }"));
+}
+
 TEST(Library, TakesPreprocessorMacros) {
   Gpu gpu;
   gpu.compile("kernel void k(device float* o) { o[0] = VALUE; }", {{"VALUE", "12"}});

@@ -7,6 +7,10 @@
 
 namespace sm {
 
+// The value of a function constant before it has one.
+template <class T>
+T unknown();
+
 template <abi::ArgumentKind Kind, uint Index = 0, bool Enabled = true>
 struct From {};
 

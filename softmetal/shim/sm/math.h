@@ -58,24 +58,24 @@ namespace metal {
 #define SM_ELEMENTARY                                                                                                  \
   SM_MATH1(exp, __builtin_expf(x))                                                                                     \
   SM_MATH1(exp2, __builtin_exp2f(x))                                                                                   \
-  SM_MATH1(exp10, __builtin_exp2f(x * 3.32192809488736235f)) SM_MATH1(log, __builtin_logf(x)) SM_MATH1(                \
-      log2, __builtin_log2f(x)) SM_MATH1(log10, __builtin_log10f(x)) SM_MATH1(sin, __builtin_sinf(x))                  \
-      SM_MATH1(cos, __builtin_cosf(x)) SM_MATH1(tan, __builtin_tanf(x)) SM_MATH1(asin, __builtin_asinf(x)) SM_MATH1(   \
-          acos, __builtin_acosf(x)) SM_MATH1(atan, __builtin_atanf(x)) SM_MATH1(sinh, __builtin_sinhf(x))              \
-          SM_MATH1(cosh, __builtin_coshf(x)) SM_MATH1(tanh, __builtin_tanhf(x)) SM_MATH1(                              \
-              asinh, __builtin_asinhf(x)) SM_MATH1(acosh, __builtin_acoshf(x)) SM_MATH1(atanh, __builtin_atanhf(x))    \
-              SM_MATH1(sqrt, __builtin_sqrtf(x)) SM_MATH1(rsqrt, 1.0f / __builtin_sqrtf(x)) SM_MATH1(                  \
-                  floor, __builtin_floorf(x)) SM_MATH1(ceil, __builtin_ceilf(x)) SM_MATH1(trunc, __builtin_truncf(x))  \
-                  SM_MATH1(round, __builtin_roundf(x)) SM_MATH1(rint, __builtin_rintf(x))                              \
-                      SM_MATH1(fabs, __builtin_fabsf(x)) SM_MATH1(abs, __builtin_fabsf(x))                             \
-                          SM_MATH1(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f)) SM_MATH1(          \
-                              sign, x > 0   ? 1.0f                                                                     \
-                                    : x < 0 ? -1.0f                                                                    \
-                                    : x == 0                                                                           \
-                                        ? x                                                                            \
-                                        : 0.0f) SM_MATH1(saturate, __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f))    \
-                              SM_MATH2(pow, __builtin_powf(x, y)) SM_MATH2(powr, __builtin_powf(x, y)) SM_MATH2(       \
-                                  fmod, __builtin_fmodf(x, y)) SM_MATH2(atan2, __builtin_atan2f(x, y))                 \
+  SM_MATH1(exp10, __builtin_exp2f(x * 3.32192809488736235f))                                                           \
+  SM_MATH1(log, __builtin_logf(x)) SM_MATH1(log2, __builtin_log2f(x)) SM_MATH1(log10, __builtin_log10f(x)) SM_MATH1(   \
+      sin, __builtin_sinf(x)) SM_MATH1(cos, __builtin_cosf(x)) SM_MATH1(tan, __builtin_tanf(x))                        \
+      SM_MATH1(asin, __builtin_asinf(x)) SM_MATH1(acos, __builtin_acosf(x)) SM_MATH1(                                  \
+          atan, __builtin_atanf(x)) SM_MATH1(sinh, __builtin_sinhf(x)) SM_MATH1(cosh, __builtin_coshf(x))              \
+          SM_MATH1(tanh, __builtin_tanhf(x)) SM_MATH1(asinh, __builtin_asinhf(x)) SM_MATH1(                            \
+              acosh, __builtin_acoshf(x)) SM_MATH1(atanh, __builtin_atanhf(x)) SM_MATH1(sqrt, __builtin_sqrtf(x))      \
+              SM_MATH1(rsqrt, 1.0f / __builtin_sqrtf(x)) SM_MATH1(floor, __builtin_floorf(x)) SM_MATH1(                \
+                  ceil, __builtin_ceilf(x)) SM_MATH1(trunc, __builtin_truncf(x)) SM_MATH1(round, __builtin_roundf(x))  \
+                  SM_MATH1(rint, __builtin_rintf(x)) SM_MATH1(fabs, __builtin_fabsf(x)) SM_MATH1(abs,                  \
+                                                                                                 __builtin_fabsf(x))   \
+                      SM_MATH1(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f)) SM_MATH1(              \
+                          sign, x > 0    ? 1.0f                                                                        \
+                                : x < 0  ? -1.0f                                                                       \
+                                : x == 0 ? x                                                                           \
+                                         : 0.0f) SM_MATH1(saturate, __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f))   \
+                          SM_MATH2(pow, __builtin_powf(x, y)) SM_MATH2(powr, __builtin_powf(x, y))                     \
+                              SM_MATH2(fmod, __builtin_fmodf(x, y)) SM_MATH2(atan2, __builtin_atan2f(x, y))            \
                                   SM_MATH2(copysign, __builtin_copysignf(x, y)) SM_MATH2(fdim, __builtin_fdimf(x, y))  \
                                       SM_MATH2(fmin, __builtin_fminf(x, y)) SM_MATH2(fmax, __builtin_fmaxf(x, y))      \
                                           SM_MATH2(min, __builtin_fminf(x, y)) SM_MATH2(max, __builtin_fmaxf(x, y))    \
@@ -116,12 +116,10 @@ SM_INLINE float smoothstep(float low, float high, float x) {
   }
 SM_CLASSIFY(isnan, __builtin_isnan(x))
 SM_CLASSIFY(isinf, __builtin_isinf(x))
-SM_CLASSIFY(isfinite, __builtin_isfinite(x)) SM_CLASSIFY(isnormal, __builtin_isnormal(x))
-    SM_CLASSIFY(signbit, __builtin_signbit(x) != 0)
+SM_CLASSIFY(isfinite, __builtin_isfinite(x))
+SM_CLASSIFY(isnormal, __builtin_isnormal(x)) SM_CLASSIFY(signbit, __builtin_signbit(x) != 0)
 
-        template <class T>
-  requires(components<T> == 0)
-SM_INLINE T select(T a, T b, bool c) {
+    template <class T, class = enable_if_t < components<T> == 0 >> SM_INLINE T select(T a, T b, bool c) {
   return c ? b : a;
 }
 SM_VT vec<T, N> select(vec<T, N> a, vec<T, N> b, vec<bool, N> c) {

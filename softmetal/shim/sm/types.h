@@ -18,7 +18,11 @@ typedef __SIZE_TYPE__ size_t;
 typedef __PTRDIFF_TYPE__ ptrdiff_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 typedef __INTPTR_TYPE__ intptr_t;
+#ifdef SM_LINT
+#define half _Float16  // a keyword of the language that the lint is parsed as
+#else
 typedef _Float16 half;
+#endif
 typedef __bf16 bfloat;
 
 #define METAL_FUNC inline __attribute__((always_inline))
@@ -156,8 +160,9 @@ SM_LIMITS_FLOAT(bfloat, 3.38953139e38f, 1.175494351e-38f, 7.8125e-03f)
   };
 SM_LIMITS_INT(char)
 SM_LIMITS_INT(signed char)
-SM_LIMITS_INT(uchar) SM_LIMITS_INT(short) SM_LIMITS_INT(ushort) SM_LIMITS_INT(int) SM_LIMITS_INT(uint)
-    SM_LIMITS_INT(long) SM_LIMITS_INT(ulong)
+SM_LIMITS_INT(uchar)
+SM_LIMITS_INT(short) SM_LIMITS_INT(ushort) SM_LIMITS_INT(int) SM_LIMITS_INT(uint) SM_LIMITS_INT(long)
+    SM_LIMITS_INT(ulong)
 
         template <class T, size_t N>
         struct array {

@@ -31,13 +31,23 @@ using native = typename native_element<T>::type __attribute__((ext_vector_type(N
 
 #include "swizzles.h"
 
+// Clang's generic address space, in which the lint sees objects, does not include the constant one.
+#ifdef SM_LINT
+#define SM_FROM_CONSTANT(type)  \
+  type(const type&) = default;  \
+  type(const __constant type&); \
+  type& operator=(const type&) = default;
+#else
+#define SM_FROM_CONSTANT(type)
+#endif
+
 #define SM_VEC_MEMBERS(N)                                                                     \
   vec() = default;                                                                            \
+  SM_FROM_CONSTANT(vec)                                                                       \
   SM_INLINE constexpr vec(T s) {                                                              \
     for (int i = 0; i < N; ++i) d[i] = s;                                                     \
   }                                                                                           \
-  template <class U>                                                                          \
-    requires(!is_same_v<U, T>)                                                                \
+  template <class U, class = enable_if_t<!is_same_v<U, T>>>                                   \
   SM_INLINE constexpr explicit vec(vec<U, N> o) {                                             \
     for (int i = 0; i < N; ++i) d[i] = (T)o.d[i];                                             \
   }                                                                                           \
@@ -123,8 +133,9 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
   SM_VT vec<T, N>& operator op##=(vec<T, N>& a, type_identity_t<vec<T, N>> b) { return a = a op b; }
 SM_VEC_OPERATOR(+)
 SM_VEC_OPERATOR(-)
-SM_VEC_OPERATOR(*) SM_VEC_OPERATOR(/) SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|) SM_VEC_OPERATOR(^)
-    SM_VEC_OPERATOR(<<) SM_VEC_OPERATOR(>>)
+SM_VEC_OPERATOR(*)
+SM_VEC_OPERATOR(/) SM_VEC_OPERATOR(%) SM_VEC_OPERATOR(&) SM_VEC_OPERATOR(|) SM_VEC_OPERATOR(^) SM_VEC_OPERATOR(<<)
+    SM_VEC_OPERATOR(>>)
 #define SM_VEC_COMPARE(op)                                                                        \
   SM_VT vec<bool, N> operator op(vec<T, N> a, vec<T, N> b) {                                      \
     vec<bool, N> r;                                                                               \
@@ -168,6 +179,7 @@ template <class T, int N>
 struct packed_vec;
 #define SM_PACKED_MEMBERS(N)                                                          \
   packed_vec() = default;                                                             \
+  SM_FROM_CONSTANT(packed_vec)                                                        \
   SM_INLINE packed_vec(vec<T, N> v) {                                                 \
     for (int i = 0; i < N; ++i) d[i] = v.d[i];                                        \
   }                                                                                   \
@@ -220,7 +232,8 @@ struct packed_vec<T, 4> {
   typedef packed_vec<T, 4> packed_##T##4;
 SM_VEC_NAMES(bool)
 SM_VEC_NAMES(char)
-SM_VEC_NAMES(uchar) SM_VEC_NAMES(short) SM_VEC_NAMES(ushort) SM_VEC_NAMES(int) SM_VEC_NAMES(uint) SM_VEC_NAMES(long)
-    SM_VEC_NAMES(ulong) SM_VEC_NAMES(half) SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
+SM_VEC_NAMES(uchar)
+SM_VEC_NAMES(short) SM_VEC_NAMES(ushort) SM_VEC_NAMES(int) SM_VEC_NAMES(uint) SM_VEC_NAMES(long) SM_VEC_NAMES(ulong)
+    SM_VEC_NAMES(half) SM_VEC_NAMES(float) SM_VEC_NAMES(bfloat)
 
 }  // namespace metal
