@@ -13,16 +13,19 @@ constexpr uint32_t kTileThreads = 128;
 constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The one table of variants: the first line that fits is taken. More outputs a lane group read the activations less
-// often, fewer keep more lane groups busy. Not tuned on hardware yet.
+// often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
+// groups busy. Chosen by these counts; not tuned on hardware yet.
 struct TableLine {
   int max_family;       // up to this Apple GPU family
   int64_t max_rows;     // at a time
   int64_t min_outputs;  // of the product
   LinearVariant variant;
 };
+constexpr int kAnyFamily = 99;
 constexpr TableLine kTable[] = {
-    {99, 16, 512, {.outputs = 4, .unroll = 1, .simdgroups = 4}},
-    {99, 16, 0, {.outputs = 1, .unroll = 1, .simdgroups = 4}},
+    {kAnyFamily, 8, 512, {.outputs = 4, .unroll = 1, .simdgroups = 4}},
+    {kAnyFamily, 16, 512, {.outputs = 2, .unroll = 1, .simdgroups = 4}},
+    {kAnyFamily, 16, 0, {.outputs = 1, .unroll = 1, .simdgroups = 4}},
 };
 
 // Rows at a time of the first way: what the kernels are specialised for.
@@ -71,7 +74,7 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
       break;
     }
   variant.lanes = linear_lanes(shape.format, shape.cols);
-  if (shape.activation) variant.outputs = std::min(variant.outputs, 2);  // of each matrix
+  if (shape.activation) variant.outputs = std::max(variant.outputs / 2, 1);  // of each of two matrices
   return variant;
 }
 
@@ -131,19 +134,6 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       shape.cols % 8 == 0,
   };
   return plan;
-}
-
-std::vector<RowClass> linear_row_classes(int64_t max_rows) {
-  std::vector<RowClass> classes;
-  for (int64_t rows : {1, 2, 4, 8, 16})
-    if (rows == 1 || rows / 2 < max_rows) classes.push_back({std::min(rows, max_rows), std::min(rows, max_rows)});
-  for (int64_t rows : {32, 64})
-    if (rows == 32 || max_rows > 32) {
-      classes.push_back({std::min(rows, max_rows), 0});
-      // The same beside a decode row; a step one row short of this has nothing of its own.
-      if (max_rows > (rows == 32 ? 1 : 33)) classes.push_back({std::min(rows + 1, max_rows), 1});
-    }
-  return classes;
 }
 
 }  // namespace ingot::metal

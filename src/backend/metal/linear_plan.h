@@ -56,13 +56,8 @@ struct LinearPlan {
   uint32_t groups = 0, threads = 0;
   size_t threadgroup_bytes = 0;
 };
+// The constants change with the rows only so far: products of 1, 2, 4, 8 and 16 decode rows, of 32 and 64 prefill rows,
+// and of those beside a decode row need every specialisation there is.
 LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant);
-
-// A step's rows as far as products care. Products of these, for every weight, need every pipeline that a step of up to
-// `max_rows` rows can need.
-struct RowClass {
-  int64_t rows = 0, decode_rows = 0;
-};
-std::vector<RowClass> linear_row_classes(int64_t max_rows);
 
 }  // namespace ingot::metal

@@ -171,9 +171,9 @@ METAL_FUNC uint linear_reduce(thread float* values, uint count, uint lane) {
       if (left > 0) {
         PACKED_UNROLL for (uint i = 0; i < 32; ++i) {
           if (i < left) {
-            const float kept = upper ? values[i + left] : values[i];
-            const float given = upper ? values[i] : values[i + left];
-            values[i] = kept + simd_shuffle_xor(given, ushort(distance));
+            // Both are read before the choice: an array indexed by it would leave the registers.
+            const float a = values[i], b = values[i + left];
+            values[i] = (upper ? b : a) + simd_shuffle_xor(upper ? a : b, ushort(distance));
           }
         }
         if (upper) first += left;

@@ -108,7 +108,7 @@ METAL_FUNC constexpr uint packed_zero(uint format) {
 }
 METAL_FUNC constexpr bool packed_is_k(uint format) { return format >= packed_q2_k; }
 
-METAL_FUNC PackedRow packed_row(device const uchar* matrix, PackedPlanes planes, uint row) {
+METAL_FUNC PackedRow packed_row(device const uchar* matrix, constant PackedPlanes& planes, uint row) {
   device const uchar* panel = matrix + ulong(row / 8) * planes.panel_bytes;
   PackedRow r;
   r.codes = panel + row % 8 * planes.code_stride;
