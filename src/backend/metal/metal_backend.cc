@@ -51,9 +51,9 @@ class Metal final : public MetalBackend {
 
   ~Metal() override {
     drop_encoding();
+    close_step();
     for (Ring& ring : rings_)
       if (ring.commands) ring.commands->waitUntilCompleted();
-    if (step_open_) softmetal::end_step();
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -198,7 +198,7 @@ class Metal final : public MetalBackend {
     times_ = {};
     ring.fail = std::exchange(fail_next_, false);
 
-    if (std::exchange(step_open_, false)) softmetal::end_step();
+    close_step();
     softmetal::begin_step();
     step_open_ = true;
     softmetal::begin_encode();
@@ -338,10 +338,12 @@ class Metal final : public MetalBackend {
     if (!ring.commands) throw_error(ErrorKind::internal, "metal: ring {} has no step to wait for", index);
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     ++counters_.waits;
+    // The audit knows one step at a time: with a second one submitted, this wait belongs to no step of its.
+    if (last_submitted_ != &ring) close_step();
     ring.commands->waitUntilCompleted();
     const auto commands = std::move(ring.commands);
     ring.commands = {};
-    if (last_submitted_ == &ring && encoding_ == nullptr && std::exchange(step_open_, false)) softmetal::end_step();
+    if (encoding_ == nullptr) close_step();
     if (NS::Error* error = commands->error())
       throw_error(ErrorKind::device, "metal: the step failed on the GPU: {}; its outputs are lost",
                   error->localizedDescription()->utf8String());
@@ -394,6 +396,10 @@ class Metal final : public MetalBackend {
   bool skips() const {
     step();
     return !rehearsing_ && encoding_->fail;
+  }
+
+  void close_step() {
+    if (std::exchange(step_open_, false)) softmetal::end_step();
   }
 
   void drop_encoding() {
