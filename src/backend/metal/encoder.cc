@@ -5,9 +5,11 @@
 namespace ingot::metal {
 
 void Encoder::begin(MTL::CommandBuffer* commands, MTL::Fence* fence) {
-  commands_ = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
   fence_ = fence;
-  commands_->waitForFence(fence);
+  if (profile_queue_ == nullptr) {
+    commands_ = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+    commands_->waitForFence(fence);
+  }
   accesses_.clear();
   pending_ = 0;
   current_ = nullptr;
@@ -34,12 +36,20 @@ const Pipeline& Encoder::use(std::string_view kernel, std::initializer_list<Cons
   const Pipeline* pipeline = pipelines_.find(key);
   if (pipeline == nullptr) pipeline = &pipelines_.compile(key);
   current_ = pipeline;
+  if (!rehearsing_ && profile_queue_ != nullptr) {
+    profiled_ = NS::RetainPtr(profile_queue_->commandBuffer());
+    profiled_bytes_ = 0;
+    commands_ = profiled_->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+    commands_->waitForFence(fence_);
+  }
   if (!rehearsing_) commands_->setComputePipelineState(pipeline->state.get());
   return *pipeline;
 }
 
 void Encoder::weight(uint32_t index, BufferView view) {
-  if (!rehearsing_) commands_->setBuffer(view.buffer, view.offset, index);
+  if (rehearsing_) return;
+  commands_->setBuffer(view.buffer, view.offset, index);
+  profiled_bytes_ += view.bytes;
 }
 
 void Encoder::bytes(uint32_t index, const void* data, size_t size) {
@@ -89,6 +99,12 @@ void Encoder::dispatch(MTL::Size groups, MTL::Size threads) {
     }
   pending_ = 0;
   commands_->dispatchThreadgroups(groups, threads);
+  if (!profiled_) return;
+  end();
+  profiled_->commit();
+  timed_.push_back({current_->kernel, std::move(profiled_), profiled_bytes_});
+  profiled_ = {};
+  accesses_.clear();
 }
 
 BufferView Context::region(Region r, size_t bytes) const {

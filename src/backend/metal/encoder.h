@@ -5,11 +5,13 @@
 #include <initializer_list>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/pipelines.h"
+#include "backend/metal/profile.h"
 
 namespace ingot::metal {
 
@@ -36,6 +38,10 @@ class Encoder {
   void begin_rehearsal();
   void end_rehearsal();
   bool rehearsing() const { return rehearsing_; }
+
+  // From now on every dispatch gets a command buffer of its own, from this queue; see Profile.
+  void profile(MTL::CommandQueue* queue) { profile_queue_ = queue; }
+  std::vector<Profile::Timed> take_timed() { return std::exchange(timed_, {}); }
 
   // Names end in the element type they were made for: `_f16` or `_bf16` for activations. See activation_suffix().
   const Pipeline& use(std::string_view kernel, std::initializer_list<Constant> constants = {});
@@ -79,6 +85,11 @@ class Encoder {
   size_t pending_ = 0;            // how many of them belong to the dispatch being built
   uint64_t dispatches_ = 0;
   uint64_t barriers_ = 0;
+
+  MTL::CommandQueue* profile_queue_ = nullptr;
+  NS::SharedPtr<MTL::CommandBuffer> profiled_;  // of the dispatch being built
+  uint64_t profiled_bytes_ = 0;                 // of its weights
+  std::vector<Profile::Timed> timed_;
 };
 
 // What the parts of the device (ops, attention, linear, sampling) share while a step is encoded.

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <softmetal/audit.h>
 
 #include "backend/metal/attention.h"
@@ -42,6 +43,9 @@ class Metal final : public MetalBackend {
       throw_error(ErrorKind::declined, "metal: bf16 needs macOS 14 or newer; use an f16 or quantized model");
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     fence_ = NS::TransferPtr(device_.gpu->newFence());
+    if (options.profile) encoder_.profile(device_.queue.get());
+    profiling_ = options.profile;
+    capture_next_step_ = options.capture_next_step;
     info_.name = "metal";
     info_.description = fmt::format("{}, {} activations", device_.name, dtype_name(options.activation));
     info_.activation = options.activation;
@@ -54,6 +58,7 @@ class Metal final : public MetalBackend {
     close_step();
     for (Ring& ring : rings_)
       if (ring.commands) ring.commands->waitUntilCompleted();
+    if (profiling_) fmt::print(stderr, "{}", profile_.table());
   }
 
   const DeviceInfo& info() const override { return info_; }
@@ -199,9 +204,12 @@ class Metal final : public MetalBackend {
     ring.fail = std::exchange(fail_next_, false);
 
     close_step();
-    softmetal::begin_step();
-    step_open_ = true;
-    softmetal::begin_encode();
+    if (capture_next_step_) start_capture();
+    if (!profiling_) {
+      softmetal::begin_step();
+      step_open_ = true;
+      softmetal::begin_encode();
+    }
     pool_ = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     encoding_ = &ring;
     commands_ = NS::RetainPtr(device_.queue->commandBufferWithUnretainedReferences());
@@ -211,6 +219,10 @@ class Metal final : public MetalBackend {
     blit->updateFence(fence_.get());
     blit->endEncoding();
     fence_used_ = true;
+    if (profiling_) {
+      commands_->commit();
+      commands_ = NS::RetainPtr(device_.queue->commandBuffer());
+    }
     encoder_.begin(commands_.get(), fence_.get());
     prepare_step();
   }
@@ -327,7 +339,9 @@ class Metal final : public MetalBackend {
     ++number_;
     ++counters_.submissions;
     ring->times = times_;
+    ring->timed = encoder_.take_timed();
     ring->commands = std::move(commands_);
+    commands_ = {};
     ring->commands->commit();
     pool_.reset();
     last_submitted_ = ring;
@@ -343,6 +357,8 @@ class Metal final : public MetalBackend {
     ring.commands->waitUntilCompleted();
     const auto commands = std::move(ring.commands);
     ring.commands = {};
+    if (profiling_) profile_.add(std::exchange(ring.timed, {}));
+    if (std::exchange(capturing_, false)) MTL::CaptureManager::sharedCaptureManager()->stopCapture();
     if (encoding_ == nullptr) close_step();
     if (NS::Error* error = commands->error())
       throw_error(ErrorKind::device, "metal: the step failed on the GPU: {}; its outputs are lost",
@@ -374,6 +390,7 @@ class Metal final : public MetalBackend {
     std::span<std::byte> stage_host;
     NS::SharedPtr<MTL::CommandBuffer> commands;  // in flight
     StepTimes times;
+    std::vector<Profile::Timed> timed;
     bool fail = false;
   };
 
@@ -398,6 +415,22 @@ class Metal final : public MetalBackend {
     return !rehearsing_ && encoding_->fail;
   }
 
+  // VLLM_METAL_CAPTURE_NEXT_STEP: a trace of the first step, for Xcode.
+  void start_capture() {
+    capture_next_step_ = false;
+    const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
+    const auto descriptor = NS::TransferPtr(MTL::CaptureDescriptor::alloc()->init());
+    descriptor->setCaptureObject(device_.queue.get());
+    descriptor->setDestination(MTL::CaptureDestinationGPUTraceDocument);
+    descriptor->setOutputURL(NS::URL::fileURLWithPath(MTLSTR("ingot-step.gputrace")));
+    NS::Error* error = nullptr;
+    capturing_ = MTL::CaptureManager::sharedCaptureManager()->startCapture(descriptor.get(), &error);
+    if (!capturing_)
+      throw_error(ErrorKind::device,
+                  "VLLM_METAL_CAPTURE_NEXT_STEP: no GPU trace can be taken ({}); set METAL_CAPTURE_ENABLED=1 on a Mac",
+                  error != nullptr ? error->localizedDescription()->utf8String() : "no reason given");
+  }
+
   void close_step() {
     if (std::exchange(step_open_, false)) softmetal::end_step();
   }
@@ -405,6 +438,7 @@ class Metal final : public MetalBackend {
   void drop_encoding() {
     if (encoding_ == nullptr) return;
     encoder_.end();
+    encoder_.take_timed();
     softmetal::end_encode();
     commands_.reset();
     pool_.reset();
@@ -540,6 +574,9 @@ class Metal final : public MetalBackend {
   bool samples_ = false;    // the step being encoded has outputs
   bool step_open_ = false;  // for the audit of the software device
   bool fail_next_ = false;
+  bool profiling_ = false;
+  Profile profile_;
+  bool capture_next_step_ = false, capturing_ = false;
   uint64_t number_ = 1;  // of the step being encoded
   double last_end_ = 0;
 };

@@ -37,6 +37,7 @@ MetalTraffic take_metal_traffic() {
       const std::string use = buffer.label.substr(0, buffer.label.find(' '));
       if (use == "weight") {
         all.weights += buffer.loaded;
+        if (traffic.kernel.starts_with("linear")) all.matrices += buffer.loaded;
       } else if (use == "kv") {
         all.kv += buffer.loaded;
         all.kv_stored += buffer.stored;

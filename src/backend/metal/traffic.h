@@ -12,8 +12,9 @@ struct MetalTraffic {
     std::string name;
     uint64_t dispatches = 0, loaded = 0, stored = 0;
   };
-  uint64_t weights = 0;  // loaded
-  uint64_t kv = 0;       // loaded
+  uint64_t weights = 0;   // loaded
+  uint64_t matrices = 0;  // of these, loaded by matrix products
+  uint64_t kv = 0;        // loaded
   uint64_t kv_stored = 0;
   uint64_t activations = 0;         // loaded from scratch and work memory
   uint64_t unique_activations = 0;  // the same, each byte counted once a dispatch
