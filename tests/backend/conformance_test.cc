@@ -331,6 +331,9 @@ class AttentionConformance : public Conformance {
     // When rotation makes K inexact, a device may round the odd element to the other neighbour of the cache's type.
     double limit = 1e-5;
     if (!exact) limit = setup.dtype == DType::f32 ? 2e-5 : setup.dtype == DType::f16 ? 1e-3 : 8e-3;
+    // A key that was rounded to 16 bits before the cache rounds it again may land on the other neighbour.
+    const bool rounds_twice = device_->info().activation != DType::f32 && setup.dtype == DType::bf16;
+    if (!exact && rounds_twice) limit *= 2;
     limit = tolerance(*device_, limit) * setup.spread * setup.spread * setup.spread;  // scores grow with the square
 
     const auto sequences = make_sequences(config, {300, 70, 9, 131, 1}, exact);
