@@ -130,8 +130,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
     const uint64_t fixed = plan.total_bytes() + kReserve;
     const uint64_t left = plan.available_bytes > fixed ? plan.available_bytes - fixed : 0;
     const int64_t fit = static_cast<int64_t>(left / block_bytes);
-    // Unasked, the cache takes no more than half of what is left, unless one sequence needs it: a prefix cache fills all it
-    // gets, and the rest of the system lives on the other half.
+    // Unasked, the cache takes no more than half of what is left, unless one sequence needs it: a prefix cache fills
+    // all it gets, and the rest of the system lives on the other half.
     if (options.kv_blocks == 0)
       limits.num_blocks = std::min(limits.num_blocks, std::max(fit / 2, std::min(fit, seq_blocks)));
     // A model length nobody asked for gives way before the load is refused.

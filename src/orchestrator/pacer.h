@@ -19,7 +19,7 @@ class Pacer {
   double decode_us(int32_t decode_rows) const;  // expected time of a step of decode rows; 0: unknown
   double prefill_us_per_row() const { return prefill_us_; }
 
-  static constexpr double kStretch = 2.0;
+  static constexpr double kStretch = 1.6;
 
  private:
   double target_us_;
