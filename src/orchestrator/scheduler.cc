@@ -98,7 +98,8 @@ void Scheduler::plan_streams(Plan& plan) {
 }
 
 void Scheduler::plan_prompts(Plan& plan) {
-  int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(plan.decode_rows));
+  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - plan.decode_rows;
+  int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(plan.decode_rows, prompts));
   const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
     int64_t rows = std::min<int64_t>(budget, sequence->missing());
     const int64_t samples_left = limits_.max_sample_rows - static_cast<int64_t>(builder_.step().sample_rows.size());

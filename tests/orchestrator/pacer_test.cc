@@ -44,6 +44,15 @@ TEST(Pacer, LooksNowAndThenWhatStreamsCostByNow) {
   EXPECT_GT(pacer.prefill_rows(8), 40);
 }
 
+TEST(Pacer, ManyPromptsForFewStreamsGetMoreOfAStep) {
+  Pacer pacer(0, 16, 2048);
+  pacer.learn(2, 0, 10000);
+  pacer.learn(2, 10, 20000);
+  EXPECT_EQ(pacer.prefill_rows(2, 1), pacer.prefill_rows(2));
+  EXPECT_GT(pacer.prefill_rows(2, 4), 2 * pacer.prefill_rows(2));
+  EXPECT_LE(pacer.prefill_rows(2, 1000), 30);
+}
+
 TEST(Pacer, APromptAlwaysMovesOn) {
   Pacer pacer(1, 8, 2048);
   pacer.learn(8, 0, 100000);
