@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -13,8 +14,6 @@ constexpr int64_t kLogitsShare = 4;  // logits take at most this part of the scr
 constexpr int32_t kDefaultStepTokens = 2048;
 constexpr uint64_t kReserve = 256ull << 20;  // left to the system and to this process's other needs
 constexpr uint64_t kMiB = 1ull << 20;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 DType parse_kv_dtype(const std::string& name) {
   const std::optional<DType> type = parse_dtype(name);

@@ -6,13 +6,9 @@
 #include <tuple>
 #include <utility>
 
+#include "core/ceil_div.h"
+
 namespace ingot {
-namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
-
 bool Scheduler::Earlier::operator()(const std::shared_ptr<Sequence>& a, const std::shared_ptr<Sequence>& b) const {
   const auto key = [](const Sequence& s) {
     return std::tuple(s.request->spec.priority, s.request->arrival, s.choice, &s);
@@ -287,7 +283,7 @@ void Scheduler::take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence,
     else if (request.reports_scores())
       output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
     planned.sample = outputs();
-    builder_.sample(first + rows - 1, sampling, s.slot, output);
+    builder_.sample(first + rows - 1, std::move(sampling), s.slot, output);
     s.in_flight_row = planned.sample;
     ++s.in_flight;
   }
