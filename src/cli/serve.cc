@@ -137,7 +137,7 @@ void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, dou
 
 void serve(const ServeArgs& args) {
   StopSignals signals;
-  LlmOptions options = llm_options(args);
+  const LlmOptions options = llm_options(args);
   const EventLog log(args.log_format == "json");
   allow_files(args.max_connections);
 
@@ -149,11 +149,7 @@ void serve(const ServeArgs& args) {
 
   // Listening first: a port that is taken shows before a large model is loaded, and /ready says that it is loading.
   http.start();
-  {
-    ProgressBar bar("loading");
-    options.engine.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-    llm = Llm::load(options);
-  }
+  llm = load_llm(options);
   api->attach(*llm);
   signals.begin_counting();
   announce(args, http, api_settings.served_names.front(), *llm, log);

@@ -40,7 +40,7 @@ double Pacer::decode_us(int32_t rows) const {
   return 0;
 }
 
-int32_t Pacer::prefill_rows(int32_t decode_rows) const {
+int32_t Pacer::prefill_rows(int32_t decode_rows, int32_t prompts) const {
   if (decode_rows == 0) {
     if (prefill_us_ == 0) return max_step_tokens_;
     const double rows = kLongestUs / prefill_us_;
@@ -49,7 +49,9 @@ int32_t Pacer::prefill_rows(int32_t decode_rows) const {
   if (mixed_steps_ >= kProbe) return 0;
   const double decode = decode_us(decode_rows);
   if (prefill_us_ == 0 || decode == 0) return std::min(kUnknown, max_step_tokens_);
-  const double target = target_us_ > 0 ? target_us_ : kStretch * decode;
+  const double crowd = prompts > 1 ? static_cast<double>(prompts - 1) / decode_rows : 0;  // beyond the first
+  const double stretch = std::min(kStretch + crowd, kMostStretch);
+  const double target = target_us_ > 0 ? target_us_ : stretch * decode;
   const auto rows =
       static_cast<int32_t>(std::clamp<double>((target - decode) / prefill_us_, kFewest, max_step_tokens_));
   const int32_t whole_tiles = (decode_rows + rows) / kRowTile * kRowTile - decode_rows;

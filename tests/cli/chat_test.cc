@@ -86,6 +86,15 @@ TEST_F(Chat, AnswersAndTellsTheSpeed) {
   EXPECT_EQ(chat->wait(), 0) << chat->output();
 }
 
+TEST_F(Chat, EndTypedDuringAnAnswerIsKept) {
+  auto chat = start({"--ignore-eos", "-n", "40"});
+  chat->type("Tell me a long story.\r");
+  ASSERT_TRUE(chat->expect("\r\n")) << chat->output();
+  chat->type(kEnd);
+  EXPECT_TRUE(chat->expect("40 tokens")) << chat->output();
+  EXPECT_EQ(chat->wait(), 0) << chat->output();
+}
+
 TEST_F(Chat, InterruptStopsTheAnswerNotTheProgram) {
   auto chat = start({"--ignore-eos", "-n", "1800"});
   chat->type("Tell me a long story.\r");

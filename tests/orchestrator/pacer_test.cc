@@ -41,7 +41,16 @@ TEST(Pacer, LooksNowAndThenWhatStreamsCostByNow) {
   }
   EXPECT_NEAR(pacer.decode_us(8), 20000, 3000);
   EXPECT_NEAR(pure, 1000 / 33, 2);
-  EXPECT_GT(pacer.prefill_rows(8), 60);
+  EXPECT_GT(pacer.prefill_rows(8), 40);
+}
+
+TEST(Pacer, ManyPromptsForFewStreamsGetMoreOfAStep) {
+  Pacer pacer(0, 16, 2048);
+  pacer.learn(2, 0, 10000);
+  pacer.learn(2, 10, 20000);
+  EXPECT_EQ(pacer.prefill_rows(2, 1), pacer.prefill_rows(2));
+  EXPECT_GT(pacer.prefill_rows(2, 4), 2 * pacer.prefill_rows(2));
+  EXPECT_LE(pacer.prefill_rows(2, 1000), 30);
 }
 
 TEST(Pacer, APromptAlwaysMovesOn) {

@@ -101,7 +101,7 @@ class LifecycleTest(unittest.TestCase):
 
     def test_drain(self):
         with self.serve("--drain-timeout", "120") as server:
-            stream = Stream(server, tokens=3000)
+            stream = Stream(server, tokens=12000)
             stream.start()
             self.assertTrue(stream.begun.wait(30))
             server.signal()
@@ -115,7 +115,7 @@ class LifecycleTest(unittest.TestCase):
                     self.assertEqual(error.status_code, 503)
                     self.assertIn("retry-after", error.response.headers)
             self.assertEqual(server.get("/ready")[0], 503)
-            stream.join(60)
+            stream.join(120)
             self.assertIsNone(stream.error)
             self.assertEqual((stream.finish, server.wait(15)), ("length", 0))
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "server/http.h"
+#include "server/http_error.h"
 
 // Errors in the shape that OpenAI's clients read: {"error": {"message", "type", "param", "code"}}.
 namespace ingot::server::openai {
@@ -31,12 +32,6 @@ template <typename... Args>
 [[noreturn]] void fail(const std::string& param, std::string code, fmt::format_string<Args...> format, Args&&... args) {
   throw ApiError(400, param + " " + fmt::format(format, std::forward<Args>(args)...), param, std::move(code));
 }
-
-// "invalid_request_error", "server_error", ...: the error type that goes with a status.
-std::string_view error_type(int status);
-
-// The JSON text of an error; invalid UTF-8 in it is replaced. Empty `param` and `code` are written as null.
-std::string error_json(int status, std::string_view message, std::string_view param = {}, std::string_view code = {});
 
 // What an exception means to a client.
 struct ErrorAnswer {
