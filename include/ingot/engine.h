@@ -16,7 +16,7 @@ struct ModelConfig;
 
 struct EngineOptions {
   std::string model;            // a GGUF file or a Hugging Face folder
-  std::string device = "auto";  // auto, cpu
+  std::string device = "auto";  // auto, cpu, metal
   int threads = 0;              // CPU: 0 = one a core this process may use
   std::string isa;              // CPU: force a path (portable, avx2, avx512, ...); empty: the best that runs
   int64_t max_model_len = 0;    // longest sequence; 0: the model's own, as far as memory allows
