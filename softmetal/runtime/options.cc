@@ -77,4 +77,12 @@ Options options() {
   return chosen ? *chosen : options_from_environment();
 }
 
+bool can_count() {
+#if defined(SOFTMETAL_ASAN) || defined(SOFTMETAL_TSAN)
+  return false;
+#else
+  return true;
+#endif
+}
+
 }  // namespace softmetal

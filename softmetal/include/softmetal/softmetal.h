@@ -60,6 +60,9 @@ struct Traffic {
   std::vector<Buffer> buffers;
 };
 
+// Not where kernels are compiled with a sanitizer.
+bool can_count();
+
 // Since the last call, in order of execution; empty unless the device was created in strict or counting mode.
 std::vector<Traffic> take_traffic();
 
