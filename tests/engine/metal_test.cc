@@ -53,7 +53,8 @@ TEST_P(MetalNeighbours, DoNotMatter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MetalNeighbours,
-                         ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "mistral-bf16-window"),
+                         ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "mistral-bf16-window",
+                                           "qwen3moe-f16"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
