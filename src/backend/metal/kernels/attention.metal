@@ -32,12 +32,13 @@ struct AttentionParams {
 
 // ---- rotation ----
 
-// 1 / rms of a head, or 1. Called by a whole simdgroup.
+// 1 / rms of a head, or 1. Called by a whole simdgroup, whose lanes may write to the head afterwards.
 template <typename T>
 static float attention_head_scale(device const T* head, float eps, uint lane) {
   if (!ATTENTION_QK_NORM) return 1;
   float sum = 0;
   for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sum = fma(float(head[d]), float(head[d]), sum);
+  simdgroup_barrier(mem_flags::mem_device);
   return precise::rsqrt(simd_sum(sum) / float(ATTENTION_HEAD_SIZE) + eps);
 }
 
