@@ -37,7 +37,7 @@ def main():
     from make_tiny_families import Model, gguf_state
 
     def tokens(text):
-        command = [args.tokenize, "-m", args.model, "-p", text, "--ids", "--no-parse-special", "--log-disable"]
+        command = [args.tokenize, "-m", args.model, "-p", text, "--ids", "--no-parse-special", "--no-escape", "--log-disable"]
         return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     model, state = Model(CONFIG, "sdpa"), gguf_state(args.model, True)
