@@ -58,7 +58,8 @@ TEST_F(Decline, WithOneSentence) {
   expect("qwen3-bf16", {{"architectures", {"PhiForCausalLM"}}}, "architecture PhiForCausalLM is not supported");
   expect("qwen3-bf16", {{"quantization_config", {{"quant_method", "exl2"}}}}, "quantized with exl2 are not supported");
   // Head sizes that the kernels do not have; with dummy weights, as no file would fit.
-  expect("qwen3-bf16", {{"head_dim", 12}}, "cpu cannot run this model: head size 12: the CPU runs multiples of 8", true);
+  expect("qwen3-bf16", {{"head_dim", 12}}, "cpu cannot run this model: head size 12: the CPU runs multiples of 8",
+         true);
   expect("qwen3-bf16", {{"head_dim", 264}}, "metal cannot run this model: head size 264", true, "metal");
   // A configuration of another model than the weights'.
   expect("qwen3-bf16", {{"head_dim", 16}}, "its shape is [72, 48], the configuration asks for [48, 48]");

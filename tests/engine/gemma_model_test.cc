@@ -1,5 +1,5 @@
-// Gemma 3 270M (Q4_K_M) against an fp32 reference of its dequantized weights (scripts/make_gemma_goldens.py). Only where
-// INGOT_GEMMA_MODEL names the file: it is under terms of its own, so the set-up does not fetch it.
+// Gemma 3 270M (Q4_K_M) against an fp32 reference of its dequantized weights (scripts/make_gemma_goldens.py). Only
+// where INGOT_GEMMA_MODEL names the file: it is under terms of its own, so the set-up does not fetch it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

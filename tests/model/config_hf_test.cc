@@ -121,7 +121,8 @@ TEST(HfConfig, FamiliesDiffer) {
   EXPECT_EQ(qwen2.layer(0).window, 0);
   EXPECT_EQ(qwen2.layer(2).window, 32);
 
-  const ModelConfig moe = read_with(R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "num_experts": 8,
+  const ModelConfig moe =
+      read_with(R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "num_experts": 8,
       "num_experts_per_tok": 2, "moe_intermediate_size": 24, "decoder_sparse_step": 2, "mlp_only_layers": [3]})");
   EXPECT_TRUE(moe.qk_norm);
   EXPECT_FALSE(moe.norm_expert_weights);
