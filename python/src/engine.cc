@@ -1,0 +1,156 @@
+#include "ingot/engine.h"
+
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "engine/memory_plan.h"
+#include "model/config.h"
+#include "module.h"
+#include "step_result.h"
+
+namespace ingot::python {
+namespace {
+
+// An Engine for Python's threads: calls are put in line, with the GIL released. So a thread may wait for a step while
+// another builds the next one.
+class PyEngine {
+ public:
+  explicit PyEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+  const Engine& get() const { return *engine_; }
+
+  void validate(const Step& step) {
+    const nb::gil_scoped_release release;
+    const std::lock_guard lock(mutex_);
+    engine_->validate(step);
+  }
+
+  uint64_t submit(const Step& step) {
+    const nb::gil_scoped_release release;
+    const std::lock_guard lock(mutex_);
+    return engine_->submit(step).id;
+  }
+
+  ResultArrays wait(uint64_t ticket) {
+    StepResult result;
+    {
+      const nb::gil_scoped_release release;
+      const std::lock_guard lock(mutex_);
+      result = engine_->wait({ticket});
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return to_arrays(result);
+  }
+
+  ResultArrays run(const Step& step) {
+    StepResult result;
+    {
+      const nb::gil_scoped_release release;
+      const std::lock_guard lock(mutex_);
+      result = engine_->run(step);
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return to_arrays(result);
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::mutex mutex_;
+};
+
+std::unique_ptr<PyEngine> load(std::string model, std::string device, int threads, std::string isa,
+                               int64_t max_model_len, int64_t kv_blocks, int64_t block_size, std::string kv_dtype,
+                               int32_t max_step_tokens, int32_t max_seqs, int32_t max_logits_rows) {
+  EngineOptions options;
+  options.model = std::move(model);
+  options.device = std::move(device);
+  options.threads = threads;
+  options.isa = std::move(isa);
+  options.max_model_len = max_model_len;
+  options.kv_blocks = kv_blocks;
+  options.block_size = block_size;
+  options.kv_dtype = std::move(kv_dtype);
+  options.max_step_tokens = max_step_tokens;
+  options.max_seqs = max_seqs;
+  options.max_logits_rows = max_logits_rows;
+  const nb::gil_scoped_release release;
+  return std::make_unique<PyEngine>(Engine::load(options));
+}
+
+nb::dict memory(const PyEngine& engine) {
+  const MemoryPlan& plan = engine.get().memory_plan();
+  nb::dict result;
+  result["weights"] = plan.weight_bytes;
+  result["kv_cache"] = plan.kv_bytes;
+  result["scratch"] = plan.scratch_bytes;
+  result["sampler"] = plan.sampler_bytes;
+  result["io"] = plan.io_bytes;
+  result["total"] = plan.total_bytes();
+  result["available"] = plan.available_bytes;
+  return result;
+}
+
+nb::dict config(const PyEngine& engine) {
+  const ModelConfig& c = engine.get().config();
+  nb::dict result;
+  result["architecture"] = c.architecture.c_str();
+  result["name"] = c.name.c_str();
+  result["hidden"] = c.hidden;
+  result["layers"] = c.layers;
+  result["heads"] = c.heads;
+  result["kv_heads"] = c.kv_heads;
+  result["head_size"] = c.head_size;
+  result["ffn"] = c.ffn;
+  result["vocab"] = c.vocab;
+  result["max_position"] = c.max_position;
+  result["weight_format"] = c.weight_format.c_str();
+  return result;
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  nb::class_<EngineLimits>(m, "EngineLimits", "What a step must keep within; a step over any of them is refused.")
+      .def_ro("max_step_tokens", &EngineLimits::max_step_tokens)
+      .def_ro("max_seqs", &EngineLimits::max_seqs)
+      .def_ro("max_sample_rows", &EngineLimits::max_sample_rows)
+      .def_ro("max_logits_rows", &EngineLimits::max_logits_rows)
+      .def_ro("max_top", &EngineLimits::max_top)
+      .def_ro("max_model_len", &EngineLimits::max_model_len)
+      .def_ro("num_blocks", &EngineLimits::num_blocks)
+      .def_ro("block_size", &EngineLimits::block_size)
+      .def_ro("vocab", &EngineLimits::vocab)
+      .def_ro("sampler_slots", &EngineLimits::sampler_slots)
+      .def_ro("max_list_words", &EngineLimits::max_list_words);
+
+  nb::class_<PyEngine>(m, "Engine",
+                       "One model on one device: Steps in, tokens out. It owns every tensor; the caller holds block "
+                       "numbers only. At most two steps are in flight and they are waited for in order. The GIL is "
+                       "released while the engine loads or runs.")
+      .def(nb::new_(&load), nb::arg("model"), nb::kw_only(), nb::arg("device") = "auto", nb::arg("threads") = 0,
+           nb::arg("isa") = "", nb::arg("max_model_len") = 0, nb::arg("kv_blocks") = 0, nb::arg("block_size") = 16,
+           nb::arg("kv_dtype") = "f16", nb::arg("max_step_tokens") = 0, nb::arg("max_seqs") = 64,
+           nb::arg("max_logits_rows") = 16,
+           "Loads a GGUF file or a Hugging Face folder. Raises Error with kind \"declined\" and the reason when this "
+           "engine does not run the model. 0 leaves a size to the engine.")
+      .def_prop_ro(
+          "limits", [](const PyEngine& e) { return e.get().limits(); }, "EngineLimits")
+      .def_prop_ro(
+          "device", [](const PyEngine& e) { return e.get().device_description(); }, "the device, in words")
+      .def_prop_ro("memory", &memory, "a dict of the memory plan, in bytes")
+      .def_prop_ro("config", &config, "a dict of the model's dimensions")
+      .def("validate", &PyEngine::validate, nb::arg("step"), "Raises StepError when the step would be refused.")
+      .def("submit", &PyEngine::submit, nb::arg("step"),
+           "Validates, stages and submits a step; returns its ticket while the device runs.")
+      .def("wait", &PyEngine::wait, nb::arg("ticket"), "The one wait for a step. Raises Error when it failed.")
+      .def("run", &PyEngine::run, nb::arg("step"), "submit() and wait() in one call.");
+}
+
+}  // namespace ingot::python
