@@ -12,6 +12,7 @@ from ._ingot import (
     Engine,
     EngineLimits,
     Error,
+    Inspection,
     SamplingParams,
     Step,
     StepError,
@@ -19,6 +20,7 @@ from ._ingot import (
     StepResult,
     __version__,
     devices,
+    inspect,
     settings,
 )
 from .default_model import default_model
@@ -37,6 +39,7 @@ __all__ = [
     "Engine",
     "EngineLimits",
     "Error",
+    "Inspection",
     "SamplingParams",
     "Step",
     "StepError",
@@ -45,5 +48,6 @@ __all__ = [
     "__version__",
     "default_model",
     "devices",
+    "inspect",
     "settings",
 ]

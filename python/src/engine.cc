@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/loader.h"
 #include "engine/memory_plan.h"
 #include "model/config.h"
 #include "module.h"
@@ -65,9 +66,9 @@ class PyEngine {
   std::mutex mutex_;
 };
 
-std::unique_ptr<PyEngine> load(std::string model, std::string device, int threads, std::string isa,
-                               int64_t max_model_len, int64_t kv_blocks, int64_t block_size, std::string kv_dtype,
-                               int32_t max_step_tokens, int32_t max_seqs, int32_t max_logits_rows) {
+EngineOptions make_options(std::string model, std::string device, int threads, std::string isa, int64_t max_model_len,
+                           int64_t kv_blocks, int64_t block_size, std::string kv_dtype, int32_t max_step_tokens,
+                           int32_t max_seqs, int32_t max_logits_rows) {
   EngineOptions options;
   options.model = std::move(model);
   options.device = std::move(device);
@@ -80,12 +81,33 @@ std::unique_ptr<PyEngine> load(std::string model, std::string device, int thread
   options.max_step_tokens = max_step_tokens;
   options.max_seqs = max_seqs;
   options.max_logits_rows = max_logits_rows;
+  return options;
+}
+
+template <typename... Args>
+std::unique_ptr<PyEngine> load(Args... args) {
+  const EngineOptions options = make_options(std::move(args)...);
   const nb::gil_scoped_release release;
   return std::make_unique<PyEngine>(Engine::load(options));
 }
 
-nb::dict memory(const PyEngine& engine) {
-  const MemoryPlan& plan = engine.get().memory_plan();
+template <typename... Args>
+ModelInspection inspect(Args... args) {
+  const EngineOptions options = make_options(std::move(args)...);
+  const nb::gil_scoped_release release;
+  return inspect_model(options);
+}
+
+// The arguments of make_options, for load and inspect alike.
+#define INGOT_ENGINE_TYPES \
+  std::string, std::string, int, std::string, int64_t, int64_t, int64_t, std::string, int32_t, int32_t, int32_t
+#define INGOT_ENGINE_ARGS                                                                                              \
+  nb::arg("model"), nb::kw_only(), nb::arg("device") = "auto", nb::arg("threads") = 0, nb::arg("isa") = "",            \
+                                   nb::arg("max_model_len") = 0, nb::arg("kv_blocks") = 0, nb::arg("block_size") = 16, \
+                                   nb::arg("kv_dtype") = "f16", nb::arg("max_step_tokens") = 0,                        \
+                                   nb::arg("max_seqs") = 64, nb::arg("max_logits_rows") = 16
+
+nb::dict memory(const MemoryPlan& plan) {
   nb::dict result;
   result["weights"] = plan.weight_bytes;
   result["kv_cache"] = plan.kv_bytes;
@@ -97,8 +119,7 @@ nb::dict memory(const PyEngine& engine) {
   return result;
 }
 
-nb::dict config(const PyEngine& engine) {
-  const ModelConfig& c = engine.get().config();
+nb::dict config(const ModelConfig& c) {
   nb::dict result;
   result["architecture"] = c.architecture.c_str();
   result["name"] = c.name.c_str();
@@ -130,22 +151,32 @@ void bind_engine(nb::module_& m) {
       .def_ro("sampler_slots", &EngineLimits::sampler_slots)
       .def_ro("max_list_words", &EngineLimits::max_list_words);
 
+  nb::class_<ModelInspection>(m, "Inspection", "What Engine() would do with a model, found out without loading it.")
+      .def_prop_ro(
+          "limits", [](const ModelInspection& i) { return i.plan.limits; }, "EngineLimits")
+      .def_prop_ro(
+          "memory", [](const ModelInspection& i) { return memory(i.plan); }, "a dict of the memory plan, in bytes")
+      .def_prop_ro(
+          "config", [](const ModelInspection& i) { return config(i.config); }, "a dict of the model's dimensions");
+  m.def("inspect", &inspect<INGOT_ENGINE_TYPES>, INGOT_ENGINE_ARGS,
+        "Plans a model as Engine() would, without loading it; raises what that would raise.");
+
   nb::class_<PyEngine>(m, "Engine",
                        "One model on one device: Steps in, tokens out. It owns every tensor; the caller holds block "
                        "numbers only. At most two steps are in flight and they are waited for in order. The GIL is "
                        "released while the engine loads or runs.")
-      .def(nb::new_(&load), nb::arg("model"), nb::kw_only(), nb::arg("device") = "auto", nb::arg("threads") = 0,
-           nb::arg("isa") = "", nb::arg("max_model_len") = 0, nb::arg("kv_blocks") = 0, nb::arg("block_size") = 16,
-           nb::arg("kv_dtype") = "f16", nb::arg("max_step_tokens") = 0, nb::arg("max_seqs") = 64,
-           nb::arg("max_logits_rows") = 16,
+      .def(nb::new_(&load<INGOT_ENGINE_TYPES>), INGOT_ENGINE_ARGS,
            "Loads a GGUF file or a Hugging Face folder. Raises Error with kind \"declined\" and the reason when this "
            "engine does not run the model. 0 leaves a size to the engine.")
       .def_prop_ro(
           "limits", [](const PyEngine& e) { return e.get().limits(); }, "EngineLimits")
       .def_prop_ro(
           "device", [](const PyEngine& e) { return e.get().device_description(); }, "the device, in words")
-      .def_prop_ro("memory", &memory, "a dict of the memory plan, in bytes")
-      .def_prop_ro("config", &config, "a dict of the model's dimensions")
+      .def_prop_ro(
+          "memory", [](const PyEngine& e) { return memory(e.get().memory_plan()); },
+          "a dict of the memory plan, in bytes")
+      .def_prop_ro(
+          "config", [](const PyEngine& e) { return config(e.get().config()); }, "a dict of the model's dimensions")
       .def("validate", &PyEngine::validate, nb::arg("step"), "Raises StepError when the step would be refused.")
       .def("submit", &PyEngine::submit, nb::arg("step"),
            "Validates, stages and submits a step; returns its ticket while the device runs.")

@@ -83,6 +83,7 @@ nb::list devices() {
 NB_MODULE(_ingot, m) {
   namespace nb = nanobind;
   using namespace ingot::python;
+  nb::set_leak_warnings(false);  // a host that ends without collecting its garbage is no fault of ours
   m.doc() = "The native part of the ingot package.";
   m.attr("__version__") = INGOT_VERSION;
   error_type = new nb::object(
