@@ -40,7 +40,7 @@ def check_features(vllm_config) -> None:
         raise Declined("prompt embeddings are not supported: the engine takes token ids")
     if model.quantization is not None:
         raise Declined(
-            f"quantization {model.quantization}: the engine reads quantized weights from GGUF files; see `ingot export-hf`"
+            f"quantization {model.quantization}: the engine reads quantized weights from GGUF files"
         )
     if str(vllm_config.load_config.load_format) == "dummy":
         raise Declined("load_format=dummy: the engine reads its weights from the model's files")
