@@ -123,6 +123,12 @@ class StepBuilderTest(unittest.TestCase):
     def test_preempted_and_resumed(self):
         self.assertEqual(self.run_all(self.prompts, make_params(), preempt_at=(4, 8, 9))[0], self.expected)
 
+    def test_penalties_follow_the_history_over_a_preemption(self):
+        params = make_params(repetition_penalty=1.8, presence_penalty=0.5)
+        plain = self.run_all(self.prompts, params)[0]
+        self.assertNotEqual(plain, self.expected)
+        self.assertEqual(self.run_all(self.prompts, params, preempt_at=(6,))[0], plain)
+
     def test_prompt_scores_do_not_depend_on_the_chunks(self):
         scores = []
         for budget in (200, 24):
@@ -132,6 +138,19 @@ class StepBuilderTest(unittest.TestCase):
             self.assertEqual(request.prompt_scores.ids[:, 0].tolist(), self.prompts[0][1:])
             scores.append(request.prompt_scores.logprobs)
         self.assertEqual(scores[0].tolist(), scores[1].tolist())
+
+    def test_a_grammar_mask_binds_its_request_alone(self):
+        builder, scheduler = StepBuilder(self.engine.limits), TinyScheduler(self.prompts[:2], make_params(), 200)
+        output = scheduler.schedule()
+        builder.update(output)
+        plan = builder.build(output)
+        import numpy as np
+
+        bits = np.zeros((1, -(-self.engine.limits.vocab // 32)), np.int32)
+        bits[0, 77 // 32] = 1 << (77 % 32)
+        builder.set_grammar(plan, SimpleNamespace(structured_output_request_ids=["1"], grammar_bitmask=bits))
+        tokens = self.engine.run(plan.step).tokens[plan.output_rows].tolist()
+        self.assertEqual(tokens, [self.expected[0][0], 77])
 
     def test_the_next_step_names_tokens_the_host_does_not_know(self):
         builder, scheduler = StepBuilder(self.engine.limits), TinyScheduler(self.prompts[:2], make_params(), 200)
