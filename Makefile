@@ -1,6 +1,7 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick build setup model bench bench-server peer format clean
+.PHONY: help mac-check run test test-quick build setup model bench peer format clean
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -15,6 +16,7 @@ help:
 	@echo 'make bench-server the server: the race against llama-server, and a long prompt among running streams'
 	@echo 'make setup        install what is missing, nothing else'
 	@echo 'make model        fetch the default model, nothing else'
+	@echo 'make mac-check    on a Mac: the Metal device checked and measured on the real GPU, with a report (MODEL=...)'
 	@echo 'make format       clang-format every source file'
 	@echo 'make clean        remove the build folders (the model cache stays)'
 
@@ -67,3 +69,6 @@ format:
 
 clean:
 	rm -rf build build-debug build-asan build-tsan
+
+mac-check:
+	@scripts/mac_check.sh $(MODEL)

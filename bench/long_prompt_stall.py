@@ -108,10 +108,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except base.RaceError as failure:
-        print(f"error: {failure}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    base.run(main)

@@ -296,11 +296,16 @@ def main():
     print(table(report))
 
 
-if __name__ == "__main__":
+def run(main_function):
+    """Runs a benchmark as a program: what goes wrong is one line, Ctrl-C is quiet."""
     try:
-        main()
+        main_function()
     except RaceError as failure:
         print(f"error: {failure}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import signal
 import socket
 import statistics
@@ -210,7 +211,7 @@ def main():
         "ingot": base.call(["git", "-C", base.ROOT, "describe", "--always", "--dirty"]).strip(), "peer": args.peer_name,
         "peer_command": f"llama-server -t {args.threads} -np {args.clients} -c {args.clients * (args.prompt + args.gen + 64)}"
                         f" {args.peer_args}".strip(),
-        "command": "bench/race_llama_server.py --peer-bin DIR" + (f" --rounds {args.rounds}" if args.rounds != 5 else ""),
+        "command": shlex.join(["bench/race_llama_server.py", *sys.argv[1:]]).replace(str(args.peer_bin), "DIR"),
         "figures": figures, "runs": results, "busy_most": max(shares) if shares else None,
     }
     if args.json:
@@ -219,10 +220,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except base.RaceError as failure:
-        print(f"error: {failure}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    base.run(main)

@@ -20,7 +20,9 @@ if [ "${1:-}" = --server ]; then
   peer_bin=${PEER_BIN:-$(cache_dir)/peer/build/bin}
   [ -x "$peer_bin/llama-server" ] || die "no llama-server in $peer_bin" "Build one (10 to 20 minutes, once): make peer"
   say "Racing against llama-server, ${ROUNDS:-5} rounds"
-  python3 bench/race_llama_server.py --peer-bin "$peer_bin" --threads "$threads" --rounds "${ROUNDS:-5}" --json build/race-server.json
+  if [ -z "${PEER_BIN:-}" ]; then peer_name="of llama-cpp-python 0.3.36"; else peer_name="in PEER_BIN"; fi
+  python3 bench/race_llama_server.py --peer-bin "$peer_bin" --peer-name "$peer_name" --threads "$threads" --rounds "${ROUNDS:-5}" \
+    --json build/race-server.json
   say "A long prompt among running streams"
   python3 bench/long_prompt_stall.py --threads "$threads" --json build/long-prompt-stall.json
   exit

@@ -96,7 +96,10 @@ setup_debian() {
     if [ -z "$(find_pip_python)" ] && { [ ! -f "$("$root/scripts/fetch_model.sh" --path)" ] || [ -z "$(find_cmake)" ]; }; then
       need python3-pip
     fi
-    if [ "$goal" = test ] && [ -z "$(find_clangxx)" ]; then need clang++; fi
+    # 19 compiles the Metal kernels too; an older one will do for the sanitizer suites alone.
+    if [ "$goal" = test ] && ! have clang++-19 && { [ -z "$(find_clangxx)" ] || [ -n "$(candidate clang-19)" ]; }; then
+      need clang++
+    fi
     if runs_python; then
       have curl || need curl
       if [ -z "$(find_test_python)$(find_venv_python)" ]; then need python3-venv; fi
@@ -217,4 +220,8 @@ else
   check_only
 fi
 [ "$goal" = format ] || setup_cmake
+# Without them the check of the Metal host code is skipped, nothing else.
+if [ "$goal" = test ] && [ "$(uname -s)" != Darwin ]; then
+  "$root/scripts/fetch_metal_cpp.sh" || warn "the Metal host code will not be checked against Apple's headers"
+fi
 if runs_python; then setup_venv; fi

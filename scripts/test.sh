@@ -81,9 +81,9 @@ format_part() {
 summary=""
 for name in "$@"; do
   case "$name" in
-    release) part release build 1500 300 ;;
-    asan) part asan build-asan 1500 600 ;;
-    tsan) part tsan build-tsan 900 300 -L tsan ;;
+    release) part release build 1500 900 ;;
+    asan) part asan build-asan 1500 1200 ;;
+    tsan) part tsan build-tsan 900 600 -L tsan ;;
     format) format_part ;;
     *) die "unknown part '$name'" "Known: release asan tsan format" ;;
   esac

@@ -21,7 +21,7 @@ class Tokenizer;
 struct LlmOptions {
   EngineOptions engine;
   int32_t max_waiting = 1024;    // requests beyond those that can run; more are refused (ErrorKind::overloaded)
-  double target_step_ms = 0;     // longest step while streams are running; 0: twice a step without prefill
+  double target_step_ms = 0;     // longest step while streams are running; 0: 1.6 times a step without prefill
   bool prefix_caching = true;    // reuse the KV blocks of equal prompt beginnings
   bool overlap = true;           // submit a step while the one before it runs
   uint64_t host_budget = 0;      // bytes that waiting and running requests may hold on the host; 0: 256 MiB
@@ -73,7 +73,7 @@ struct ChoiceDelta {
   std::variant<std::monostate, int32_t, std::string> stop_reason;  // the stop token or stop string that ended it
 };
 
-// Facts about a request, complete once it is done.
+// Facts about a request: the prompt's from its first token on, all of them once it is done.
 struct GenerationSummary {
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;      // of the prompt, found in the prefix cache

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -76,6 +77,7 @@ struct DeviceInfo {
   std::string description;        // "AVX-512 (VNNI, BF16), 2 threads"
   DType activation = DType::f32;  // of every activation except the residual stream and the logits, which are f32
   uint64_t memory_bytes = 0;      // what the device could give a model, 0 when unknown
+  int32_t step_tokens = 2048;     // most rows in a step when nobody asks for more or less
 };
 
 // Sampling parameters of one row, flattened for the device. Offsets and counts point into StagedStep::pool (int32
@@ -182,6 +184,9 @@ struct LinearOp {
   Region out;               // activation [rows, N]; f32 when `accumulate` or `f32_out`
   bool accumulate = false;  // out += result: the residual add
   bool f32_out = false;     // logits
+  // The first rows, whose bits must not depend on how many rows there are: the step's decode rows, or all of those that
+  // produce output. A device that sums the same way for any number of rows does not look at it. -1: not known.
+  int64_t decode_rows = -1;
 };
 
 // out = act(in G^T + gate_bias) * (in U^T + up_bias)
@@ -191,7 +196,8 @@ struct GatedLinearOp {
   Region in;          // activation [rows, hidden]
   WeightId gate, up;  // [ffn, hidden]
   WeightId gate_bias, up_bias;
-  Region out;  // activation [rows, ffn]
+  Region out;                // activation [rows, ffn]
+  int64_t decode_rows = -1;  // as for LinearOp
 };
 
 // The rows of qkv are [heads + 2 * kv_heads, head_size]: q heads, then k, then v.
@@ -285,6 +291,13 @@ class Backend {
   virtual size_t sampler_bytes(const SamplerLayout& layout) const = 0;
   virtual void create_sampler(const SamplerLayout& layout) = 0;
   virtual void create_io(size_t stage_bytes, const OutputLayout& output) = 0;
+
+  // Encodes a step like those to come without running it, so that what it needs (compiled kernels, work memory) is
+  // there when it comes. Only the numbers of `step` are looked at, none of its arrays.
+  virtual void rehearse(const StagedStep& step, const std::function<void()>& encode) {
+    (void)step;
+    (void)encode;
+  }
 
   // -- outside a step: explicit copies, for tests and tools. K or V of one layer, whole --
   virtual void write_scratch(Region region, std::span<const std::byte> bytes) = 0;

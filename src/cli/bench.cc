@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "cli/common.h"
 #include "cli/plot.h"
+#include "cli/traffic.h"
 #include "core/bandwidth.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -29,6 +30,7 @@ struct BenchArgs {
   int64_t gen_len = 32;
   std::string plot;
   bool json = false;
+  bool traffic = false;
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -217,7 +219,11 @@ void add_bench(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   command->add_option("--plot", args->plot, "also draw the table into an SVG file");
   command->add_flag("--json", args->json, "print one JSON object");
-  command->callback([args] { bench(*args); });
+  command->add_flag("--traffic", args->traffic, "count the bytes one decode step moves on the Metal device instead");
+  command->callback([args] {
+    if (args->traffic) return print_traffic(args->model, args->batches, args->prompt_len, args->json);
+    bench(*args);
+  });
 }
 
 }  // namespace ingot::cli

@@ -135,7 +135,6 @@ class Chat {
       say(fmt::format("The context of {} tokens is full: the oldest {} messages are left out from here on.", context,
                       dropped));
     }
-    ids = prompt();
     if (static_cast<int64_t>(ids.size()) >= context)
       throw_error(ErrorKind::bad_call, "this message makes a prompt of {} tokens, and the context has {}: shorten it",
                   ids.size(), context);
@@ -309,12 +308,7 @@ void chat(const ChatArgs& args) {
   options.engine = args.model.engine;
   options.engine.model = resolve_model(args.model.model);
   options.engine.max_seqs = 1;
-  std::unique_ptr<Llm> llm;
-  {
-    ProgressBar bar("loading");
-    options.engine.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-    llm = Llm::load(options);
-  }
+  std::unique_ptr<Llm> llm = load_llm(options);
   if (llm->tokenizer() == nullptr || !llm->tokenizer()->chat_template())
     throw_error(ErrorKind::declined, "{}: this model has no chat template; complete texts with `ingot run`",
                 options.engine.model);

@@ -12,7 +12,6 @@
 
 #include "core/error.h"
 #include "core/settings.h"
-#include "model/open_model.h"
 
 namespace ingot::cli {
 namespace {
@@ -86,11 +85,6 @@ std::unique_ptr<Llm> load_llm(LlmOptions options) {
   ProgressBar bar("loading");
   options.engine.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
   return Llm::load(options);
-}
-
-std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model) {
-  const ModelFiles files = open_model(model);
-  return files.gguf ? load_tokenizer(*files.gguf) : load_tokenizer(files.dir);
 }
 
 std::string read_file(const std::string& path) {

@@ -40,9 +40,6 @@ std::string resolve_model(const std::string& given);
 std::unique_ptr<Engine> load_engine(const ModelArgs& args);
 std::unique_ptr<Llm> load_llm(LlmOptions options);  // options.engine.model: what -m says
 
-// The model's tokenizer; throws Error(declined) when it has none.
-std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model);
-
 // Token ids of the prompt. `tokenizer` may be null when the prompt is given as ids.
 std::vector<int32_t> prompt_ids(const PromptArgs& args, const Tokenizer* tokenizer);
 std::string prompt_text(const PromptArgs& args);

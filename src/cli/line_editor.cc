@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <histedit.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <clocale>
@@ -33,6 +34,7 @@ class Editor : public LineReader {
  public:
   explicit Editor(std::string history_file) : file_(std::move(history_file)) {
     use_utf8_locale();
+    has_modes_ = tcgetattr(STDIN_FILENO, &modes_before_) == 0;
     history_ = history_init();
     HistEvent event;
     history(history_, &event, H_SETSIZE, static_cast<int>(kMostEntries));
@@ -50,6 +52,9 @@ class Editor : public LineReader {
     el_set(editor_, EL_ADDFN, "ingot-end", "leave, or delete a character", &Editor::on_end);
     // Ctrl-C reaches the editor as a key: the signal is switched off while it reads.
     el_set(editor_, EL_SETTY, "-d", "-isig", nullptr);
+    // Between two lines the kernel would swallow a Ctrl-D; with no end-of-file key it waits for the editor like the
+    // rest.
+    el_set(editor_, EL_SETTY, "-x", "eof=", nullptr);
     el_set(editor_, EL_BIND, "^C", "ingot-interrupt", nullptr);
     el_set(editor_, EL_BIND, "^D", "ingot-end", nullptr);
     el_set(editor_, EL_BIND, "\x1b[200~", "ingot-paste", nullptr);
@@ -65,6 +70,7 @@ class Editor : public LineReader {
   ~Editor() override {
     el_end(editor_);
     history_end(history_);
+    if (has_modes_) tcsetattr(STDIN_FILENO, TCSADRAIN, &modes_before_);
   }
 
   Event read(std::string_view prompt, std::string& line) override {
@@ -186,6 +192,8 @@ class Editor : public LineReader {
   std::string file_;
   std::string prompt_;
   bool interrupted_ = false;
+  bool has_modes_ = false;
+  termios modes_before_ = {};  // of the terminal, as this program found them
   History* history_ = nullptr;
   EditLine* editor_ = nullptr;
 };

@@ -10,6 +10,7 @@
 #include "cli/common.h"
 #include "core/error.h"
 #include "engine/step_builder.h"
+#include "orchestrator/open_tokenizer.h"
 
 namespace ingot::cli {
 namespace {

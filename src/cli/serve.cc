@@ -76,6 +76,8 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
     options.page = server::chat_page;
     options.page_policy = server::chat_page_csp();
   }
+  options.cache_labels = {{"cache_dtype", args.model.engine.kv_dtype},
+                          {"enable_prefix_caching", args.no_prefix_caching ? "False" : "True"}};
   options.request_timeout = to_milliseconds(args.request_timeout);
   options.log = print_line;
   options.log_format = args.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;
@@ -135,7 +137,7 @@ void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, dou
 
 void serve(const ServeArgs& args) {
   StopSignals signals;
-  LlmOptions options = llm_options(args);
+  const LlmOptions options = llm_options(args);
   const EventLog log(args.log_format == "json");
   allow_files(args.max_connections);
 
@@ -147,11 +149,7 @@ void serve(const ServeArgs& args) {
 
   // Listening first: a port that is taken shows before a large model is loaded, and /ready says that it is loading.
   http.start();
-  {
-    ProgressBar bar("loading");
-    options.engine.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
-    llm = Llm::load(options);
-  }
+  llm = load_llm(options);
   api->attach(*llm);
   signals.begin_counting();
   announce(args, http, api_settings.served_names.front(), *llm, log);

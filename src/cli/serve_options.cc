@@ -99,7 +99,7 @@ void add_serve_options(CLI::App& command, ServeArgs& args) {
       ->group(group);
   command
       .add_option("--target-step-ms", args.target_step_ms,
-                  "longest step while streams are running; 0: twice one without prefill")
+                  "longest step while streams are running; 0: 1.6 times one without prefill")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->group(group);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/common.h"
+#include "orchestrator/open_tokenizer.h"
 
 namespace ingot::cli {
 namespace {

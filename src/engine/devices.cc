@@ -5,6 +5,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/isa.h"
+#include "backend/metal/metal_backend.h"
 #include "core/error.h"
 #include "core/settings.h"
 #include "core/threads.h"
@@ -12,7 +13,6 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kNoMetal = "this build has no Metal device";
 constexpr const char* kNoCuda = "this build has no CUDA device";
 
 std::string describe_cpu() {
@@ -21,16 +21,30 @@ std::string describe_cpu() {
   return fmt::format("{} CPUs, paths that run here: {}", ThreadPool::available_cpus(), fmt::join(names, ", "));
 }
 
+// Models made in bf16 may leave the range of f16 in their activations; f16 is the more precise for all others.
+DType metal_activation(const Checkpoint* checkpoint) {
+  if (checkpoint == nullptr) return DType::f16;
+  size_t bf16 = 0, all = 0;
+  for (const TensorView& tensor : checkpoint->tensors()) {
+    if (tensor.shape.size() < 2) continue;
+    all += tensor.data.size();
+    if (tensor.dtype == DType::bf16) bf16 += tensor.data.size();
+  }
+  return 2 * bf16 > all ? DType::bf16 : DType::f16;
+}
+
 }  // namespace
 
 std::vector<DeviceStatus> list_devices() {
-  return {{"metal", false, kNoMetal}, {"cuda", false, kNoCuda}, {"cpu", true, describe_cpu()}};
+  const MetalStatus metal = metal_status();
+  return {{"metal", metal.available, metal.detail}, {"cuda", false, kNoCuda}, {"cpu", true, describe_cpu()}};
 }
 
 std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpoint* checkpoint) {
   std::string name = options.device;
   if (name.empty() || name == "auto") name = Settings::from_environment().device;
-  if (name.empty() || name == "auto") name = "cpu";
+  // The software device is for checking: asked for by name or not at all.
+  if (name.empty() || name == "auto") name = !metal_is_software() && metal_status().available ? "metal" : "cpu";
   if (name == "cpu") {
     CpuOptions cpu;
     cpu.threads = options.threads;
@@ -38,6 +52,17 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
     if (checkpoint != nullptr)
       cpu.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
     return make_cpu_backend(cpu);
+  }
+  if (name == "metal") {
+    const Settings settings = Settings::from_environment();
+    MetalOptions metal;
+    metal.activation = metal_activation(checkpoint);
+    metal.resources = settings.resources;
+    metal.profile = settings.profile;
+    metal.capture_next_step = settings.capture_next_step;
+    if (checkpoint != nullptr)
+      metal.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
+    return make_metal_backend(metal);
   }
   for (const DeviceStatus& device : list_devices())
     if (device.name == name) throw_error(ErrorKind::declined, "--device {}: {}; use --device cpu", name, device.detail);

@@ -1,6 +1,8 @@
 #include "engine/loader.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/settings.h"
@@ -33,6 +35,37 @@ Checked check_model(const EngineOptions& options) {
   return checked;
 }
 
+// 1, 2, 4, ... and `most` itself.
+std::vector<int32_t> sizes_up_to(int32_t most) {
+  std::vector<int32_t> sizes;
+  for (int32_t n = 1; n < most; n *= 2) sizes.push_back(n);
+  sizes.push_back(most);
+  return sizes;
+}
+
+// Walks the decoder through steps of every kind and size before the first real one, so that none of those has to
+// compile or allocate anything.
+void rehearse(LoadedModel& model) {
+  const EngineLimits& limits = model.plan.limits;
+  const auto run = [&](int32_t tokens, int32_t decode_rows, int32_t samples) {
+    StagedStep step;
+    step.tokens = tokens;
+    step.decode_rows = decode_rows;
+    step.seqs = decode_rows < tokens ? decode_rows + 1 : decode_rows;
+    step.samples = samples;
+    step.max_query_len = std::max(1, tokens - decode_rows);
+    step.max_seq_len = static_cast<int32_t>(limits.max_model_len);
+    step.zeros = step.copies = step.resets = 1;
+    model.device->rehearse(step, [&] { model.decoder->encode(step, *model.device); });
+  };
+  for (const int32_t rows : sizes_up_to(limits.max_seqs)) run(rows, rows, std::min(rows, limits.max_sample_rows));
+  for (const int32_t tokens : sizes_up_to(limits.max_step_tokens)) {
+    run(tokens, 0, std::min(tokens, limits.max_sample_rows));
+    run(tokens, 0, 1);
+    if (tokens > 1) run(tokens, 1, 1);
+  }
+}
+
 }  // namespace
 
 LoadedModel load_model(const EngineOptions& options) {
@@ -47,6 +80,7 @@ LoadedModel load_model(const EngineOptions& options) {
   model.device->create_sampler(model.plan.sampler);
   model.device->create_io(model.plan.stage_bytes, model.plan.output);
   model.decoder = std::make_unique<Decoder>(model.config, std::move(weights), model.plan.scratch);
+  rehearse(model);
   return model;
 }
 

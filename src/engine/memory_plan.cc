@@ -2,19 +2,17 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/memory.h"
 
 namespace ingot {
 namespace {
 
-constexpr int32_t kMaxTop = 32;      // alternatives a row may ask for
-constexpr int64_t kLogitsShare = 4;  // logits take at most this part of the scratch pool
-constexpr int32_t kDefaultStepTokens = 2048;
+constexpr int32_t kMaxTop = 32;              // alternatives a row may ask for
+constexpr int64_t kLogitsShare = 4;          // logits take at most this part of the scratch pool
 constexpr uint64_t kReserve = 256ull << 20;  // left to the system and to this process's other needs
 constexpr uint64_t kMiB = 1ull << 20;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 DType parse_kv_dtype(const std::string& name) {
   const std::optional<DType> type = parse_dtype(name);
@@ -88,7 +86,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   const bool tokens_given = options.max_step_tokens > 0 || settings.max_batch_size > 0;
   int64_t tokens = options.max_step_tokens > 0   ? options.max_step_tokens
                    : settings.max_batch_size > 0 ? settings.max_batch_size
-                                                 : kDefaultStepTokens;
+                                                 : device.info().step_tokens;
   tokens = std::max<int64_t>(tokens, 1);
   for (;;) {
     limits.max_step_tokens = static_cast<int32_t>(tokens);
@@ -130,7 +128,10 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
     const uint64_t fixed = plan.total_bytes() + kReserve;
     const uint64_t left = plan.available_bytes > fixed ? plan.available_bytes - fixed : 0;
     const int64_t fit = static_cast<int64_t>(left / block_bytes);
-    if (options.kv_blocks == 0) limits.num_blocks = std::min(limits.num_blocks, fit);
+    // Unasked, the cache takes no more than half of what is left, unless one sequence needs it: a prefix cache fills
+    // all it gets, and the rest of the system lives on the other half.
+    if (options.kv_blocks == 0)
+      limits.num_blocks = std::min(limits.num_blocks, std::max(fit / 2, std::min(fit, seq_blocks)));
     // A model length nobody asked for gives way before the load is refused.
     if (options.max_model_len == 0 && limits.num_blocks < seq_blocks)
       limits.max_model_len = std::max<int64_t>(1, limits.num_blocks) * options.block_size;

@@ -1,6 +1,7 @@
 #include "engine/step_builder.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ingot {
 
@@ -24,9 +25,9 @@ int32_t StepBuilder::add(std::span<const int32_t> ids, int64_t start, std::span<
   return first;
 }
 
-void StepBuilder::sample(int32_t row, const SamplingParams& params, int32_t slot, RowOutput output) {
+void StepBuilder::sample(int32_t row, SamplingParams params, int32_t slot, RowOutput output) {
   step_.sample_rows.push_back(row);
-  step_.sampling.push_back(params);
+  step_.sampling.push_back(std::move(params));
   step_.sampler_slot.push_back(slot);
   step_.output.push_back(output);
 }

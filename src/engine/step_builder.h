@@ -22,7 +22,7 @@ class StepBuilder {
   // Adds rows for positions [start, start + ids.size()) of a sequence whose blocks are `blocks`; returns its first row.
   int32_t add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks);
   // Asks for the output of a row (rows in ascending order).
-  void sample(int32_t row, const SamplingParams& params, int32_t slot = -1, RowOutput output = {});
+  void sample(int32_t row, SamplingParams params, int32_t slot = -1, RowOutput output = {});
   void reset_sampler(SamplerReset reset) { step_.sampler_resets.push_back(std::move(reset)); }
 
   // Fills in the totals and the block table. The reference stays valid until the next change.

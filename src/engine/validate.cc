@@ -58,14 +58,14 @@ bool draws_token(const RowOutput& output) {
   return output.kind == RowOutput::Kind::token || output.kind == RowOutput::Kind::logprobs;
 }
 
+constexpr double kFloatMax = 3.4028234663852886e38;
+
+}  // namespace
+
 bool needs_history(const SamplingParams& p) {
   return p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1 || p.min_tokens > 0 ||
          !p.bad_words.empty();
 }
-
-constexpr double kFloatMax = 3.4028234663852886e38;
-
-}  // namespace
 
 StepError::StepError(std::string field, int64_t index, std::string reason, int64_t value, int64_t limit)
     : Error(ErrorKind::bad_call, describe(field, index, reason)),

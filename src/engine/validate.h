@@ -28,6 +28,9 @@ class StepError : public Error {
   int64_t limit_;
 };
 
+// Whether a row with these parameters needs a sampler slot: they depend on what was generated so far.
+bool needs_history(const SamplingParams& params);
+
 // What the validator must know of the steps before: the part of the engine's state that a step refers to.
 struct StepHistory {
   // For each row the previous step sampled: whether it produced a token that a negative token id may name.

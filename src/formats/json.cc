@@ -1,11 +1,10 @@
 #include "formats/json.h"
 
-#include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
 #include "core/error.h"
+#include "formats/json_integer.h"
 #include "formats/mapped_file.h"
 #include "formats/printable.h"
 
@@ -76,21 +75,6 @@ std::string_view kind_of(const json& value) {
   throw_error(ErrorKind::bad_file, "{}: {} must be {}, got {}", view.name(), view.path_of(key), wanted, kind_of(value));
 }
 
-std::optional<int64_t> as_int(const json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<uint64_t>();
-    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-    return static_cast<int64_t>(number);
-  }
-  if (value.is_number_integer()) return value.get<int64_t>();
-  if (value.is_number_float()) {
-    const auto number = value.get<double>();
-    constexpr double kExact = 9007199254740992.0;  // 2^53
-    if (std::fabs(number) <= kExact && number == std::floor(number)) return static_cast<int64_t>(number);
-  }
-  return std::nullopt;
-}
-
 template <typename T>
 T needed(const JsonView& view, std::string_view key, std::optional<T> value) {
   if (!value) throw_error(ErrorKind::bad_file, "{}: {} is missing", view.name(), view.path_of(key));
@@ -146,7 +130,7 @@ std::optional<bool> JsonView::find_bool(std::string_view key) const {
 std::optional<int64_t> JsonView::find_int(std::string_view key) const {
   const json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  const std::optional<int64_t> number = as_int(*value);
+  const std::optional<int64_t> number = json_integer(*value);
   if (!number) wrong_type(*this, key, "an integer", *value);
   return number;
 }
@@ -174,11 +158,11 @@ std::optional<JsonView> JsonView::find_object(std::string_view key) const {
 std::vector<int64_t> JsonView::find_ints(std::string_view key) const {
   const json* value = find(key);
   if (value == nullptr) return {};
-  if (const std::optional<int64_t> one = as_int(*value)) return {*one};
+  if (const std::optional<int64_t> one = json_integer(*value)) return {*one};
   std::vector<int64_t> numbers;
   if (!value->is_array()) wrong_type(*this, key, "an integer or a list of integers", *value);
   for (const json& element : *value) {
-    const std::optional<int64_t> number = as_int(element);
+    const std::optional<int64_t> number = json_integer(element);
     if (!number) wrong_type(*this, key, "a list of integers only", element);
     numbers.push_back(*number);
   }

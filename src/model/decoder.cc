@@ -44,7 +44,7 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
   const int64_t last = config_.layers - 1;
   for (int64_t layer = 0; layer < last; ++layer) {
     attention(step, layer, device);
-    mlp(weights_.layers[layer], step.tokens, scratch_.residual, device);
+    mlp(weights_.layers[layer], step.tokens, step.decode_rows, scratch_.residual, device);
   }
   attention(step, last, device);
   if (step.samples == 0) return;
@@ -55,7 +55,7 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
     device.gather_rows({.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
     rows = scratch_.sampled;
   }
-  mlp(weights_.layers[last], step.samples, rows, device);
+  mlp(weights_.layers[last], step.samples, step.samples, rows, device);
   device.norm({.kind = config_.norm,
                .eps = config_.norm_eps,
                .rows = step.samples,
@@ -70,7 +70,8 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
                  .bias = {},
                  .out = scratch_.logits,
                  .accumulate = false,
-                 .f32_out = true});
+                 .f32_out = true,
+                 .decode_rows = step.samples});
   device.sample({.logits = scratch_.logits, .vocab = config_.vocab});
 }
 
@@ -84,8 +85,12 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                .weight = w.attention_norm,
                .bias = {},
                .out = scratch_.narrow});
-  device.linear(
-      {.rows = step.tokens, .in = scratch_.narrow, .weight = w.qkv, .bias = w.qkv_bias, .out = scratch_.wide});
+  device.linear({.rows = step.tokens,
+                 .in = scratch_.narrow,
+                 .weight = w.qkv,
+                 .bias = w.qkv_bias,
+                 .out = scratch_.wide,
+                 .decode_rows = step.decode_rows});
   if (step.decode_rows > 0)
     device.decode_attention(
         {.layer = layer, .shape = shape_, .qkv = scratch_.wide, .rope = scratch_.rope, .out = scratch_.narrow});
@@ -98,10 +103,11 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                  .weight = w.output,
                  .bias = w.output_bias,
                  .out = scratch_.residual,
-                 .accumulate = true});
+                 .accumulate = true,
+                 .decode_rows = step.decode_rows});
 }
 
-void Decoder::mlp(const LayerWeights& w, int64_t rows, Region residual, Backend& device) const {
+void Decoder::mlp(const LayerWeights& w, int64_t rows, int64_t decode_rows, Region residual, Backend& device) const {
   device.norm({.kind = config_.norm,
                .eps = config_.norm_eps,
                .rows = rows,
@@ -117,9 +123,15 @@ void Decoder::mlp(const LayerWeights& w, int64_t rows, Region residual, Backend&
                        .up = w.up,
                        .gate_bias = w.gate_bias,
                        .up_bias = w.up_bias,
-                       .out = scratch_.wide});
-  device.linear(
-      {.rows = rows, .in = scratch_.wide, .weight = w.down, .bias = w.down_bias, .out = residual, .accumulate = true});
+                       .out = scratch_.wide,
+                       .decode_rows = decode_rows});
+  device.linear({.rows = rows,
+                 .in = scratch_.wide,
+                 .weight = w.down,
+                 .bias = w.down_bias,
+                 .out = residual,
+                 .accumulate = true,
+                 .decode_rows = decode_rows});
 }
 
 }  // namespace ingot

@@ -33,7 +33,7 @@ class Decoder {
 
  private:
   void attention(const StagedStep& step, int64_t layer, Backend& device) const;
-  void mlp(const LayerWeights& weights, int64_t rows, Region residual, Backend& device) const;
+  void mlp(const LayerWeights& weights, int64_t rows, int64_t decode_rows, Region residual, Backend& device) const;
 
   ModelConfig config_;
   ModelWeights weights_;

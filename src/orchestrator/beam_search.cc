@@ -77,10 +77,13 @@ bool advance_beams(Request& request, Scheduler& scheduler) {
   for (size_t i = 0; i < candidates.size() && next.size() < static_cast<size_t>(request.width); ++i) {
     const Candidate& candidate = candidates[i];
     const Sequence& parent = *candidate.parent;
-    const bool ended =
-        is_end(request, candidate.token.token) && parent.generated() + 1 >= request.spec.sampling.min_tokens;
-    // An end that is not among the best `width` would not have survived as a beam either.
-    if (ended && i >= static_cast<size_t>(request.width)) continue;
+    const bool ended = is_end(request, candidate.token.token);
+    const bool nothing_else = i + 1 == candidates.size() && next.empty() && request.finished_beams.empty();
+    if (ended && !nothing_else) {
+      if (parent.generated() + 1 < request.spec.sampling.min_tokens) continue;
+      // An end that is not among the best `width` would not have survived as a beam either.
+      if (i >= static_cast<size_t>(request.width)) continue;
+    }
     if (!ended) {
       next.push_back(extend(candidate, scheduler.fork_of(parent, parent.known(), parent.computed)));
       next.back()->choice = static_cast<int32_t>(next.size()) - 1;

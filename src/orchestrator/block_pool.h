@@ -17,7 +17,6 @@ class BlockPool {
   BlockPool(int64_t num_blocks, int64_t block_size);
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
-  int64_t block_size() const { return block_size_; }
   int64_t free() const { return free_count_; }  // held by nobody, cached ones included
   int64_t used() const { return size() - free_count_; }
   int64_t cached() const { return static_cast<int64_t>(by_hash_.size()); }  // with known content, held or not

@@ -84,6 +84,11 @@ void GenerationStream::set_prompt_scores(std::vector<TokenScore> scores) {
   prompt_scores_ = std::move(scores);
 }
 
+void GenerationStream::set_summary(GenerationSummary summary) {
+  const std::lock_guard lock(mutex_);
+  summary_ = std::move(summary);
+}
+
 void GenerationStream::finish(GenerationSummary summary) {
   const std::lock_guard lock(mutex_);
   summary_ = std::move(summary);

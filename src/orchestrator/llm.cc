@@ -4,14 +4,14 @@
 #include <atomic>
 #include <cmath>
 #include <mutex>
-#include <random>
 #include <utility>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/random.h"
 #include "engine/validate.h"
 #include "model/config.h"
-#include "model/open_model.h"
+#include "orchestrator/open_tokenizer.h"
 #include "orchestrator/step_loop.h"
 #include "text/tokenizer.h"
 
@@ -20,11 +20,6 @@ namespace {
 
 constexpr uint64_t kHostBudget = 256ull << 20;
 constexpr uint64_t kMinFreeMemory = 128ull << 20;
-
-uint64_t random_word() {
-  thread_local std::mt19937_64 generator(std::random_device{}() * 0x9e3779b97f4a7c15ull ^ std::random_device{}());
-  return generator();
-}
 
 // The system's free memory, asked for at most ten times a second.
 class FreeMemory {
@@ -210,8 +205,7 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
 std::unique_ptr<Llm> Llm::load(const LlmOptions& options) {
   std::shared_ptr<const Tokenizer> tokenizer;
   try {
-    const ModelFiles files = open_model(options.engine.model);
-    tokenizer = files.gguf ? load_tokenizer(*files.gguf) : load_tokenizer(files.dir);
+    tokenizer = open_tokenizer(options.engine.model);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::declined) throw;  // without a tokenizer the model still serves token ids
   }

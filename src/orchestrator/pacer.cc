@@ -7,24 +7,19 @@ namespace {
 
 constexpr int32_t kFewest = 2;    // rows: a prompt always moves on
 constexpr int32_t kProbe = 32;    // mixed steps after which one goes without prefill, to see what that costs by now
-constexpr int32_t kTelling = 4;   // rows: fewer say little about the cost of a row
 constexpr int32_t kUnknown = 32;  // rows beside streams before anything was measured
 // Without streams a step may be long, but a new request or a cancellation should not wait for it much longer than this.
 constexpr double kLongestUs = 250e3;
 
 constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
 
-// The usual cost: a step that was held up by something else on the machine moves it by little.
-void follow_usual(double& average, double sample) {
-  if (average == 0) average = sample;
-  average += (std::clamp(sample, 0.7 * average, 1.3 * average) - average) * 0.15;
-}
-
-// The cost to reckon with: follows a rise quickly (a longer context costs more at once) and a fall slowly (one lucky
-// step is no reason to take more).
-void follow_high(double& average, double sample) {
-  if (average == 0) average = sample;
-  average += (std::min(sample, 2 * average) - average) * (sample > average ? 0.3 : 0.1);
+// Follows the median of the samples by small steps: a step that was held up by something else on the machine moves it
+// no further than any other.
+void follow(double& value, double sample) {
+  if (value == 0)
+    value = sample;
+  else
+    value *= sample > value ? 1.05 : 1 / 1.05;
 }
 
 }  // namespace
@@ -45,7 +40,7 @@ double Pacer::decode_us(int32_t rows) const {
   return 0;
 }
 
-int32_t Pacer::prefill_rows(int32_t decode_rows) const {
+int32_t Pacer::prefill_rows(int32_t decode_rows, int32_t prompts) const {
   if (decode_rows == 0) {
     if (prefill_us_ == 0) return max_step_tokens_;
     const double rows = kLongestUs / prefill_us_;
@@ -54,7 +49,9 @@ int32_t Pacer::prefill_rows(int32_t decode_rows) const {
   if (mixed_steps_ >= kProbe) return 0;
   const double decode = decode_us(decode_rows);
   if (prefill_us_ == 0 || decode == 0) return std::min(kUnknown, max_step_tokens_);
-  const double target = target_us_ > 0 ? target_us_ : kStretch * decode;
+  const double crowd = prompts > 1 ? static_cast<double>(prompts - 1) / decode_rows : 0;  // beyond the first
+  const double stretch = std::min(kStretch + crowd, kMostStretch);
+  const double target = target_us_ > 0 ? target_us_ : stretch * decode;
   const auto rows =
       static_cast<int32_t>(std::clamp<double>((target - decode) / prefill_us_, kFewest, max_step_tokens_));
   const int32_t whole_tiles = (decode_rows + rows) / kRowTile * kRowTile - decode_rows;
@@ -64,13 +61,13 @@ int32_t Pacer::prefill_rows(int32_t decode_rows) const {
 void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
   if (run_us <= 0) return;
   if (prefill_rows == 0) {
-    if (decode_rows > 0) follow_usual(decode_us_[decode_rows], run_us);
+    if (decode_rows > 0) follow(decode_us_[decode_rows], run_us);
     mixed_steps_ = 0;
     return;
   }
   mixed_steps_ = decode_rows > 0 ? mixed_steps_ + 1 : 0;
   const double rest = run_us - (decode_rows > 0 ? decode_us(decode_rows) : 0);
-  if (prefill_rows >= std::min(kTelling, max_step_tokens_) && rest > 0) follow_high(prefill_us_, rest / prefill_rows);
+  if (rest > 0) follow(prefill_us_, rest / prefill_rows);
 }
 
 }  // namespace ingot

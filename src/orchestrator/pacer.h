@@ -13,13 +13,15 @@ class Pacer {
   Pacer(double target_ms, int32_t max_seqs, int32_t max_step_tokens);
 
   // Most prefill rows beside `decode_rows` streams; without streams a step may take longer. Now and then 0.
-  int32_t prefill_rows(int32_t decode_rows) const;
+  // The more prompts wait for each stream, the longer the step may get.
+  int32_t prefill_rows(int32_t decode_rows, int32_t prompts = 0) const;
   void learn(int32_t decode_rows, int32_t prefill_rows, double run_us);
 
   double decode_us(int32_t decode_rows) const;  // expected time of a step of decode rows; 0: unknown
   double prefill_us_per_row() const { return prefill_us_; }
 
-  static constexpr double kStretch = 2.0;
+  static constexpr double kStretch = 1.6;
+  static constexpr double kMostStretch = 4;  // with many prompts for few streams
 
  private:
   double target_us_;

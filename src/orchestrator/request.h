@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/validate.h"
 #include "ingot/llm.h"
 #include "orchestrator/block_hash.h"
 #include "orchestrator/generation_stream.h"
@@ -83,20 +84,13 @@ struct Request {
   bool started = false, answered = false;  // first_step, first_token are set
   bool complete = false;                   // everything was handed to the stream
 
-  bool needs_slot() const;
+  bool needs_slot() const { return !spec.beam_search && needs_history(spec.sampling); }  // beams draw nothing
   bool reports_scores() const { return spec.logprobs >= 0 || keep_all; }
   bool scores_prompt() const { return spec.prompt_logprobs >= 0; }
   bool all_finished() const;
 };
 
 inline int64_t Sequence::generated() const { return known() - request->prompt_len; }
-
-inline bool Request::needs_slot() const {
-  const SamplingParams& p = spec.sampling;
-  if (spec.beam_search) return false;  // nothing is drawn
-  return p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1 || p.min_tokens > 0 ||
-         !p.bad_words.empty();
-}
 
 inline bool Request::all_finished() const {
   for (const auto& sequence : sequences)

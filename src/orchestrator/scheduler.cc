@@ -6,13 +6,9 @@
 #include <tuple>
 #include <utility>
 
+#include "core/ceil_div.h"
+
 namespace ingot {
-namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
-
 bool Scheduler::Earlier::operator()(const std::shared_ptr<Sequence>& a, const std::shared_ptr<Sequence>& b) const {
   const auto key = [](const Sequence& s) {
     return std::tuple(s.request->spec.priority, s.request->arrival, s.choice, &s);
@@ -98,7 +94,8 @@ void Scheduler::plan_streams(Plan& plan) {
 }
 
 void Scheduler::plan_prompts(Plan& plan) {
-  int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(plan.decode_rows));
+  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - plan.decode_rows;
+  int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(plan.decode_rows, prompts));
   const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
     int64_t rows = std::min<int64_t>(budget, sequence->missing());
     const int64_t samples_left = limits_.max_sample_rows - static_cast<int64_t>(builder_.step().sample_rows.size());
@@ -286,7 +283,7 @@ void Scheduler::take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence,
     else if (request.reports_scores())
       output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
     planned.sample = outputs();
-    builder_.sample(first + rows - 1, sampling, s.slot, output);
+    builder_.sample(first + rows - 1, std::move(sampling), s.slot, output);
     s.in_flight_row = planned.sample;
     ++s.in_flight;
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <set>
 #include <span>
@@ -69,7 +68,6 @@ class Scheduler {
   void forget_cache() { pool_.forget_all(); }
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
-  int32_t waiting() const { return static_cast<int32_t>(waiting_.size()); }
   const BlockPool& pool() const { return pool_; }
   Pacer& pacer() { return pacer_; }
   const SchedulerCounts& counts() const { return counts_; }

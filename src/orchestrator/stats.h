@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mutex>
-
 #include "ingot/llm.h"
 #include "orchestrator/request.h"
 

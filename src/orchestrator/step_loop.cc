@@ -214,6 +214,8 @@ void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
   if (first) {
     request.first_token = now;
     if (request.scores_prompt()) request.stream->set_prompt_scores(request.prompt_scores);
+    request.summary.prompt_tokens = request.prompt_len;
+    request.stream->set_summary(request.summary);
   }
   if (request.max_tokens > 0) ++request.summary.completion_tokens;
   const std::lock_guard lock(stats_mutex_);
@@ -248,7 +250,12 @@ void StepLoop::advance(Request& request) {
                                             [](const auto& beam) { return beam->candidates.has_value(); });
     if (!round_complete || !advance_beams(request, scheduler_)) return;
     send_kept(request, tokenizer_);
-    complete(request, ranked_beams(request)[0]->finish);
+    // What was tried and dropped is not part of any answer.
+    request.summary.completion_tokens = 0;
+    const std::vector<const Sequence*> beams = ranked_beams(request);
+    const size_t sent = std::min(beams.size(), static_cast<size_t>(request.spec.n));
+    for (size_t i = 0; i < sent; ++i) request.summary.completion_tokens += beams[i]->generated();
+    complete(request, beams[0]->finish);
     return;
   }
   if (!request.all_finished()) return;

@@ -60,7 +60,7 @@ bool ApiKeys::admits(std::string_view authorization) const {
 }
 
 bool needs_key_by_default(std::string_view path) {
-  for (const std::string_view root : {"/v1", "/tokenize", "/detokenize", "/metrics"})
+  for (const std::string_view root : {"/v1", "/tokenize", "/detokenize", "/metrics", "/debug"})
     if (is_at_or_below(path, root)) return true;
   return false;
 }

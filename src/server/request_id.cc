@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <random>
-
+#include "core/random.h"
 #include "server/ascii.h"
 
 namespace ingot::server {
@@ -13,12 +12,7 @@ std::string request_id(std::string_view sent) {
   if (!sent.empty() && sent.size() <= kLongest && is_visible(sent) &&
       sent.find_first_of("\"'`<>()[]{}\\&$") == std::string_view::npos)
     return std::string(sent);
-  thread_local std::mt19937_64 random = [] {
-    std::random_device device;
-    std::seed_seq seed{device(), device(), device(), device()};
-    return std::mt19937_64(seed);
-  }();
-  return fmt::format("req-{:016x}{:016x}", random(), random());
+  return fmt::format("req-{:016x}{:016x}", random_word(), random_word());
 }
 
 }  // namespace ingot::server

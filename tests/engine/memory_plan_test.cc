@@ -75,6 +75,15 @@ TEST(MemoryPlan, SmallCachesShortenSequencesNobodyAskedFor) {
   EXPECT_EQ(inspect_model(options).plan.limits.max_model_len, 48);
 }
 
+TEST(MemoryPlan, UnaskedTheCacheLeavesHalfOfTheMemory) {
+  EngineOptions options = tiny_options();
+  options.max_seqs = 4096;
+  const MemoryPlan plan = inspect_model(options).plan;
+  ASSERT_GT(plan.available_bytes, 0u);
+  EXPECT_LT(plan.limits.num_blocks * options.block_size, plan.limits.max_model_len * 4096) << "the cap is reached";
+  EXPECT_LE(plan.kv_bytes, plan.available_bytes / 2);
+}
+
 TEST(MemoryPlan, ScratchPoolBoundsTheStep) {
   Variable pool("VLLM_METAL_SCRATCH_POOL_MB", "1");
   const MemoryPlan plan = inspect_model(tiny_options()).plan;

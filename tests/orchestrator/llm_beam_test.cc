@@ -74,8 +74,12 @@ void compare(LlmOptions options, int width, int64_t prompt_length, double penalt
   request.beam_search = true;
   request.length_penalty = penalty;
   request.sampling.stop_token_ids = {end};
-  const std::vector<Choice> choices = answer(llm, request);
+  const std::shared_ptr<Generation> generation = llm.submit(request);
+  const std::vector<Choice> choices = collect(*generation);
   ASSERT_EQ(choices.size(), expected.size());
+  size_t tokens = 0;
+  for (const Choice& choice : choices) tokens += choice.token_ids.size();
+  EXPECT_EQ(generation->summary().completion_tokens, static_cast<int64_t>(tokens));
   for (size_t i = 0; i < choices.size(); ++i) {
     const std::vector<int32_t> ids(expected[i].ids.begin() + prompt_length, expected[i].ids.end());
     EXPECT_EQ(choices[i].token_ids, ids) << "beam " << i << " of " << width;

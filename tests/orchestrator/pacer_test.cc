@@ -26,7 +26,7 @@ TEST(Pacer, FollowsACostThatRises) {
   pacer.learn(4, 0, 5000);
   for (int i = 0; i < 20; ++i) pacer.learn(4, 16, 5000 + 16 * 100);
   const int32_t before = pacer.prefill_rows(4);
-  for (int i = 0; i < 8; ++i) pacer.learn(4, 16, 5000 + 16 * 400);
+  for (int i = 0; i < 30; ++i) pacer.learn(4, 16, 5000 + 16 * 400);
   EXPECT_LT(pacer.prefill_rows(4), before / 3);
 }
 
@@ -41,7 +41,16 @@ TEST(Pacer, LooksNowAndThenWhatStreamsCostByNow) {
   }
   EXPECT_NEAR(pacer.decode_us(8), 20000, 3000);
   EXPECT_NEAR(pure, 1000 / 33, 2);
-  EXPECT_GT(pacer.prefill_rows(8), 60);
+  EXPECT_GT(pacer.prefill_rows(8), 40);
+}
+
+TEST(Pacer, ManyPromptsForFewStreamsGetMoreOfAStep) {
+  Pacer pacer(0, 16, 2048);
+  pacer.learn(2, 0, 10000);
+  pacer.learn(2, 10, 20000);
+  EXPECT_EQ(pacer.prefill_rows(2, 1), pacer.prefill_rows(2));
+  EXPECT_GT(pacer.prefill_rows(2, 4), 2 * pacer.prefill_rows(2));
+  EXPECT_LE(pacer.prefill_rows(2, 1000), 30);
 }
 
 TEST(Pacer, APromptAlwaysMovesOn) {

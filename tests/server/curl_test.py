@@ -38,7 +38,7 @@ def curl(*args, data=None):
 class CurlTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = fixture.Server("--served-model-name", "test", model=fixture.default_model())
+        cls.server = fixture.Server("--served-model-name", "test", "--threads", 1, model=fixture.default_model())
         cls.server.start()
         cls.url = cls.server.url
         cls.expected = json.loads(curl(cls.url + "/v1/completions", data=COMPLETION)[2])["choices"][0]["text"]
@@ -183,7 +183,7 @@ class TlsTest(unittest.TestCase):
             key, cert = pathlib.Path(folder) / "key.pem", pathlib.Path(folder) / "cert.pem"
             subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
                             "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-            with fixture.Server("--served-model-name", "test", "--tls-cert", cert, "--tls-key", key, model=fixture.default_model(),
+            with fixture.Server("--served-model-name", "test", "--threads", 1, "--tls-cert", cert, "--tls-key", key, model=fixture.default_model(),
                                 tls=True) as server:
                 for trust in (["-k"], ["--cacert", str(cert)]):
                     status, _, body = curl(*trust, server.url + "/v1/completions", data=COMPLETION)

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.request
 
 import openai
 
@@ -99,8 +100,8 @@ class LifecycleTest(unittest.TestCase):
             self.assertIn(str(server.port), done.stderr)
 
     def test_drain(self):
-        with self.serve() as server:
-            stream = Stream(server, tokens=3000)
+        with self.serve("--drain-timeout", "120") as server:
+            stream = Stream(server, tokens=12000)
             stream.start()
             self.assertTrue(stream.begun.wait(30))
             server.signal()
@@ -114,7 +115,7 @@ class LifecycleTest(unittest.TestCase):
                     self.assertEqual(error.status_code, 503)
                     self.assertIn("retry-after", error.response.headers)
             self.assertEqual(server.get("/ready")[0], 503)
-            stream.join(60)
+            stream.join(120)
             self.assertIsNone(stream.error)
             self.assertEqual((stream.finish, server.wait(15)), ("length", 0))
 
@@ -168,6 +169,7 @@ class LifecycleTest(unittest.TestCase):
                 self.assertEqual(error.status_code, 503)
                 self.assertGreater(int(error.response.headers["retry-after"]), 0)
             server.signal()
+            time.sleep(0.3)  # two at once would be one
             server.signal()
             server.wait(20)
             for stream in streams:
@@ -178,6 +180,7 @@ class LifecycleTest(unittest.TestCase):
             raw = client(server).completions.with_raw_response.create(model="test", prompt="Hello", max_tokens=7,
                                                                       extra_body={"ignore_eos": True})
             number = raw.headers["x-request-id"]
+            self.assertTrue(server.logged(number))
             lines = [line for line in server.log().splitlines() if number in line]
             self.assertEqual(len(lines), 1, server.log())
             self.assertRegex(lines[0], r"\b5\b")  # tokens of the prompt
@@ -186,14 +189,13 @@ class LifecycleTest(unittest.TestCase):
 
     def test_harmful_request_id_is_replaced(self):
         with self.serve() as server:
-            for bad in ("x" * 500, "a b", "ä"):
+            for bad in ("x" * 500, "a b", "a\tb"):
                 raw = client(server).completions.with_raw_response.create(model="test", prompt="Hello", max_tokens=1,
                                                                           extra_headers={"X-Request-Id": bad})
                 self.assertNotEqual(raw.headers["x-request-id"], bad)
 
     def test_cors(self):
         with self.serve("--cors-origin", "https://chat.example") as server:
-            import urllib.request
             request = urllib.request.Request(server.url + "/v1/chat/completions", method="OPTIONS", headers={
                 "Origin": "https://chat.example", "Access-Control-Request-Method": "POST",
                 "Access-Control-Request-Headers": "authorization,content-type"})
@@ -201,7 +203,6 @@ class LifecycleTest(unittest.TestCase):
                 self.assertIn(reply.status, (200, 204))
                 self.assertEqual(reply.headers["Access-Control-Allow-Origin"], "https://chat.example")
                 self.assertIn("POST", reply.headers["Access-Control-Allow-Methods"])
-            status, _ = server.get("/v1/models", headers={"Origin": "https://evil.example"})
             request = urllib.request.Request(server.url + "/v1/models", headers={"Origin": "https://evil.example"})
             with urllib.request.urlopen(request) as reply:
                 self.assertNotIn(reply.headers.get("Access-Control-Allow-Origin"), ("*", "https://evil.example"))

@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kTemplate =
     "{% if greeting %}{{ greeting }}\n{% endif %}"
-    "{% for m in messages %}{% if m.role == 'alien' %}{{ raise_exception('no aliens') }}{% endif %}"
+    "{% for m in messages %}{% if m.role == 'alien' %}{{ raise_exception('no aliens: ' + m.content) }}{% endif %}"
     "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 

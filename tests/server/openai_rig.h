@@ -101,6 +101,7 @@ class ScriptedGenerator : public openai::Generator {
   const EngineLimits& limits() const override { return limits_now; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   std::string device_description() const override { return "a \"fake\"\\device"; }
+  std::vector<std::string> check_integrity() override { return {"block 3: \"lost\""}; }
 
   std::shared_ptr<ScriptedGeneration> last() const { return generations.back(); }
 

@@ -238,6 +238,22 @@ TEST(OpenaiRouter, Loading) {
   EXPECT_EQ(status("GET", "/ready"), 200);
 }
 
+TEST(OpenaiRouter, SelfCheckIsServedOnlyWhenAskedFor) {
+  EXPECT_EQ(Rig().ask("GET", "/debug/integrity").status, 404);
+  const HttpReply reply = Rig({.debug_endpoints = true}).ask("GET", "/debug/integrity");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(Json::parse(reply.body)["faults"], Json::array({"block 3: \"lost\""}));
+}
+
+TEST(OpenaiRouter, PageComesWithItsPolicy) {
+  EXPECT_EQ(Rig().ask("GET", "/").status, 404);
+  const HttpReply reply =
+      Rig({.page = [] { return std::string_view("<p>hello"); }, .page_policy = "default-src 'none'"}).ask("GET", "/");
+  EXPECT_EQ(reply.body, "<p>hello");
+  const std::pair<std::string, std::string> policy("Content-Security-Policy", "default-src 'none'");
+  EXPECT_NE(std::find(reply.headers.begin(), reply.headers.end(), policy), reply.headers.end());
+}
+
 TEST(OpenaiRouter, LogLineOfACompletion) {
   Rig rig;
   rig.generator->on_submit = [](ScriptedGeneration& generation) {
@@ -257,11 +273,14 @@ TEST(OpenaiRouter, LogLineOfACompletion) {
   EXPECT_EQ(line.find("secret"), std::string::npos) << line;
 }
 
-TEST(OpenaiRouter, NoErrorRepeatsThePrompt) {
+TEST(OpenaiRouter, NoLogLineRepeatsWhatWasSent) {
   Rig rig;
+  rig.post(kText, {{"prompt", "a"}, {"temperature", "ssssssss"}});
   rig.post(kText, {{"prompt", std::string(300, 's')}});
   rig.post("/v1/chat/completions", {{"messages", {{{"role", "alien"}, {"content", "ssssssss"}}}}});
+  ASSERT_EQ(rig.log_lines().size(), 3u);
   for (const std::string& line : rig.log_lines()) EXPECT_EQ(line.find("ssss"), std::string::npos) << line;
+  EXPECT_NE(rig.log_lines()[0].find("error=\"invalid_type: temperature\""), std::string::npos);
 }
 
 TEST(OpenaiRouter, ProbesAreLoggedOnlyWhenAskedFor) {

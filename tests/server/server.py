@@ -30,7 +30,11 @@ def default_model():
 
 
 class Server:
-    """A server process on a port of its own choice. As a context manager it must end cleanly on SIGTERM."""
+    """A server process on a port of its own choice. As a context manager it must end cleanly on SIGTERM.
+
+    The tests give it --threads 1 where speed does not matter: threads that wait for each other at every layer suffer most when
+    the machine is shared, with other tests for one.
+    """
 
     def __init__(self, *args, model=None, env=None, start_s=120, host="127.0.0.1", tls=False):
         self.args = [str(word) for word in args]
@@ -76,6 +80,13 @@ class Server:
     def log(self):
         """All that it printed so far."""
         return os.pread(self.output.fileno(), 1 << 26, 0).decode(errors="replace")
+
+    def logged(self, word, seconds=10):
+        """Waits for a word in what it prints: a request's line may come a moment after its answer. True when it came."""
+        end = time.monotonic() + seconds
+        while word not in self.log() and time.monotonic() < end:
+            time.sleep(0.02)
+        return word in self.log()
 
     def signal(self, number=signal.SIGTERM):
         self.process.send_signal(number)

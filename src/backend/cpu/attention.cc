@@ -82,7 +82,9 @@ const AttentionPlan& Attention::plan(const StepView& view) {
     tasks += split ? static_cast<int32_t>(splits) : 1;
   }
   plan.decode_task[plan.decode_seqs] = tasks;
-  plan.prefill_rows = kMostPrefillRows;
+  // Where the cache is read without conversion, a tile of converted keys saves nothing: small tasks are a little
+  // faster.
+  plan.prefill_rows = kernels_.reads_cache_directly ? kMostPrefillRows / 4 : kMostPrefillRows;
   const int64_t enough = 4 * workers_;  // tasks, so that the last ones to end leave little idle
   while (split_prefill(view, plan) * cache_.layout().kv_heads < enough && plan.prefill_rows > kFewestPrefillRows)
     plan.prefill_rows /= 2;

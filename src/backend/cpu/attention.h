@@ -44,7 +44,7 @@ class Attention {
   // Rows of one prefill task: as many as share the work on keys and values well, but in a small step as few as it takes
   // to keep every worker busy.
   static constexpr int kMostPrefillRows = 16;
-  static constexpr int kFewestPrefillRows = 4;
+  static constexpr int kFewestPrefillRows = 2;
 
   Attention(const KvCache& cache, const Kernels& kernels, int workers);
   Attention(const Attention&) = delete;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/printable.h"
+#include "server/ascii.h"
 #include "server/openai/call.h"
 #include "server/openai/models.h"
 #include "server/openai/tokenize.h"
@@ -65,12 +66,8 @@ bool allows(const Route& route, std::string_view method) {
 
 // A body in another type is refused, so that a web page cannot send one here without asking (CORS).
 void check_content_type(const HttpRequest& request) {
-  const auto header = std::find_if(request.headers.begin(), request.headers.end(),
-                                   [](const auto& h) { return h.first == "content-type"; });
-  if (header == request.headers.end()) return;
-  std::string type = header->second.substr(0, header->second.find(';'));
-  type.erase(type.find_last_not_of(" \t") + 1);
-  std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string_view header = request.header("content-type");
+  const std::string type = lower_case(trim(header.substr(0, header.find(';'))));
   if (type == "application/json" || type.empty()) return;
   throw ApiError(415,
                  fmt::format("the body must be application/json, got {}: set the header Content-Type", printable(type)),
@@ -128,7 +125,7 @@ class ApiImpl final : public Api {
     } catch (const std::exception& error) {
       const ErrorAnswer answer = to_answer(error);
       RequestTrace& last = call ? call->trace() : trace;
-      last.record().error = answer.message;
+      last.record().error = answer.log_text();
       exchange->reply(answer.reply(retry_after_s()));
       last.finish(answer.status);
       if (call) call->let_go();

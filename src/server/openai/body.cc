@@ -1,10 +1,10 @@
 #include "server/openai/body.h"
 
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "formats/json_integer.h"
 #include "formats/printable.h"
 #include "server/openai/errors.h"
 
@@ -118,25 +118,11 @@ std::string_view kind_of(const Json& value) {
   }
 }
 
-std::optional<int64_t> as_integer(const Json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<uint64_t>();
-    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-    return static_cast<int64_t>(number);
-  }
-  if (value.is_number_integer()) return value.get<int64_t>();
-  if (value.is_number_float()) {
-    const auto number = value.get<double>();
-    if (std::fabs(number) <= 9007199254740992.0 && number == std::floor(number)) return static_cast<int64_t>(number);
-  }
-  return std::nullopt;
-}
-
 std::vector<int32_t> token_list(const Json& list, const std::string& path, int64_t vocab) {
   std::vector<int32_t> tokens;
   tokens.reserve(list.size());
   for (const Json& element : list) {
-    const std::optional<int64_t> id = as_integer(element);
+    const std::optional<int64_t> id = json_integer(element);
     if (!id)
       fail(fmt::format("{}[{}]", path, tokens.size()), "invalid_type", "must be a token id, got {}", show(element));
     if (*id < 0 || *id >= vocab)
@@ -184,7 +170,7 @@ std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int
   const Json* value = take(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) fail(path_of(name), "invalid_type", "must be an integer, got {}", show(*value));
-  const std::optional<int64_t> number = as_integer(*value);
+  const std::optional<int64_t> number = json_integer(*value);
   if (!number && value->is_number_float() && std::fabs(value->get<double>()) < 9e15)
     fail(path_of(name), "invalid_type", "must be an integer, got {}", show(*value));
   const bool below = number ? *number < low : value->get<double>() < 0;

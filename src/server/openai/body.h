@@ -48,7 +48,6 @@ class Fields {
   std::unordered_map<std::string_view, const Json*> left_;
 };
 
-std::optional<int64_t> as_integer(const nlohmann::ordered_json& value);  // 3 and 3.0, nothing else
 // "a string", "an integer": for messages.
 std::string_view kind_of(const nlohmann::ordered_json& value);
 // All elements as token ids below `vocab`; `path` names the list in errors.

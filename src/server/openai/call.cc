@@ -103,7 +103,7 @@ void Call::finish() {
     reply_whole();
   } catch (const std::exception& error) {
     const ErrorAnswer answer = to_answer(error);
-    trace_.record().error = answer.message;
+    trace_.record().error = answer.log_text();
     if (const auto exchange = this->exchange()) exchange->reply(answer.reply(model_->generator().retry_after_s()));
     end(answer.status);
   }
@@ -163,7 +163,7 @@ void Call::reply_whole() {
   }
   const std::shared_ptr<Exchange> exchange = this->exchange();
   if (failure) {
-    trace_.record().error = failure->message;
+    trace_.record().error = failure->log_text();
     exchange->reply(failure->reply(model_->generator().retry_after_s()));
     return end(failure->status);
   }
@@ -181,7 +181,7 @@ bool Call::pull(std::string& out) {
     for (const auto& generation : generations_) generation->cancel();
     out.resize(before);
     const ErrorAnswer answer = to_answer(error);
-    trace_.record().error = answer.message;
+    trace_.record().error = answer.log_text();
     append_event(out, answer.json());
     append_done(out);
     end(200);
@@ -208,7 +208,7 @@ bool Call::pull_events(std::string& out) {
   }
   if (failure) {
     for (const auto& generation : generations_) generation->cancel();
-    trace_.record().error = failure->message;
+    trace_.record().error = failure->log_text();
     append_event(out, failure->json());
   } else if (!last) {
     return false;

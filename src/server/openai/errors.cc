@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 namespace ingot::server::openai {
 namespace {
@@ -11,11 +10,6 @@ namespace {
 ErrorKind kind_of(int status) {
   if (status == 503) return ErrorKind::overloaded;
   return status < 500 ? ErrorKind::bad_call : ErrorKind::internal;
-}
-
-nlohmann::ordered_json text_or_null(std::string_view text) {
-  if (text.empty()) return nullptr;
-  return std::string(text);
 }
 
 // The orchestrator's messages about a parameter begin with its name.
@@ -33,24 +27,9 @@ std::string named_parameter(std::string_view message) {
 ApiError::ApiError(int status, std::string message, std::string param, std::string code)
     : Error(kind_of(status), std::move(message)), status_(status), param_(std::move(param)), code_(std::move(code)) {}
 
-std::string_view error_type(int status) {
-  switch (status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 408:
-    case 504: return "timeout_error";
-    case 429: return "rate_limit_error";
-    default: return status < 500 ? "invalid_request_error" : "server_error";
-  }
-}
-
-std::string error_json(int status, std::string_view message, std::string_view param, std::string_view code) {
-  const nlohmann::ordered_json body = {{"error",
-                                        {{"message", std::string(message)},
-                                         {"type", std::string(error_type(status))},
-                                         {"param", text_or_null(param)},
-                                         {"code", text_or_null(code)}}}};
-  return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string ErrorAnswer::log_text() const {
+  if (status >= 500) return message;
+  return param.empty() ? code : code + ": " + param;
 }
 
 HttpReply ErrorAnswer::reply(double retry_after_s) const {

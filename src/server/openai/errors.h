@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "server/http.h"
+#include "server/http_error.h"
 
 // Errors in the shape that OpenAI's clients read: {"error": {"message", "type", "param", "code"}}.
 namespace ingot::server::openai {
@@ -32,12 +33,6 @@ template <typename... Args>
   throw ApiError(400, param + " " + fmt::format(format, std::forward<Args>(args)...), param, std::move(code));
 }
 
-// "invalid_request_error", "server_error", ...: the error type that goes with a status.
-std::string_view error_type(int status);
-
-// The JSON text of an error; invalid UTF-8 in it is replaced. Empty `param` and `code` are written as null.
-std::string error_json(int status, std::string_view message, std::string_view param = {}, std::string_view code = {});
-
 // What an exception means to a client.
 struct ErrorAnswer {
   int status = 500;
@@ -46,6 +41,8 @@ struct ErrorAnswer {
   std::string code;
 
   std::string json() const { return error_json(status, message, param, code); }
+  // For the log: of a client's error only its code and the parameter, since the message may repeat what was sent.
+  std::string log_text() const;
   // `retry_after_s` is sent with a 503; rounded up, at least a second.
   HttpReply reply(double retry_after_s = 1) const;
 };

@@ -65,10 +65,11 @@ class Page:
     def viewport(self, width, height, scale=1, mobile=False):
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
 
-    def open(self, clean=True):
+    def open(self, clean=True, settings=None):
+        """Loads the page; `clean` forgets what it kept, `settings` are those of new conversations."""
         self.driver.get(self.url)
         if clean:
-            self.js("window.onbeforeunload = null; localStorage.clear()")
+            self.js("localStorage.clear(); if (arguments[0]) localStorage.setItem('ingot.settings', JSON.stringify(arguments[0]))", settings)
             self.driver.get(self.url)
         self.until(lambda: self.js("return document.getElementById('model-name').textContent") not in ("…", ""), "the models")
 
@@ -109,14 +110,14 @@ class Page:
         self.type(text)
         self.keys(Keys.ENTER)
 
-    def ask(self, text, seconds=20):
+    def ask(self, text, seconds=40):
         """Sends and waits for the whole answer; its text."""
         before = len(self.sent())
         self.send(text)
         self.until(lambda: len(self.sent()) > before, "the request")
         return self.answered(seconds)
 
-    def answered(self, seconds=20):
+    def answered(self, seconds=40):
         self.until(lambda: not self.streaming() and self.all(".assistant"), "the answer", seconds)
         return self.last_answer()
 

@@ -195,6 +195,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.mock.tokens += 1
                 time.sleep(pause)
             if end == "break":
+                time.sleep(0.5)  # a connection that is cut takes along what the browser has not read yet
                 self.close_connection = True
                 self.connection.close()
                 return

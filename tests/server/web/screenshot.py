@@ -29,7 +29,7 @@ def take(arguments):
     try:
         page = Page(url.rstrip("/") + "/", 1180, 800)
         try:
-            page.open()
+            page.open(settings={"max_tokens": 150, "temperature": 0})
             converse(page, arguments)
             for scheme in ("light", "dark"):
                 page.color_scheme(scheme)
@@ -44,11 +44,11 @@ def take(arguments):
 
 
 def converse(page, arguments):
-    page.ask("Name three metals that are cast into ingots.", 60)
+    page.ask("Name three metals that are cast into ingots.", 120)
     page.click("#new-chat")
-    page.ask("Write a haiku about graphite.", 60)
+    page.ask("Write a haiku about graphite.", 120)
     page.click("#new-chat")
-    page.ask(QUESTION if arguments.server or arguments.ingot else "Please show markdown", 90)
+    page.ask(QUESTION if arguments.server or arguments.ingot else "Please show markdown", 240)
     time.sleep(4.5)  # two more points of the throughput
 
 

@@ -56,6 +56,7 @@ struct Kernels {
 
   // Softmax states [rows, softmax_stride] over the keys of one split that each row sees.
   void (*attend_split)(const AttentionArgs& args, int64_t split, float* states);
+  bool reads_cache_directly;  // a few rows need no converted tile
   // total (+)= part, both [rows, softmax_stride]. A total starts with its largest score at -infinity and zeros.
   void (*merge_states)(float* total, const float* part, int64_t rows, int64_t head_size);
   // out = weighted sum / sum, one row.

@@ -6,6 +6,7 @@ const Kernels& kernels() {
       .rotate = rotate,
       .store_kv = store_kv,
       .attend_split = attend_split,
+      .reads_cache_directly = kDirect,
       .merge_states = merge_states,
       .finish_state = finish_state,
       .group_maxima = group_maxima,

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Apple's metal-cpp headers (Apache-2.0), from the macOS wheel of PyPI's mlx-metal: fetched once, checked by hash, kept in the
+# user's cache. Host code of the Metal device is parsed against them on Linux.
+#   scripts/fetch_metal_cpp.sh           fetches them when they are not there
+#   scripts/fetch_metal_cpp.sh --path    prints where they are, or would be
+source "$(dirname "$0")/lib.sh"
+
+target=${INGOT_METAL_CPP:-$(cache_dir)/metal-cpp-0.32.4}
+if [ "${1:-}" = --path ]; then
+  printf '%s\n' "$target"
+  exit
+fi
+if [ -f "$target/Metal/Metal.hpp" ]; then exit; fi
+[ -z "${INGOT_METAL_CPP:-}" ] || die "INGOT_METAL_CPP names a folder without Metal/Metal.hpp: $target" "Unset it to use the pinned one."
+
+dir=$(make_cache_dir .)
+python=$(find_pip_python)
+[ -n "$python" ] || die "python3 with pip is missing; it fetches Apple's metal-cpp headers" "Run: make setup"
+work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
+trap 'rm -rf "$work"' EXIT
+say "Fetching Apple's metal-cpp headers (a wheel of 45 MB, once)"
+if ! "$python" -m pip download --quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
+  --platform macosx_14_0_arm64 --retries 2 --require-hashes -r "$root/scripts/metal_cpp.txt" -d "$work" 2>"$work/pip.log"; then
+  tail -n 3 "$work/pip.log" >&2
+  die "could not fetch mlx-metal from PyPI (pip's words are above; is this machine offline?)"
+fi
+"$python" - "$work" <<'PY' || die "could not unpack the headers into $dir (is the disk full?)"
+import pathlib, sys, zipfile
+work = pathlib.Path(sys.argv[1])
+with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
+    for name in wheel.namelist():
+        if name.startswith("mlx/include/metal_cpp/") and not name.endswith("/"):
+            path = work / "headers" / name.removeprefix("mlx/include/metal_cpp/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(wheel.read(name))
+PY
+rm -rf "$target"
+mv "$work/headers" "$target"

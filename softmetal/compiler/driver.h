@@ -1,0 +1,50 @@
+// Runs clang for the front end, and remembers on disk what it made.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/program.h"
+#include "softmetal/softmetal.h"
+
+namespace softmetal {
+
+struct SourceOptions {
+  std::vector<std::pair<std::string, std::string>> macros;
+  std::vector<std::string> include_dirs;  // for files only: a library from source has no local #include
+  std::string file_name = "library.metal";
+};
+
+class Driver {
+ public:
+  // Throws CompileError when there is no clang.
+  explicit Driver(const Options& options);
+
+  // Metal source to a Program that is known to compile. Throws CompileError with clang's messages.
+  Program compile(const std::string& source, const SourceOptions& options) const;
+  // The same from preprocessed text, for a library file.
+  Program compile_preprocessed(const std::string& text) const;
+  std::string preprocess(const std::string& source, const SourceOptions& options) const;
+
+  // Address spaces, checked by parsing the source once more with real ones. Messages, none when it is clean.
+  std::vector<std::string> lint(const std::string& source, const SourceOptions& options) const;
+
+  // The shared object of one kernel: compiled, or found in the cache. `traced` loads and stores call the runtime;
+  // `whole` matrices belong to lane 0.
+  struct Flavor {
+    bool traced = false;
+    bool whole_matrices = false;
+  };
+  std::string build(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants,
+                    Flavor flavor) const;
+
+ private:
+  std::vector<std::string> flags(Flavor flavor) const;
+  std::string precompiled_header(const std::vector<std::string>& flags) const;
+
+  std::string clang_, clang_identity_, cache_, shim_;
+  bool keep_sources_;
+};
+
+}  // namespace softmetal

@@ -1,0 +1,70 @@
+// What the front end knows of a Metal library: its source as C++ that any executor can finish, and its kernels.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace softmetal {
+
+// The source was refused: one line per message, each with file and line where there is one.
+class CompileError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct KernelParameter {
+  std::string kind;  // an enumerator of abi::ArgumentKind: kBuffer, kThreadPositionInGrid, ...
+  unsigned index = 0;
+  std::string name;
+  std::string enabled_by;  // a function constant; empty: always there
+};
+
+struct KernelInfo {
+  std::string name;        // what the host asks for
+  std::string expression;  // the C++ function: "norm" or "norm<half, 4>"
+  unsigned max_threads = 1024;
+  std::string file;
+  int line = 0;
+  std::vector<KernelParameter> parameters;
+};
+
+struct FunctionConstant {
+  std::string name;
+  std::string type;
+  unsigned index = 0;
+};
+
+struct Program {
+  std::string source;  // C++ after the standard library; line markers name the .metal files
+  std::vector<KernelInfo> kernels;
+  std::vector<FunctionConstant> constants;
+  bool uses_thread_elements = false;
+
+  const KernelInfo* find(const std::string& name) const;
+};
+
+// A value the host gave a function constant, as C++: "64u", "true", "metal::float2(1.0f, 2.0f)".
+struct ConstantValue {
+  std::string name;
+  std::string value;
+};
+
+// Preprocessed Metal source to a Program. With `lint`, threadgroup variables and function constants keep the shape that
+// the address-space lint reads. Throws CompileError.
+Program translate(const std::string& preprocessed, bool lint = false);
+
+// The whole C++ file for one kernel: definitions of the constants, the program, and the description of the kernel.
+std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants);
+
+// The same for a check of all kernels at once, no constant set: what needs a value at compile time does not get one, as
+// with Apple's compiler.
+std::string unspecialized(const Program& program);
+
+// For the address-space lint: all kernels of a Program that was translated for it.
+std::string lint_source(const Program& program);
+// Pointers and references that name no address space, one message each. Clang's generic address space would let them
+// pass.
+std::vector<std::string> missing_address_spaces(const std::string& preprocessed);
+
+}  // namespace softmetal

@@ -1,0 +1,79 @@
+#include <algorithm>
+
+#include "compiler/program.h"
+
+namespace softmetal {
+namespace {
+
+std::string constants_text(const Program& program, const std::vector<ConstantValue>& values) {
+  std::string out = "#define SM_CONSTANT static constexpr\n";
+  for (const FunctionConstant& c : program.constants) {
+    auto set = std::find_if(values.begin(), values.end(), [&](const ConstantValue& v) { return v.name == c.name; });
+    const bool defined = set != values.end();
+    out += "#define SM_DEFINED_" + c.name + (defined ? " true\n" : " false\n");
+    out +=
+        "#define SM_VALUE_" + c.name + " " + (defined ? "((" + c.type + ")" + set->value + ")" : c.type + "{}") + "\n";
+  }
+  return out;
+}
+
+std::string sources_text(const KernelInfo& kernel) {
+  std::string out;
+  for (const KernelParameter& p : kernel.parameters) {
+    out += ", sm::From<softmetal::abi::" + p.kind + ", " + std::to_string(p.index) + ", " +
+           (p.enabled_by.empty() ? "true" : "(bool)" + p.enabled_by) + ">";
+  }
+  return out;
+}
+
+std::string entry_text(const KernelInfo& kernel, const std::string& suffix) {
+  std::string names;
+  for (const KernelParameter& p : kernel.parameters) {
+    names += (names.empty() ? "\"" : ", \"") + p.name + "\"";
+  }
+  return "using sm_entry" + suffix + " = sm::Entry<&" + kernel.expression + sources_text(kernel) + ">;\n" +
+         "static constexpr auto sm_arguments" + suffix + " = sm_entry" + suffix + "::arguments(" + names + ");\n";
+}
+
+}  // namespace
+
+std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants) {
+  return constants_text(program, constants) + program.source + "\n# 1 \"" + kernel.name + ".entry\"\n" +
+         entry_text(kernel, "") +
+         "extern \"C\" __attribute__((visibility(\"default\"))) const softmetal::abi::Module softmetal_module = {"
+         "softmetal::abi::kVersion, \"" +
+         kernel.name + "\", " + std::to_string(kernel.max_threads) + ", &sm_entry::run, sm_arguments.list, " +
+         std::to_string(kernel.parameters.size()) + ", &sm::threadgroup_bytes, &sm::softmetal_runtime};\n";
+}
+
+std::string unspecialized(const Program& program) {
+  std::string out = "#define SM_CONSTANT static const\n";
+  for (const FunctionConstant& c : program.constants) {
+    out += "#define SM_DEFINED_" + c.name + " sm::unknown<bool>()\n#define SM_VALUE_" + c.name + " sm::unknown<" +
+           c.type + ">()\n";
+  }
+  out += program.source + "\n";
+  int number = 0;
+  for (const KernelInfo& kernel : program.kernels) {
+    const std::string suffix = "_" + std::to_string(number++);
+    KernelInfo all = kernel;
+    for (KernelParameter& p : all.parameters) p.enabled_by.clear();
+    out += "# " + std::to_string(kernel.line) + " \"" + kernel.file + "\"\n" + entry_text(all, suffix) +
+           "template struct sm::Entry<&" + all.expression + sources_text(all) + ">;\n";
+  }
+  return out;
+}
+
+std::string lint_source(const Program& program) {
+  std::string out = "#include \"softmetal_lint.h\"\n";
+  for (const FunctionConstant& c : program.constants) out += "#define SM_DEFINED_" + c.name + " true\n";
+  out += program.source + "\n";
+  int number = 0;
+  for (const KernelInfo& kernel : program.kernels) {
+    out += "# " + std::to_string(kernel.line) + " \"" + kernel.file + "\"\nvoid sm_use_" + std::to_string(number++) +
+           "() { sm::use(&" + kernel.expression + "); }\n";
+  }
+  return out;
+}
+
+}  // namespace softmetal

@@ -1,0 +1,76 @@
+// Settings and reports of the software Metal device, beside the API it shares with Apple's.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace softmetal {
+
+enum class Mode {
+  strict,  // every check; kernels run on one CPU thread, instrumented. The default
+  fast,    // no checks; threadgroups spread over CPU threads
+  count,   // the bytes each kernel loads and stores; no other check
+};
+
+// What is done about a load of memory that nothing has written.
+enum class Unwritten {
+  error,   // the command buffer fails and names the place
+  poison,  // the load gives a NaN pattern
+};
+
+struct Options {
+  Mode mode = Mode::strict;
+  Unwritten unwritten = Unwritten::error;
+  uint64_t seed = 0;               // order of threads and threadgroups; 0: ascending
+  int threads = 0;                 // CPU threads in fast mode; 0: one a core
+  std::string clang;               // the compiler; empty: clang++-19 from PATH
+  std::string cache;               // folder of compiled kernels; empty: the user's cache
+  bool keep_sources = false;       // leave the generated C++ beside the compiled kernels
+  int gpu_family = 1009;           // MTL::GPUFamilyApple9: the newest Apple family to answer yes for
+  uint64_t working_set_bytes = 0;  // recommendedMaxWorkingSetSize; 0: three quarters of memory
+};
+
+// The defaults with SOFTMETAL_* of the environment applied. Throws std::invalid_argument that names a bad variable.
+Options options_from_environment();
+
+// Options of the devices created from now on. Until set: options_from_environment().
+void set_options(const Options& options);
+Options options();
+
+// The host broke a rule: thrown by the call that broke it. One line: the rule, and the object's label where it has one.
+class Violation : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+// Traffic of one dispatch or blit with device memory, in bytes. Unique counts a byte once a dispatch.
+struct Traffic {
+  std::string kernel;
+  uint64_t loaded = 0, stored = 0;
+  uint64_t unique_loaded = 0, unique_stored = 0;
+  struct Buffer {
+    std::string label;
+    uint64_t loaded = 0, stored = 0;
+    uint64_t unique_loaded = 0, unique_stored = 0;
+  };
+  std::vector<Buffer> buffers;
+};
+
+// Since the last call, in order of execution; empty unless the device was created in strict or counting mode.
+std::vector<Traffic> take_traffic();
+
+// Counts of host calls since the program began; they only grow.
+struct Counters {
+  uint64_t submissions = 0;   // command buffers committed
+  uint64_t waits = 0;         // waitUntilCompleted and other calls that block
+  uint64_t allocations = 0;   // buffers and heaps
+  uint64_t compilations = 0;  // libraries from source and pipelines
+  uint64_t dispatches = 0;
+  uint64_t barriers = 0;
+  uint64_t copies = 0;  // blit copies and fills
+};
+Counters counters();
+
+}  // namespace softmetal

@@ -1,0 +1,158 @@
+// What the Metal API is built on: memory, compiled kernels, and streams that execute lists of commands. The API above
+// knows nothing of how an executor works; an executor knows nothing of MTL:: and NS::.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/program.h"
+#include "softmetal/softmetal.h"
+
+namespace softmetal {
+
+inline constexpr unsigned kBufferSlots = 31;
+inline constexpr unsigned kThreadgroupSlots = 31;
+inline constexpr unsigned kMaxThreadsPerGroup = 1024;
+inline constexpr size_t kMaxThreadgroupBytes = 32 << 10;
+inline constexpr size_t kMaxInlineBytes = 4096;  // setBytes
+
+enum class Storage { shared, private_ };
+
+// The storage of a buffer. An executor derives from it.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual void* host() = 0;  // nullptr where the host has no access
+  virtual uint64_t device_address() const = 0;
+
+  size_t length = 0;
+  Storage storage = Storage::shared;
+  bool tracked = true;  // hazards between encoders are the device's business, not the host's
+  std::string label;
+};
+
+struct ArgumentInfo {
+  bool threadgroup = false;  // threadgroup memory, else a buffer
+  unsigned index = 0;
+  std::string name;
+  size_t bytes = 0;  // the least that a binding must hold
+  size_t alignment = 1;
+  bool writable = false;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  std::string name;
+  unsigned max_threads = kMaxThreadsPerGroup;
+  size_t static_threadgroup_bytes = 0;
+  std::vector<ArgumentInfo> arguments;  // those that are switched on
+};
+
+struct Extent {
+  uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t{x} * y * z; }
+};
+
+// One argument of a dispatch: a buffer from an offset, or bytes copied at encoding.
+struct Binding {
+  unsigned index = 0;
+  Memory* memory = nullptr;
+  size_t offset = 0;      // into the memory, or into CommandList::inline_bytes
+  size_t byte_count = 0;  // of inline bytes
+};
+
+struct DispatchCommand {
+  Kernel* kernel = nullptr;
+  bool by_threads = false;  // `grid` counts threads, else threadgroups
+  Extent grid, group;
+  Memory* indirect = nullptr;  // three uint32 threadgroup counts
+  size_t indirect_offset = 0;
+  uint32_t first_binding = 0, binding_count = 0;                     // in CommandList::bindings
+  uint32_t first_resource = 0, resource_count = 0;                   // useResource, in CommandList::resources
+  std::array<std::pair<unsigned, uint32_t>, 4> threadgroup_bytes{};  // (index, bytes)
+  unsigned threadgroup_count = 0;
+};
+struct CopyCommand {
+  Memory* from = nullptr;
+  size_t from_offset = 0;
+  Memory* to = nullptr;
+  size_t to_offset = 0, bytes = 0;
+};
+struct FillCommand {
+  Memory* to = nullptr;
+  size_t offset = 0, bytes = 0;
+  uint8_t value = 0;
+};
+// Orders what follows after what came before, in a concurrent encoder: for the memories named, or for all.
+struct BarrierCommand {
+  uint32_t first_resource = 0, resource_count = 0;
+  bool all = true;
+};
+struct EncoderCommand {
+  bool begin = true;
+  bool concurrent = false;
+};
+struct FenceCommand {
+  const void* fence = nullptr;
+  bool update = false;  // else wait
+};
+struct EventCommand {
+  std::function<void()> act;  // signals, or blocks until signalled
+};
+using Command =
+    std::variant<DispatchCommand, CopyCommand, FillCommand, BarrierCommand, EncoderCommand, FenceCommand, EventCommand>;
+
+// One command buffer. Keeps what it refers to alive.
+struct CommandList {
+  std::vector<Command> commands;
+  std::vector<Binding> bindings;
+  std::vector<Memory*> resources;
+  std::vector<std::byte> inline_bytes;
+  std::vector<std::shared_ptr<void>> keep;
+
+  void clear() {
+    commands.clear();
+    bindings.clear();
+    resources.clear();
+    inline_bytes.clear();
+    keep.clear();
+  }
+};
+
+struct Completion {
+  std::string error;          // empty: completed
+  double start = 0, end = 0;  // seconds of the monotonic clock
+};
+
+// Executes lists in the order of submission, beside the host.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  using Done = std::function<void(const Completion&)>;
+  virtual void submit(std::unique_ptr<CommandList> list, Done done) = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual std::string name() const = 0;
+  virtual std::shared_ptr<Memory> allocate(size_t bytes, Storage storage, bool tracked) = 0;
+  // Throws CompileError.
+  virtual std::shared_ptr<const Program> compile(const std::string& source,
+                                                 const std::vector<std::pair<std::string, std::string>>& macros) = 0;
+  virtual std::shared_ptr<const Program> load(const std::string& path) = 0;
+  virtual std::shared_ptr<Kernel> build(const Program& program, const std::string& kernel,
+                                        const std::vector<ConstantValue>& constants) = 0;
+  virtual std::unique_ptr<Stream> new_stream() = 0;
+};
+
+std::shared_ptr<Executor> make_cpu_executor(const Options& options);
+
+}  // namespace softmetal

@@ -1,0 +1,1 @@
+// Empty: every kernel is compiled with all of the library.

@@ -1,0 +1,174 @@
+#pragma once
+
+#include "sm/vector.h"
+
+namespace metal {
+
+// The overloads are exact (float, half, bfloat and their vectors), so that a call with mixed types is ambiguous here as
+// it is with Apple's compiler. Half and bfloat compute in float and round once.
+#define SM_MATH1(name, expression)                     \
+  SM_INLINE float name(float x) { return expression; } \
+  SM_INLINE half name(half h) {                        \
+    float x = (float)h;                                \
+    return (half)(expression);                         \
+  }                                                    \
+  SM_INLINE bfloat name(bfloat h) {                    \
+    float x = (float)h;                                \
+    return (bfloat)(expression);                       \
+  }                                                    \
+  SM_VT vec<T, N> name(vec<T, N> v) {                  \
+    for (int i = 0; i < N; ++i) v.d[i] = name(v.d[i]); \
+    return v;                                          \
+  }
+#define SM_MATH2(name, expression)                              \
+  SM_INLINE float name(float x, float y) { return expression; } \
+  SM_INLINE half name(half a, half b) {                         \
+    float x = (float)a, y = (float)b;                           \
+    return (half)(expression);                                  \
+  }                                                             \
+  SM_INLINE bfloat name(bfloat a, bfloat b) {                   \
+    float x = (float)a, y = (float)b;                           \
+    return (bfloat)(expression);                                \
+  }                                                             \
+  SM_VT vec<T, N> name(vec<T, N> a, vec<T, N> b) {              \
+    for (int i = 0; i < N; ++i) a.d[i] = name(a.d[i], b.d[i]);  \
+    return a;                                                   \
+  }                                                             \
+  SM_VT vec<T, N> name(vec<T, N> a, type_identity_t<T> b) { return name(a, vec<T, N>(b)); }
+#define SM_MATH3(name, expression)                                                \
+  SM_INLINE float name(float x, float y, float z) { return expression; }          \
+  SM_INLINE half name(half a, half b, half c) {                                   \
+    float x = (float)a, y = (float)b, z = (float)c;                               \
+    return (half)(expression);                                                    \
+  }                                                                               \
+  SM_INLINE bfloat name(bfloat a, bfloat b, bfloat c) {                           \
+    float x = (float)a, y = (float)b, z = (float)c;                               \
+    return (bfloat)(expression);                                                  \
+  }                                                                               \
+  SM_VT vec<T, N> name(vec<T, N> a, vec<T, N> b, vec<T, N> c) {                   \
+    for (int i = 0; i < N; ++i) a.d[i] = name(a.d[i], b.d[i], c.d[i]);            \
+    return a;                                                                     \
+  }                                                                               \
+  SM_VT vec<T, N> name(vec<T, N> a, type_identity_t<T> b, type_identity_t<T> c) { \
+    return name(a, vec<T, N>(b), vec<T, N>(c));                                   \
+  }
+
+// precise:: and fast:: name the same functions: Apple's fast ones differ in their last digits, which cannot be had
+// here.
+#define SM_ELEMENTARY                                                       \
+  SM_MATH1(exp, __builtin_expf(x))                                          \
+  SM_MATH1(exp2, __builtin_exp2f(x))                                        \
+  SM_MATH1(exp10, __builtin_exp2f(x * 3.32192809488736235f))                \
+  SM_MATH1(log, __builtin_logf(x))                                          \
+  SM_MATH1(log2, __builtin_log2f(x))                                        \
+  SM_MATH1(log10, __builtin_log10f(x))                                      \
+  SM_MATH1(sin, __builtin_sinf(x))                                          \
+  SM_MATH1(cos, __builtin_cosf(x))                                          \
+  SM_MATH1(tan, __builtin_tanf(x))                                          \
+  SM_MATH1(asin, __builtin_asinf(x))                                        \
+  SM_MATH1(acos, __builtin_acosf(x))                                        \
+  SM_MATH1(atan, __builtin_atanf(x))                                        \
+  SM_MATH1(sinh, __builtin_sinhf(x))                                        \
+  SM_MATH1(cosh, __builtin_coshf(x))                                        \
+  SM_MATH1(tanh, __builtin_tanhf(x))                                        \
+  SM_MATH1(asinh, __builtin_asinhf(x))                                      \
+  SM_MATH1(acosh, __builtin_acoshf(x))                                      \
+  SM_MATH1(atanh, __builtin_atanhf(x))                                      \
+  SM_MATH1(sqrt, __builtin_sqrtf(x))                                        \
+  SM_MATH1(rsqrt, 1.0f / __builtin_sqrtf(x))                                \
+  SM_MATH1(floor, __builtin_floorf(x))                                      \
+  SM_MATH1(ceil, __builtin_ceilf(x))                                        \
+  SM_MATH1(trunc, __builtin_truncf(x))                                      \
+  SM_MATH1(round, __builtin_roundf(x))                                      \
+  SM_MATH1(rint, __builtin_rintf(x))                                        \
+  SM_MATH1(fabs, __builtin_fabsf(x))                                        \
+  SM_MATH1(abs, __builtin_fabsf(x))                                         \
+  SM_MATH1(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f)) \
+  SM_MATH1(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? x : 0.0f)          \
+  SM_MATH1(saturate, __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f))       \
+  SM_MATH2(pow, __builtin_powf(x, y))                                       \
+  SM_MATH2(powr, __builtin_powf(x, y))                                      \
+  SM_MATH2(fmod, __builtin_fmodf(x, y))                                     \
+  SM_MATH2(atan2, __builtin_atan2f(x, y))                                   \
+  SM_MATH2(copysign, __builtin_copysignf(x, y))                             \
+  SM_MATH2(fdim, __builtin_fdimf(x, y))                                     \
+  SM_MATH2(fmin, __builtin_fminf(x, y))                                     \
+  SM_MATH2(fmax, __builtin_fmaxf(x, y))                                     \
+  SM_MATH2(min, __builtin_fminf(x, y))                                      \
+  SM_MATH2(max, __builtin_fmaxf(x, y))                                      \
+  SM_MATH2(step, y < x ? 0.0f : 1.0f)                                       \
+  SM_MATH2(divide, x / y)                                                   \
+  SM_MATH3(clamp, __builtin_fminf(__builtin_fmaxf(x, y), z))                \
+  SM_MATH3(mix, x + (y - x) * z)                                            \
+  SM_MATH3(fma, __builtin_fmaf(x, y, z))                                    \
+  SM_MATH3(max3, __builtin_fmaxf(x, __builtin_fmaxf(y, z))) SM_MATH3(min3, __builtin_fminf(x, __builtin_fminf(y, z)))
+SM_ELEMENTARY
+namespace precise {
+SM_ELEMENTARY
+}
+namespace fast {
+SM_ELEMENTARY
+}
+
+SM_INLINE float ldexp(float x, int n) { return __builtin_ldexpf(x, n); }
+SM_INLINE half ldexp(half x, int n) { return (half)__builtin_ldexpf((float)x, n); }
+SM_INLINE float smoothstep(float low, float high, float x) {
+  float t = clamp((x - low) / (high - low), 0.0f, 1.0f);
+  return t * t * (3.0f - 2.0f * t);
+}
+
+#define SM_CLASSIFY(name, expression)                  \
+  SM_INLINE bool name(float x) { return expression; }  \
+  SM_INLINE bool name(half h) {                        \
+    float x = (float)h;                                \
+    return expression;                                 \
+  }                                                    \
+  SM_INLINE bool name(bfloat h) {                      \
+    float x = (float)h;                                \
+    return expression;                                 \
+  }                                                    \
+  SM_VT vec<bool, N> name(vec<T, N> v) {               \
+    vec<bool, N> r;                                    \
+    for (int i = 0; i < N; ++i) r.d[i] = name(v.d[i]); \
+    return r;                                          \
+  }
+SM_CLASSIFY(isnan, __builtin_isnan(x))
+SM_CLASSIFY(isinf, __builtin_isinf(x))
+SM_CLASSIFY(isfinite, __builtin_isfinite(x))
+SM_CLASSIFY(isnormal, __builtin_isnormal(x))
+SM_CLASSIFY(signbit, __builtin_signbit(x) != 0)
+
+template <class T, class = enable_if_t<components<T> == 0>>
+SM_INLINE T select(T a, T b, bool c) {
+  return c ? b : a;
+}
+SM_VT vec<T, N> select(vec<T, N> a, vec<T, N> b, vec<bool, N> c) {
+  for (int i = 0; i < N; ++i) a.d[i] = c.d[i] ? b.d[i] : a.d[i];
+  return a;
+}
+SM_VT vec<T, N> select(vec<T, N> a, vec<T, N> b, bool c) { return c ? b : a; }
+
+SM_VT T dot(vec<T, N> a, vec<T, N> b) {
+  T sum = a.d[0] * b.d[0];
+  for (int i = 1; i < N; ++i) sum += a.d[i] * b.d[i];
+  return sum;
+}
+SM_VT T length_squared(vec<T, N> a) { return dot(a, a); }
+SM_VT T length(vec<T, N> a) { return sqrt(dot(a, a)); }
+SM_VT T distance(vec<T, N> a, vec<T, N> b) { return length(a - b); }
+SM_VT vec<T, N> normalize(vec<T, N> a) { return a * rsqrt(dot(a, a)); }
+template <class T>
+SM_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
+  return vec<T, 3>(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);
+}
+
+}  // namespace metal
+
+// clang asks for this where the processor has no instruction for it; libgcc 12 lacks it. Rounds to nearest, ties to
+// even.
+extern "C" __attribute__((visibility("hidden"), weak, used)) bfloat __truncsfbf2(float x) {
+  uint bits = metal::as_type<uint>(x);
+  ushort high = (bits & 0x7fffffffu) > 0x7f800000u ? (ushort)(bits >> 16 | 0x40)
+                                                   : (ushort)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+  return metal::as_type<bfloat>(high);
+}

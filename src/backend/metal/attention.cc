@@ -1,0 +1,211 @@
+#include "backend/metal/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace ingot::metal {
+namespace {
+
+// Function constants of kernels/attention.metal.
+enum : uint16_t { kHeadSize = 50, kBlockSize = 51, kWindow = 52, kQkNorm = 53, kSimdgroups = 54 };
+
+constexpr int64_t kSpan = 64;            // keys
+constexpr int64_t kShortestSplit = 256;  // four spans: one for each simdgroup of a threadgroup
+constexpr int64_t kMostSplits = 64;      // of one sequence
+constexpr size_t kThreadgroupBytes = 32768;
+constexpr size_t kStaticBytes = 8 * 8 * 8;  // of decode_attention
+constexpr double kMostOperations = 5e10;    // multiplications in one dispatch of prefill: some ten milliseconds
+
+// Threadgroup memory of one simdgroup beside q: scores or sums, weights, and a corner for cut tiles.
+size_t own_bytes(int64_t head_size, size_t element) {
+  return static_cast<size_t>(8 * std::max(kSpan, head_size)) * 4 + static_cast<size_t>(8 * kSpan + 64) * element;
+}
+size_t q_bytes(int64_t head_size, size_t element) { return static_cast<size_t>(8 * head_size) * element; }
+
+std::string kernel_name(const char* kernel, DType activation, DType cache) {
+  return std::string(kernel) + "_" + std::string(dtype_name(activation)) + "_" + std::string(dtype_name(cache));
+}
+
+// A model without rotation has no table; something must be bound all the same.
+BufferView rope_view(const AttentionArgs& args, int64_t rows) {
+  if (args.shape.rope_dims == 0) return {args.qkv.buffer, args.qkv.offset, 0};
+  return {args.rope.buffer, args.rope.offset, static_cast<size_t>(rows * args.shape.rope_dims) * 4};
+}
+
+}  // namespace
+
+struct Attention::Params {
+  float scale = 0, norm_eps = 0;
+  uint32_t heads = 0, kv_heads = 0, rope_dims = 0, split = 0;
+  uint32_t max_blocks = 0, max_splits = 0;
+  uint32_t first_row = 0, first_seq = 0, first_tile = 0;
+};
+
+Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
+    : cache_(cache),
+      decode_name_(kernel_name("decode_attention", activation, cache.layout().dtype)),
+      write_name_(kernel_name("prefill_write", activation, cache.layout().dtype)),
+      prefill_name_(kernel_name("prefill_attention", activation, cache.layout().dtype)) {
+  split_ = kShortestSplit;
+  while (split_ * kMostSplits < max_length) split_ *= 2;
+}
+
+Attention::Params Attention::params(const StagedStep& step, const AttentionArgs& args) const {
+  Params p;
+  p.scale = args.shape.scale * 1.44269504f;  // log2(e): the kernels work in powers of two
+  p.norm_eps = args.norm_eps;
+  p.heads = static_cast<uint32_t>(args.shape.heads);
+  p.kv_heads = static_cast<uint32_t>(args.shape.kv_heads);
+  p.rope_dims = static_cast<uint32_t>(args.shape.rope_dims);
+  p.split = static_cast<uint32_t>(split_);
+  p.max_blocks = static_cast<uint32_t>(step.max_blocks);
+  return p;
+}
+
+void Attention::reserve(Context& context, size_t bytes) {
+  if (bytes <= partial_bytes_) return;
+  partial_ = context.memory.new_private(bytes, "work attention");
+  partial_bytes_ = bytes;
+  context.memory.commit_residency();
+}
+
+void Attention::decode(Context& context, const StepInput& input, const AttentionArgs& args) {
+  const StagedStep& step = input.step();
+  const AttentionShape& shape = args.shape;
+  const KvLayout& layout = cache_.layout();
+  const int64_t rows = step.decode_rows;
+  const int64_t splits = (std::max<int64_t>(step.max_seq_len, 1) + split_ - 1) / split_;
+  const size_t element = dtype_bytes(layout.dtype, 1);
+  const size_t results = static_cast<size_t>(rows * shape.heads * splits);
+  const size_t sums_bytes = results * static_cast<size_t>(shape.head_size) * 4;
+  reserve(context, std::max<size_t>(splits > 1 ? sums_bytes + results * 8 : 0, 16));
+
+  int64_t simdgroups = 4;
+  while (simdgroups > 1 && q_bytes(shape.head_size, element) +
+                                   static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element) +
+                                   kStaticBytes >
+                               kThreadgroupBytes)
+    simdgroups /= 2;
+
+  Params params = this->params(step, args);
+  params.max_splits = static_cast<uint32_t>(splits);
+  const BufferView sums{partial_.get(), 0, splits > 1 ? sums_bytes : 16};
+  const BufferView totals{partial_.get(), splits > 1 ? sums_bytes : 0, splits > 1 ? results * 8 : 16};
+  const BufferView out{args.out.buffer, args.out.offset, static_cast<size_t>(rows * shape.heads * shape.head_size) * 2};
+
+  Encoder& encoder = context.encoder;
+  encoder.use(decode_name_, {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, layout.block_size),
+                             Constant::u(kWindow, shape.window), Constant::b(kQkNorm, bool(args.q_norm)),
+                             Constant::u(kSimdgroups, simdgroups)});
+  encoder.read(0, {args.qkv.buffer, args.qkv.offset,
+                   static_cast<size_t>(rows * (shape.heads + 2 * shape.kv_heads) * shape.head_size) * 2});
+  encoder.read(1, rope_view(args, rows));
+  encoder.update(2, cache_.part(args.layer, false));
+  encoder.update(3, cache_.part(args.layer, true));
+  encoder.read(4, input.block_table());
+  encoder.read(5, input.seq_lens());
+  encoder.write(6, out);
+  if (splits > 1) {
+    encoder.write(7, sums);
+    encoder.write(8, totals);
+  } else {
+    encoder.weight(7, sums);  // bound, never touched
+    encoder.weight(8, totals);
+  }
+  if (args.q_norm) encoder.weight(9, args.q_norm);
+  if (args.k_norm) encoder.weight(10, args.k_norm);
+  encoder.value(11, params);
+  encoder.threadgroup_memory(
+      0, q_bytes(shape.head_size, element) + static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element));
+  encoder.dispatch(
+      {static_cast<NS::UInteger>(shape.kv_heads), static_cast<NS::UInteger>(rows), static_cast<NS::UInteger>(splits)},
+      {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
+  if (splits == 1) return;
+
+  encoder.use(context.activation == DType::f16 ? "decode_attention_merge_f16" : "decode_attention_merge_bf16",
+              {Constant::u(kHeadSize, shape.head_size), Constant::u(kWindow, shape.window)});
+  encoder.read(0, input.seq_lens());
+  encoder.read(1, sums);
+  encoder.read(2, totals);
+  encoder.write(3, out);
+  encoder.value(4, params);
+  encoder.dispatch({static_cast<NS::UInteger>(shape.heads), static_cast<NS::UInteger>(rows), 1},
+                   {static_cast<NS::UInteger>((shape.head_size + 31) / 32 * 32), 1, 1});
+}
+
+void Attention::prefill_write(Context& context, const StepInput& input, const AttentionArgs& args) {
+  const StagedStep& step = input.step();
+  const AttentionShape& shape = args.shape;
+  const int64_t rows = step.tokens - step.decode_rows;
+  const int64_t heads = shape.heads + 2 * shape.kv_heads;
+  const size_t row_bytes = static_cast<size_t>(heads * shape.head_size) * 2;
+  Params params = this->params(step, args);
+  params.first_row = static_cast<uint32_t>(step.decode_rows);
+
+  Encoder& encoder = context.encoder;
+  encoder.use(write_name_,
+              {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, cache_.layout().block_size),
+               Constant::b(kQkNorm, bool(args.q_norm))});
+  // Bound from the start; only the rows behind the decode rows are touched.
+  encoder.update_part(0, {args.qkv.buffer, args.qkv.offset, row_bytes * static_cast<size_t>(step.tokens)},
+                      row_bytes * static_cast<size_t>(step.decode_rows));
+  encoder.read(1, rope_view(args, step.tokens));
+  encoder.update(2, cache_.part(args.layer, false));
+  encoder.update(3, cache_.part(args.layer, true));
+  encoder.read(4, input.slots());
+  if (args.q_norm) encoder.weight(5, args.q_norm);
+  if (args.k_norm) encoder.weight(6, args.k_norm);
+  encoder.value(7, params);
+  encoder.dispatch({static_cast<NS::UInteger>((heads + 3) / 4), static_cast<NS::UInteger>(rows), 1}, {128, 1, 1});
+}
+
+void Attention::prefill(Context& context, const StepInput& input, const AttentionArgs& args) {
+  const StagedStep& step = input.step();
+  const AttentionShape& shape = args.shape;
+  const size_t element = dtype_bytes(cache_.layout().dtype, 1);
+  const size_t own = own_bytes(shape.head_size, element) + q_bytes(shape.head_size, element);
+  int64_t simdgroups = 4;
+  while (simdgroups > 1 && static_cast<size_t>(simdgroups) * own > kThreadgroupBytes) simdgroups /= 2;
+
+  Params params = this->params(step, args);
+  params.first_seq = static_cast<uint32_t>(step.decode_rows);
+  const int64_t seqs = step.seqs - step.decode_rows;
+  const int64_t tiles = (step.max_query_len + 8 * simdgroups - 1) / (8 * simdgroups);
+  const int64_t visible =
+      shape.window > 0 ? std::min<int64_t>(step.max_seq_len, shape.window + 8 * simdgroups) : step.max_seq_len;
+  const double tile_operations = 2.0 * static_cast<double>(8 * simdgroups * shape.heads * shape.head_size) *
+                                 static_cast<double>(visible) * static_cast<double>(std::max<int64_t>(seqs, 1));
+  const int64_t tiles_at_once =
+      std::clamp<int64_t>(static_cast<int64_t>(kMostOperations / std::max(tile_operations, 1.0)), 1, tiles);
+
+  Encoder& encoder = context.encoder;
+  const size_t row_bytes = static_cast<size_t>((shape.heads + 2 * shape.kv_heads) * shape.head_size) * 2;
+  const size_t out_bytes = static_cast<size_t>(shape.heads * shape.head_size) * 2;
+  for (int64_t first = 0; first < tiles; first += tiles_at_once) {
+    params.first_tile = static_cast<uint32_t>(first);
+    encoder.use(prefill_name_,
+                {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, cache_.layout().block_size),
+                 Constant::u(kWindow, shape.window), Constant::u(kSimdgroups, simdgroups)});
+    encoder.read(0, {args.qkv.buffer, args.qkv.offset, row_bytes * static_cast<size_t>(step.tokens)});
+    encoder.read(1, cache_.part(args.layer, false));
+    encoder.read(2, cache_.part(args.layer, true));
+    encoder.read(3, input.block_table());
+    encoder.read(4, input.query_start());
+    encoder.read(5, input.seq_lens());
+    // A later part of the same operation writes other rows.
+    const BufferView out{args.out.buffer, args.out.offset, out_bytes * static_cast<size_t>(step.tokens)};
+    if (first == 0) {
+      encoder.update_part(6, out, out_bytes * static_cast<size_t>(step.decode_rows));
+    } else {
+      encoder.weight(6, out);
+    }
+    encoder.value(7, params);
+    encoder.threadgroup_memory(0, static_cast<size_t>(simdgroups) * own);
+    encoder.dispatch({static_cast<NS::UInteger>(std::min(tiles_at_once, tiles - first)),
+                      static_cast<NS::UInteger>(shape.heads), static_cast<NS::UInteger>(seqs)},
+                     {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
+  }
+}
+
+}  // namespace ingot::metal

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <Metal/Metal.hpp>
+#include <cstdint>
+#include <string>
+
+namespace ingot::metal {
+
+#ifdef __APPLE__
+inline constexpr bool kSoftwareDevice = false;
+#else
+inline constexpr bool kSoftwareDevice = true;  // softmetal stands in
+#endif
+
+// The GPU and the one queue everything goes through.
+struct Device {
+  NS::SharedPtr<MTL::Device> gpu;
+  NS::SharedPtr<MTL::CommandQueue> queue;
+  std::string name;           // "Apple M3 Ultra"
+  int family = 0;             // newest Apple family: 7 is M1, 8 M2, 9 M3 and M4, 10 M5
+  bool software = false;      // the software device of Linux
+  bool bfloat = false;        // kernels may use bfloat
+  uint64_t memory_bytes = 0;  // what a model may take: recommendedMaxWorkingSetSize
+};
+
+// Throws Error(declined) with the reason when there is no GPU this engine can use.
+Device open_device();
+
+// "Apple M3 Ultra, family 9" or why there is none; for lists of devices.
+struct DeviceSummary {
+  bool available = false;
+  bool software = false;
+  std::string detail;
+};
+DeviceSummary describe_device();
+
+}  // namespace ingot::metal

@@ -1,0 +1,117 @@
+#include "backend/metal/encoder.h"
+
+#include "core/error.h"
+
+namespace ingot::metal {
+
+void Encoder::begin(MTL::CommandBuffer* commands, MTL::Fence* fence) {
+  fence_ = fence;
+  if (profile_queue_ == nullptr) {
+    commands_ = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+    commands_->waitForFence(fence);
+  }
+  accesses_.clear();
+  pending_ = 0;
+  current_ = nullptr;
+  rehearsing_ = false;
+}
+
+void Encoder::end() {
+  if (commands_ == nullptr) return;
+  commands_->updateFence(fence_);
+  commands_->endEncoding();
+  commands_ = nullptr;
+}
+
+void Encoder::begin_rehearsal() {
+  rehearsing_ = true;
+  accesses_.clear();
+  pending_ = 0;
+}
+
+void Encoder::end_rehearsal() { rehearsing_ = false; }
+
+const Pipeline& Encoder::use(std::string_view kernel, std::initializer_list<Constant> constants) {
+  const PipelineKey key(kernel, constants);
+  const Pipeline* pipeline = pipelines_.find(key);
+  if (pipeline == nullptr) pipeline = &pipelines_.compile(key);
+  current_ = pipeline;
+  if (!rehearsing_ && profile_queue_ != nullptr) {
+    profiled_ = NS::RetainPtr(profile_queue_->commandBuffer());
+    profiled_bytes_ = 0;
+    commands_ = profiled_->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+    commands_->waitForFence(fence_);
+  }
+  if (!rehearsing_) commands_->setComputePipelineState(pipeline->state.get());
+  return *pipeline;
+}
+
+void Encoder::weight(uint32_t index, BufferView view) {
+  if (rehearsing_) return;
+  commands_->setBuffer(view.buffer, view.offset, index);
+  profiled_bytes_ += view.bytes;
+}
+
+void Encoder::bytes(uint32_t index, const void* data, size_t size) {
+  if (!rehearsing_) commands_->setBytes(data, size, index);
+}
+
+void Encoder::threadgroup_memory(uint32_t index, size_t size) {
+  if (!rehearsing_) commands_->setThreadgroupMemoryLength((size + 15) / 16 * 16, index);
+}
+
+void Encoder::argument(uint32_t index, BufferView view, Access::Kind kind) {
+  if (rehearsing_) return;
+  commands_->setBuffer(view.buffer, view.offset, index);
+  accesses_.push_back({view.buffer, view.offset, view.offset + view.bytes, kind});
+  ++pending_;
+}
+
+void Encoder::update_part(uint32_t index, BufferView view, size_t from) {
+  if (rehearsing_) return;
+  commands_->setBuffer(view.buffer, view.offset, index);
+  accesses_.push_back({view.buffer, view.offset + from, view.offset + view.bytes, Access::Kind::write});
+  ++pending_;
+}
+
+// Whether an earlier dispatch since the last barrier touched the same bytes, one of the two writing.
+bool Encoder::conflicts(const Access& access) const {
+  for (size_t i = 0; i + pending_ < accesses_.size(); ++i) {
+    const Access& earlier = accesses_[i];
+    if (earlier.kind == Access::Kind::read && access.kind == Access::Kind::read) continue;
+    if (earlier.buffer == access.buffer && earlier.begin < access.end && access.begin < earlier.end) return true;
+  }
+  return false;
+}
+
+void Encoder::dispatch(MTL::Size groups, MTL::Size threads) {
+  if (rehearsing_) return;
+  ++dispatches_;
+  if (threads.width * threads.height * threads.depth > current_->max_threads)
+    throw_error(ErrorKind::device, "metal: kernel {} runs {} threads a threadgroup on this GPU, {} are needed",
+                current_->kernel, current_->max_threads, threads.width * threads.height * threads.depth);
+  for (size_t i = accesses_.size() - pending_; i < accesses_.size(); ++i)
+    if (conflicts(accesses_[i])) {
+      commands_->memoryBarrier(MTL::BarrierScopeBuffers);
+      ++barriers_;
+      accesses_.erase(accesses_.begin(), accesses_.end() - static_cast<int64_t>(pending_));
+      break;
+    }
+  pending_ = 0;
+  commands_->dispatchThreadgroups(groups, threads);
+  if (!profiled_) return;
+  end();
+  profiled_->commit();
+  timed_.push_back({current_->kernel, std::move(profiled_), profiled_bytes_});
+  profiled_ = {};
+  accesses_.clear();
+}
+
+BufferView Context::region(Region r, size_t bytes) const {
+  if (bytes > r.bytes || !scratch || r.offset + r.bytes > scratch->length())
+    throw_error(ErrorKind::internal, "metal: {} bytes at scratch offset {} do not fit (region {}, scratch {})", bytes,
+                r.offset, r.bytes, scratch ? scratch->length() : 0);
+  return {scratch.get(), r.offset, bytes};
+}
+
+}  // namespace ingot::metal

@@ -1,0 +1,445 @@
+// Attention over the paged cache, for decode and prefill alike.
+//
+// Keys are taken in spans of 64 at fixed positions. Eight query rows meet one span in one simdgroup: scores, their
+// softmax and the weighted values come from the span alone; spans are then folded together in order, and so are splits
+// (a fixed number of spans). Nothing depends on who else is in the batch, nor on whether a row is a decode row (where
+// the eight rows are the query heads of one KV head) or a prefill row (where they are eight positions of one head): the
+// same row gives the same bits.
+#include "common.h"
+
+constant uint ATTENTION_HEAD_SIZE [[function_constant(50)]];
+constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
+constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
+constant bool ATTENTION_QK_NORM [[function_constant(53)]];
+constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
+
+constant constexpr uint kSpan = 64;         // keys
+constant constexpr uint kMaxHeadSize = 256;
+constant constexpr float kMasked = -1e30f;  // stands for minus infinity, which fast math may not know
+
+struct AttentionParams {
+  float scale;      // of q . k, times log2(e)
+  float norm_eps;
+  uint heads, kv_heads;
+  uint rope_dims;
+  uint split;       // keys a split, a multiple of the span
+  uint max_blocks;  // row length of the block table
+  uint max_splits;  // row length of the partial results
+  uint first_row;   // prefill: first row of the step it looks at
+  uint first_seq;   // prefill: first sequence
+  uint first_tile;  // prefill: first tile of query rows
+};
+
+// ---- rotation ----
+
+// 1 / rms of a head, or 1. Called by a whole simdgroup.
+template <typename T>
+static float attention_head_scale(device const T* head, float eps, uint lane) {
+  if (!ATTENTION_QK_NORM) return 1;
+  float sum = 0;
+  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sum = fma(float(head[d]), float(head[d]), sum);
+  return precise::rsqrt(simd_sum(sum) / float(ATTENTION_HEAD_SIZE) + eps);
+}
+
+template <typename T>
+static float attention_normed(device const T* head, device const float* weight, float scale, uint d) {
+  const float x = float(head[d]);
+  return ATTENTION_QK_NORM ? x * scale * weight[d] : x;
+}
+
+// Norms and rotates one head into `out`, each value rounded to R on the way. Called by a whole simdgroup.
+template <typename R, typename Out, typename T, typename Pointer>
+static void attention_rotate(device const T* head, device const float* weight, device const float2* rope,
+                             constant AttentionParams& p, uint lane, Pointer out) {
+  const float scale = attention_head_scale(head, p.norm_eps, lane);
+  const uint half_dims = p.rope_dims / 2;
+  for (uint i = lane; i < half_dims; i += 32) {
+    const float a = attention_normed(head, weight, scale, i);
+    const float b = attention_normed(head, weight, scale, i + half_dims);
+    const float2 turn = rope[i];
+    out[i] = Out(float(R(a * turn.x - b * turn.y)));
+    out[i + half_dims] = Out(float(R(b * turn.x + a * turn.y)));
+  }
+  for (uint d = p.rope_dims + lane; d < ATTENTION_HEAD_SIZE; d += 32)
+    out[d] = Out(float(R(attention_normed(head, weight, scale, d))));
+}
+
+// ---- one span ----
+
+// Where eight keys of a KV head begin in the cache of one layer.
+static ulong attention_tile_offset(device const int* blocks, uint kv_heads, uint kv_head, uint key) {
+  const ulong block = ulong(uint(blocks[key / ATTENTION_BLOCK_SIZE]));
+  return ((block * kv_heads + kv_head) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE) *
+         ATTENTION_HEAD_SIZE;
+}
+
+// Eight keys by eight dims, zero from key `count` on: what lies behind the end of a sequence is not ours to read.
+template <typename C>
+static void attention_load_part(thread simdgroup_matrix<C, 8, 8>& m, device const C* from, uint count, bool transpose,
+                                threadgroup C* part, uint lane) {
+  for (uint i = lane; i < 64; i += 32)
+    part[i] = i / 8 < count ? from[ulong(i / 8) * ATTENTION_HEAD_SIZE + i % 8] : C(0);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  simdgroup_load(m, part, 8, ulong2(0, 0), transpose);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// Scores, softmax and weighted values of eight query rows against keys [span * 64, + 64). Four lanes share a row
+// (row = lane / 4); a row sees keys [low, high), `begin` and `end` bound those of all rows, `length` is how many keys
+// there are. Leaves the rows' values in `work` [8][head size] and returns the row's (largest score, sum of weights).
+template <typename C>
+static float2 attention_span(threadgroup const C* q,  // [8][head size]
+                             device const C* keys, device const C* values, device const int* blocks, uint kv_head,
+                             uint span, uint begin, uint end, uint length, uint low, uint high,
+                             constant AttentionParams& p,
+                             threadgroup float* work,  // max([8][64], [8][head size])
+                             threadgroup C* weights,   // [8][64]
+                             threadgroup C* part,      // [8][8]
+                             uint lane) {
+  const uint first_key = span * kSpan;
+  const uint first_tile = begin > first_key ? (begin - first_key) / 8 : 0;
+  const uint last_tile = min((end - first_key + 7) / 8, kSpan / 8);
+  for (uint tile = first_tile; tile < last_tile; ++tile) {
+    const uint key = first_key + tile * 8;
+    device const C* k = keys + attention_tile_offset(blocks, p.kv_heads, kv_head, key);
+    simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
+      simdgroup_matrix<C, 8, 8> a, b;
+      simdgroup_load(a, q + d, ATTENTION_HEAD_SIZE);
+      if (key + 8 <= length) {
+        simdgroup_load(b, k + d, ATTENTION_HEAD_SIZE, ulong2(0, 0), true);
+      } else {
+        attention_load_part(b, k + d, length - key, true, part, lane);
+      }
+      simdgroup_multiply_accumulate(scores, a, b, scores);
+    }
+    simdgroup_store(scores, work + tile * 8, kSpan);
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+
+  const uint row = lane / 4, column = lane % 4 * 16;
+  float score[16];
+  float best = kMasked;
+  for (uint j = 0; j < 16; ++j) {
+    const uint key = first_key + column + j;
+    const bool seen = key >= low && key < high;
+    score[j] = seen ? work[row * kSpan + column + j] * p.scale : kMasked;
+    best = max(best, score[j]);
+  }
+  best = max(best, simd_shuffle_xor(best, 1));
+  best = max(best, simd_shuffle_xor(best, 2));
+  float sum = 0;
+  for (uint j = 0; j < 16; ++j) {
+    const uint key = first_key + column + j;
+    const bool seen = key >= low && key < high;
+    const C weight = seen ? C(exp2(score[j] - best)) : C(0);
+    weights[row * kSpan + column + j] = weight;
+    sum += float(weight);
+  }
+  sum += simd_shuffle_xor(sum, 1);
+  sum += simd_shuffle_xor(sum, 2);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+
+  for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
+    simdgroup_float8x8 sums = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    for (uint tile = first_tile; tile < last_tile; ++tile) {
+      const uint key = first_key + tile * 8;
+      device const C* v = values + attention_tile_offset(blocks, p.kv_heads, kv_head, key) + d;
+      simdgroup_matrix<C, 8, 8> a, b;
+      simdgroup_load(a, weights + tile * 8, kSpan);
+      if (key + 8 <= length) {
+        simdgroup_load(b, v, ATTENTION_HEAD_SIZE);
+      } else {
+        attention_load_part(b, v, length - key, false, part, lane);
+      }
+      simdgroup_multiply_accumulate(sums, a, b, sums);
+    }
+    simdgroup_store(sums, work + d, ATTENTION_HEAD_SIZE);
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  return float2(best, sum);
+}
+
+// How two results of (largest score, sum) are brought to a common scale: factors of the first and the second. The
+// first becomes their union.
+static float2 attention_fold(thread float2& total, float2 next) {
+  const float best = max(total.x, next.x);
+  const float2 factors = float2(exp2(total.x - best), exp2(next.x - best));
+  total = float2(best, fma(total.y, factors.x, next.y * factors.y));
+  return factors;
+}
+
+// ---- decode ----
+
+// A threadgroup is one split of one KV head of one sequence. Rotates the query heads; the last split also rotates and
+// writes the new K and V. Results go to `out`, or to `partial` when the sequence has several splits.
+template <typename T, typename C>
+[[kernel]] void decode_attention(device const T* qkv [[buffer(0)]],  // [T, heads + 2 kv heads, head size]
+                                 device const float2* rope [[buffer(1)]],
+                                 device C* keys [[buffer(2)]],    // [blocks, kv heads, block size, head size]
+                                 device C* values [[buffer(3)]],
+                                 device const int* block_table [[buffer(4)]],  // [S, max blocks]
+                                 device const int* seq_lens [[buffer(5)]],     // [S]
+                                 device T* out [[buffer(6)]],                  // [T, heads, head size]
+                                 device float* partial [[buffer(7)]],          // [D, heads, splits, head size]
+                                 device float2* partial_sums [[buffer(8)]],    // [D, heads, splits]
+                                 device const float* q_norm [[buffer(9), function_constant(ATTENTION_QK_NORM)]],
+                                 device const float* k_norm [[buffer(10), function_constant(ATTENTION_QK_NORM)]],
+                                 constant AttentionParams& p [[buffer(11)]],
+                                 threadgroup float* memory [[threadgroup(0)]],
+                                 uint3 group [[threadgroup_position_in_grid]],  // KV head, sequence, split
+                                 uint thread_index [[thread_index_in_threadgroup]],
+                                 uint lane [[thread_index_in_simdgroup]],
+                                 uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  threadgroup float2 span_sums[8 * 8];
+  const uint kv_head = group.x, seq = group.y, split = group.z, group_size = p.heads / p.kv_heads;
+  const uint length = uint(seq_lens[seq]);
+  const uint low = ATTENTION_WINDOW > 0 && length > ATTENTION_WINDOW ? length - ATTENTION_WINDOW : 0;
+  const uint first_split = low / p.split, last_split = (length - 1) / p.split;
+  if (split < first_split || split > last_split) return;
+
+  const uint width = (p.heads + 2 * p.kv_heads) * ATTENTION_HEAD_SIZE;
+  device const T* row_qkv = qkv + ulong(seq) * width;
+  device const float2* row_rope = rope + ulong(seq) * (p.rope_dims / 2);
+  device const int* blocks = block_table + ulong(seq) * p.max_blocks;
+
+  if (split == last_split) {
+    const uint key = length - 1;
+    const ulong at = attention_tile_offset(blocks, p.kv_heads, kv_head, key);
+    if (simdgroup == 0)
+      attention_rotate<float, C>(row_qkv + (p.heads + kv_head) * ATTENTION_HEAD_SIZE, k_norm, row_rope,
+                                 p, lane, keys + at);
+    if (simdgroup == ATTENTION_SIMDGROUPS - 1) {
+      device const T* v = row_qkv + (p.heads + p.kv_heads + kv_head) * ATTENTION_HEAD_SIZE;
+      for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(float(v[d]));
+    }
+  }
+
+  // Threadgroup memory: q, then for each simdgroup its work, weights and part.
+  threadgroup C* q = (threadgroup C*)memory;
+  const uint q_floats = 8 * ATTENTION_HEAD_SIZE * sizeof(C) / 4;
+  const uint work_floats = 8 * max(kSpan, ATTENTION_HEAD_SIZE);
+  const uint own_floats = work_floats + (8 * kSpan + 64) * sizeof(C) / 4;
+  threadgroup float* works = memory + q_floats;
+  threadgroup float* work = works + simdgroup * own_floats;
+  threadgroup C* weights = (threadgroup C*)(work + work_floats);
+  threadgroup C* part = weights + 8 * kSpan;
+
+  const uint begin = max(low, split * p.split);
+  const uint end = min(length, (split + 1) * p.split);
+  const uint threads_a_row = ATTENTION_SIMDGROUPS * 4;
+  const uint row = thread_index / threads_a_row, column = thread_index % threads_a_row;
+
+  for (uint first_head = 0; first_head < group_size; first_head += 8) {
+    for (uint g = simdgroup; g < 8; g += ATTENTION_SIMDGROUPS) {
+      const uint head = kv_head * group_size + first_head + g;
+      if (first_head + g < group_size) {
+        attention_rotate<T, C>(row_qkv + head * ATTENTION_HEAD_SIZE, q_norm, row_rope, p, lane,
+                               q + g * ATTENTION_HEAD_SIZE);
+      } else {
+        for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) q[g * ATTENTION_HEAD_SIZE + d] = C(0);
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+
+    float2 total = float2(kMasked, 0);
+    float sums[kMaxHeadSize / 4];
+    for (uint j = 0; j * threads_a_row < ATTENTION_HEAD_SIZE; ++j) sums[j] = 0;
+    const uint spans_end = (end + kSpan - 1) / kSpan;
+    for (uint base = begin / kSpan; base < spans_end; base += ATTENTION_SIMDGROUPS) {
+      const uint span = base + simdgroup;
+      float2 result = float2(kMasked, 0);
+      if (span < spans_end)
+        result = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, begin, end, p, work,
+                                   weights, part, lane);
+      if (lane % 4 == 0) span_sums[simdgroup * 8 + lane / 4] = result;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      for (uint i = 0; i < ATTENTION_SIMDGROUPS; ++i) {
+        const float2 next = span_sums[i * 8 + row];
+        if (next.y == 0) continue;
+        const float2 factors = attention_fold(total, next);
+        for (uint j = 0; j * threads_a_row < ATTENTION_HEAD_SIZE; ++j) {
+          const uint d = column + j * threads_a_row;
+          if (d < ATTENTION_HEAD_SIZE)
+            sums[j] = fma(sums[j], factors.x, works[i * own_floats + row * ATTENTION_HEAD_SIZE + d] * factors.y);
+        }
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+
+    if (first_head + row < group_size) {
+      const uint head = kv_head * group_size + first_head + row;
+      const ulong at = ulong(seq) * p.heads + head;
+      for (uint j = 0; j * threads_a_row < ATTENTION_HEAD_SIZE; ++j) {
+        const uint d = column + j * threads_a_row;
+        if (d >= ATTENTION_HEAD_SIZE) continue;
+        if (first_split == last_split) {
+          out[at * ATTENTION_HEAD_SIZE + d] = T(sums[j] / total.y);
+        } else {
+          partial[(at * p.max_splits + split) * ATTENTION_HEAD_SIZE + d] = sums[j];
+        }
+      }
+      if (first_split != last_split && column == 0) partial_sums[at * p.max_splits + split] = total;
+    }
+  }
+}
+
+// Folds the splits of long sequences together, in order. One threadgroup a head of a decode row, a thread an element.
+template <typename T>
+[[kernel]] void decode_attention_merge(device const int* seq_lens [[buffer(0)]],
+                                       device const float* partial [[buffer(1)]],        // [D, heads, splits, head size]
+                                       device const float2* partial_sums [[buffer(2)]],  // [D, heads, splits]
+                                       device T* out [[buffer(3)]],                      // [T, heads, head size]
+                                       constant AttentionParams& p [[buffer(4)]],
+                                       uint2 group [[threadgroup_position_in_grid]],  // head, sequence
+                                       uint d [[thread_index_in_threadgroup]]) {
+  const uint length = uint(seq_lens[group.y]);
+  const uint low = ATTENTION_WINDOW > 0 && length > ATTENTION_WINDOW ? length - ATTENTION_WINDOW : 0;
+  const uint first_split = low / p.split, last_split = (length - 1) / p.split;
+  if (first_split == last_split || d >= ATTENTION_HEAD_SIZE) return;
+  const ulong at = ulong(group.y) * p.heads + group.x;
+  float2 total = float2(kMasked, 0);
+  float sum = 0;
+  for (uint split = first_split; split <= last_split; ++split) {
+    const float2 factors = attention_fold(total, partial_sums[at * p.max_splits + split]);
+    sum = fma(sum, factors.x, partial[(at * p.max_splits + split) * ATTENTION_HEAD_SIZE + d] * factors.y);
+  }
+  out[at * ATTENTION_HEAD_SIZE + d] = T(sum / total.y);
+}
+
+// ---- prefill ----
+
+// Rotates q in place, rotates and writes k, writes v. One simdgroup a head, four a threadgroup.
+template <typename T, typename C>
+[[kernel]] void prefill_write(device T* qkv [[buffer(0)]],
+                              device const float2* rope [[buffer(1)]],
+                              device C* keys [[buffer(2)]],
+                              device C* values [[buffer(3)]],
+                              device const long* slots [[buffer(4)]],  // [T]
+                              device const float* q_norm [[buffer(5), function_constant(ATTENTION_QK_NORM)]],
+                              device const float* k_norm [[buffer(6), function_constant(ATTENTION_QK_NORM)]],
+                              constant AttentionParams& p [[buffer(7)]],
+                              uint2 group [[threadgroup_position_in_grid]],
+                              uint lane [[thread_index_in_simdgroup]],
+                              uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  const uint head = group.x * 4 + simdgroup;
+  const uint heads = p.heads + 2 * p.kv_heads;
+  if (head >= heads) return;
+  const ulong t = p.first_row + group.y;
+  device T* x = qkv + (t * heads + head) * ATTENTION_HEAD_SIZE;
+  device const float2* row_rope = rope + t * (p.rope_dims / 2);
+  if (head < p.heads) {
+    attention_rotate<T, T>((device const T*)x, q_norm, row_rope, p, lane, x);
+    return;
+  }
+  const ulong slot = ulong(slots[t]);
+  const uint kv_head = (head - p.heads) % p.kv_heads;
+  const ulong at = ((slot / ATTENTION_BLOCK_SIZE * p.kv_heads + kv_head) * ATTENTION_BLOCK_SIZE +
+                    slot % ATTENTION_BLOCK_SIZE) *
+                   ATTENTION_HEAD_SIZE;
+  if (head < p.heads + p.kv_heads) {
+    attention_rotate<float, C>((device const T*)x, k_norm, row_rope, p, lane, keys + at);
+  } else {
+    for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(float(x[d]));
+  }
+}
+
+// A simdgroup is eight consecutive query rows of one head; the simdgroups of a threadgroup are neighbours, so that the
+// keys and values one loads are in the cache for the others.
+template <typename T, typename C>
+[[kernel]] void prefill_attention(device const T* qkv [[buffer(0)]],
+                                  device const C* keys [[buffer(1)]],
+                                  device const C* values [[buffer(2)]],
+                                  device const int* block_table [[buffer(3)]],
+                                  device const int* query_start [[buffer(4)]],  // [S + 1]
+                                  device const int* seq_lens [[buffer(5)]],
+                                  device T* out [[buffer(6)]],
+                                  constant AttentionParams& p [[buffer(7)]],
+                                  threadgroup float* memory [[threadgroup(0)]],
+                                  uint3 group [[threadgroup_position_in_grid]],  // tile, head, sequence
+                                  uint lane [[thread_index_in_simdgroup]],
+                                  uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  const uint seq = p.first_seq + group.z, head = group.y, kv_head = head / (p.heads / p.kv_heads);
+  const uint first_row = uint(query_start[seq]);
+  const uint rows = uint(query_start[seq + 1]) - first_row;
+  const uint tile_row = ((p.first_tile + group.x) * ATTENTION_SIMDGROUPS + simdgroup) * 8;
+  if (tile_row >= rows) return;
+  const uint tile_rows = min(8u, rows - tile_row);
+  const uint length = uint(seq_lens[seq]);
+  const uint position = length - rows + tile_row;  // of the first row
+  device const int* blocks = block_table + ulong(seq) * p.max_blocks;
+
+  const uint q_floats = 8 * ATTENTION_HEAD_SIZE * sizeof(C) / 4;
+  const uint work_floats = 8 * max(kSpan, ATTENTION_HEAD_SIZE);
+  const uint own_floats = q_floats + work_floats + (8 * kSpan + 64) * sizeof(C) / 4;
+  threadgroup float* own = memory + simdgroup * own_floats;
+  threadgroup C* q = (threadgroup C*)own;
+  threadgroup float* work = own + q_floats;
+  threadgroup C* weights = (threadgroup C*)(work + work_floats);
+  threadgroup C* part = weights + 8 * kSpan;
+
+  const uint width = (p.heads + 2 * p.kv_heads) * ATTENTION_HEAD_SIZE;
+  device const T* x = qkv + ulong(first_row + tile_row) * width + head * ATTENTION_HEAD_SIZE;
+  for (uint i = lane; i < 8 * ATTENTION_HEAD_SIZE; i += 32) {
+    const uint r = i / ATTENTION_HEAD_SIZE, d = i % ATTENTION_HEAD_SIZE;
+    q[i] = r < tile_rows ? C(float(x[ulong(r) * width + d])) : C(0);
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+
+  const uint row = lane / 4, column = lane % 4;
+  const uint high = row < tile_rows ? position + row + 1 : 0;
+  const uint low = ATTENTION_WINDOW > 0 && high > ATTENTION_WINDOW ? high - ATTENTION_WINDOW : 0;
+  const uint begin = ATTENTION_WINDOW > 0 && position + 1 > ATTENTION_WINDOW ? position + 1 - ATTENTION_WINDOW : 0;
+  const uint end = position + tile_rows;
+
+  float2 total = float2(kMasked, 0), split_total = float2(kMasked, 0);
+  float sums[kMaxHeadSize / 4], split_sums[kMaxHeadSize / 4];
+  for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
+  const uint spans_end = (end + kSpan - 1) / kSpan;
+  for (uint span = begin / kSpan; span < spans_end; ++span) {
+    const float2 next = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p,
+                                          work, weights, part, lane);
+    if (next.y != 0) {
+      const float2 factors = attention_fold(split_total, next);
+      for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j)
+        split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_HEAD_SIZE + column + j * 4] * factors.y);
+    }
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    if ((span + 1) * kSpan % p.split != 0 && span + 1 != spans_end) continue;
+    if (split_total.y != 0) {
+      const float2 factors = attention_fold(total, split_total);
+      for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) {
+        sums[j] = fma(sums[j], factors.x, split_sums[j] * factors.y);
+        split_sums[j] = 0;
+      }
+    }
+    split_total = float2(kMasked, 0);
+  }
+  if (row < tile_rows) {
+    device T* y = out + (ulong(first_row + tile_row + row) * p.heads + head) * ATTENTION_HEAD_SIZE;
+    for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) y[column + j * 4] = T(sums[j] / total.y);
+  }
+}
+
+// clang-format off
+#define ATTENTION_KERNELS(activation, T, cache, C)                                                              \
+  template [[host_name("decode_attention_" #activation "_" #cache)]] [[kernel]]                                 \
+  decltype(decode_attention<T, C>) decode_attention<T, C>;                                                      \
+  template [[host_name("prefill_write_" #activation "_" #cache)]] [[kernel]]                                    \
+  decltype(prefill_write<T, C>) prefill_write<T, C>;                                                            \
+  template [[host_name("prefill_attention_" #activation "_" #cache)]] [[kernel]]                                \
+  decltype(prefill_attention<T, C>) prefill_attention<T, C>;
+// clang-format on
+
+ATTENTION_KERNELS(f16, half, f16, half)
+ATTENTION_KERNELS(f16, half, f32, float)
+template [[host_name("decode_attention_merge_f16")]] [[kernel]] decltype(decode_attention_merge<half>)
+    decode_attention_merge<half>;
+#if INGOT_BFLOAT
+ATTENTION_KERNELS(f16, half, bf16, bfloat)
+ATTENTION_KERNELS(bf16, bfloat, f16, half)
+ATTENTION_KERNELS(bf16, bfloat, bf16, bfloat)
+ATTENTION_KERNELS(bf16, bfloat, f32, float)
+template [[host_name("decode_attention_merge_bf16")]] [[kernel]] decltype(decode_attention_merge<bfloat>)
+    decode_attention_merge<bfloat>;
+#endif

@@ -1,0 +1,62 @@
+#include "common.h"
+
+constant bool NORM_LAYER [[function_constant(0)]];  // LayerNorm; else RMSNorm
+constant bool NORM_WEIGHT [[function_constant(1)]];
+constant bool NORM_BIAS [[function_constant(2)]];
+
+struct NormParams {
+  float eps;
+  uint dim;
+};
+
+// Sum over the threadgroup, the same bits in every thread. `parts` holds one float a simdgroup.
+static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgroup, uint simdgroups) {
+  x = simd_sum(x);
+  if (lane == 0) parts[simdgroup] = x;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float sum = 0;
+  for (uint i = 0; i < simdgroups; ++i) sum += parts[i];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  return sum;
+}
+
+// One row a threadgroup: the residual stream in, an activation out.
+template <typename T>
+[[kernel]] void norm(device const float* in [[buffer(0)]],  // [rows, dim]
+                     device const float* weight [[buffer(1), function_constant(NORM_WEIGHT)]],
+                     device const float* bias [[buffer(2), function_constant(NORM_BIAS)]],
+                     device T* out [[buffer(3)]],  // [rows, dim]
+                     constant NormParams& p [[buffer(4)]],
+                     uint row [[threadgroup_position_in_grid]],
+                     uint thread_index [[thread_index_in_threadgroup]],
+                     uint lane [[thread_index_in_simdgroup]],
+                     uint simdgroup [[simdgroup_index_in_threadgroup]],
+                     uint simdgroups [[simdgroups_per_threadgroup]]) {
+  threadgroup float parts[32];
+  const uint threads = simdgroups * 32;
+  device const float* x = in + ulong(row) * p.dim;
+  device T* y = out + ulong(row) * p.dim;
+  float mean = 0;
+  if (NORM_LAYER) {
+    float sum = 0;
+    for (uint i = thread_index; i < p.dim; i += threads) sum += x[i];
+    mean = norm_sum(sum, parts, lane, simdgroup, simdgroups) / float(p.dim);
+  }
+  float squares = 0;
+  for (uint i = thread_index; i < p.dim; i += threads) {
+    const float d = x[i] - mean;
+    squares = fma(d, d, squares);
+  }
+  const float scale = precise::rsqrt(norm_sum(squares, parts, lane, simdgroup, simdgroups) / float(p.dim) + p.eps);
+  for (uint i = thread_index; i < p.dim; i += threads) {
+    float value = (x[i] - mean) * scale;
+    if (NORM_WEIGHT) value *= weight[i];
+    if (NORM_BIAS) value += bias[i];
+    y[i] = T(value);
+  }
+}
+
+template [[host_name("norm_f16")]] [[kernel]] decltype(norm<half>) norm<half>;
+#if INGOT_BFLOAT
+template [[host_name("norm_bf16")]] [[kernel]] decltype(norm<bfloat>) norm<bfloat>;
+#endif

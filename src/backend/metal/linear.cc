@@ -1,0 +1,170 @@
+#include "backend/metal/linear.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace ingot::metal {
+namespace {
+
+// Staging buffers are cut where copies can be.
+constexpr size_t kGranule = 16;
+
+BufferView part_view(const Matrix& matrix, const PackedPart& part) {
+  return {matrix.data.get(), part.offset, part.bytes(matrix.cols)};
+}
+
+// From element `first` on.
+BufferView from(BufferView view, int64_t first, DType type) {
+  const size_t skip = static_cast<size_t>(first) * dtype_bytes(type, 1);
+  return {view.buffer, view.offset + skip, view.bytes - skip};
+}
+
+// `up` is set for a gated product, of a part of the same rows.
+struct Operands {
+  const Matrix* weight;
+  const PackedPart* part;
+  const Matrix* up = nullptr;
+  const PackedPart* up_part = nullptr;
+  BufferView in, bias, bias_up, out;
+};
+
+void encode(Context& context, LinearShape shape, const Operands& operands) {
+  shape.format = operands.part->format;
+  shape.cols = operands.weight->cols;
+  shape.outputs = operands.part->rows;
+  shape.out_stride = operands.weight->rows;
+  shape.in = context.activation;
+  shape.bias = static_cast<bool>(operands.bias);
+  shape.bias_up = static_cast<bool>(operands.bias_up);
+  if (operands.up_part != nullptr) shape.format_up = operands.up_part->format;
+  const LinearPlan plan = plan_linear(shape, linear_variant(shape, context.family));
+  const auto& c = plan.constants;
+  const auto u = [&](size_t i) { return Constant::u(static_cast<uint16_t>(kLinearFirstConstant + i), c[i]); };
+  const auto b = [&](size_t i) { return Constant::b(static_cast<uint16_t>(kLinearFirstConstant + i), c[i] != 0); };
+
+  Encoder& encoder = context.encoder;
+  encoder.use(plan.kernel, {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), b(10), b(11), b(12), b(13)});
+  const int64_t first = operands.part->first;
+  encoder.weight(0, part_view(*operands.weight, *operands.part));
+  if (operands.up != nullptr) encoder.weight(1, part_view(*operands.up, *operands.up_part));
+  encoder.read(2, operands.in);
+  if (operands.bias) encoder.weight(3, from(operands.bias, first, DType::f32));
+  if (operands.bias_up) encoder.weight(4, from(operands.bias_up, first, DType::f32));
+  const BufferView out = from(operands.out, first, shape.out);
+  if (shape.accumulate)
+    encoder.update(5, out);
+  else
+    encoder.write(5, out);
+  encoder.value(6, plan.params);
+  encoder.threadgroup_memory(0, plan.threadgroup_bytes);
+  encoder.dispatch(MTL::Size(plan.groups, 1, 1), MTL::Size(plan.threads, 1, 1));
+}
+
+// The EmbedParams of the kernel, field for field.
+struct EmbedParams {
+  PackedPlanes planes, planes_positions;
+  uint32_t cols, first, rows, rows_positions;
+  float scale;
+};
+constexpr uint16_t kEmbedFirstConstant = 40;
+constexpr uint32_t kEmbedThreads = 64;
+
+}  // namespace
+
+size_t packed_bytes(const MatrixSpec& spec) {
+  const std::vector<PackedPart> parts = packed_parts(spec);
+  return parts.back().offset + parts.back().bytes(spec.cols);
+}
+
+Matrix pack_matrix(const MatrixSpec& spec, Memory& memory,
+                   const std::function<void(std::span<const std::byte>)>& drop_pages) {
+  Packer packer(spec, drop_pages);
+  Matrix matrix;
+  matrix.name = spec.name;
+  matrix.rows = spec.rows;
+  matrix.cols = spec.cols;
+  matrix.parts = packer.parts();
+  matrix.format = matrix.parts.front().format;
+  matrix.bytes = packer.bytes();
+  matrix.data = memory.upload(matrix.bytes, "weight " + spec.name, kGranule,
+                              [&](size_t offset, std::span<std::byte> chunk) { packer.fill(offset, chunk); });
+  return matrix;
+}
+
+void linear(Context& context, const LinearArgs& args) {
+  LinearShape shape;
+  shape.rows = args.rows;
+  shape.decode_rows = args.decode_rows;
+  shape.out = args.accumulate || args.f32_out ? DType::f32 : context.activation;
+  shape.accumulate = args.accumulate;
+  for (const PackedPart& part : args.weight->parts) {
+    Operands operands{.weight = args.weight, .part = &part};
+    operands.in = args.in;
+    operands.bias = args.bias;
+    operands.out = args.out;
+    encode(context, shape, operands);
+  }
+}
+
+void gated_linear(Context& context, const GatedLinearArgs& args) {
+  const auto& gate = args.gate->parts;
+  const auto& up = args.up->parts;
+  const bool alike = std::equal(gate.begin(), gate.end(), up.begin(), up.end(),
+                                [](const PackedPart& a, const PackedPart& b) { return a.rows == b.rows; });
+  if (!alike)
+    throw_error(ErrorKind::declined, "{} and {} change their format at different rows; store each in one format",
+                args.gate->name, args.up->name);
+  LinearShape shape;
+  shape.activation = args.activation;
+  shape.rows = args.rows;
+  shape.decode_rows = args.decode_rows;
+  shape.out = context.activation;
+  for (size_t i = 0; i < gate.size(); ++i) {
+    Operands operands{.weight = args.gate, .part = &gate[i], .up = args.up, .up_part = &up[i]};
+    operands.in = args.in;
+    operands.bias = args.gate_bias;
+    operands.bias_up = args.up_bias;
+    operands.out = args.out;
+    encode(context, shape, operands);
+  }
+}
+
+void embed(Context& context, const EmbedArgs& args) {
+  const Matrix* positions = args.positions_table;
+  if (positions != nullptr && positions->parts.size() != 1)
+    throw_error(ErrorKind::declined, "{} has several formats; store it in one", positions->name);
+  Encoder& encoder = context.encoder;
+  for (const PackedPart& part : args.table->parts) {
+    EmbedParams p{};
+    p.planes = packed_planes(part.format, args.table->cols);
+    p.cols = static_cast<uint32_t>(args.table->cols);
+    p.first = static_cast<uint32_t>(part.first);
+    p.rows = static_cast<uint32_t>(part.rows);
+    p.scale = args.scale;
+    if (positions != nullptr) {
+      p.planes_positions = packed_planes(positions->format, positions->cols);
+      p.rows_positions = static_cast<uint32_t>(positions->rows);
+    }
+    const DType positions_format = positions != nullptr ? positions->format : DType::f32;
+    encoder.use("embed", {Constant::u(kEmbedFirstConstant, static_cast<int64_t>(part.format)),
+                          Constant::u(kEmbedFirstConstant + 1, static_cast<int64_t>(positions_format)),
+                          Constant::b(kEmbedFirstConstant + 2, positions != nullptr)});
+    encoder.weight(0, part_view(*args.table, part));
+    if (positions != nullptr) {
+      encoder.weight(1, part_view(*positions, positions->parts[0]));
+      encoder.read(3, args.positions);
+    }
+    encoder.read(2, args.token_ids);
+    encoder.read(4, args.previous);
+    encoder.write(5, args.out);
+    encoder.value(6, p);
+    const int64_t columns = packed_unit_columns(part.format);
+    const int64_t units = (args.table->cols + columns - 1) / columns;
+    encoder.dispatch(MTL::Size(static_cast<NS::UInteger>((units + kEmbedThreads - 1) / kEmbedThreads),
+                               static_cast<NS::UInteger>(args.rows), 1),
+                     MTL::Size(kEmbedThreads, 1, 1));
+  }
+}
+
+}  // namespace ingot::metal

@@ -1,0 +1,268 @@
+#include "backend/metal/linear_pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/linear/source_block.h"
+#include "core/error.h"
+
+namespace ingot::metal {
+namespace {
+
+constexpr int64_t kUnit = 32;    // columns of a unit of the block formats; q8_0 counts two of its own
+constexpr int64_t kSuper = 256;  // columns of a block of the K formats
+
+struct Codes {
+  int low_bits, high_bits;
+};
+constexpr Codes codes_of(DType type) {
+  switch (type) {
+    case DType::q8_0: return {8, 0};
+    case DType::q2_k: return {2, 0};
+    case DType::q3_k: return {2, 1};
+    case DType::q5_0:
+    case DType::q5_1:
+    case DType::q5_k: return {4, 1};
+    case DType::q6_k: return {4, 2};
+    default: return {4, 0};
+  }
+}
+
+constexpr bool is_float(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
+
+// Scales of `cols` columns.
+int64_t meta_bytes(DType type, int64_t cols) {
+  switch (type) {
+    case DType::q4_0:
+    case DType::q5_0:
+    case DType::q8_0: return cols / kUnit * 2;
+    case DType::q4_1:
+    case DType::q5_1: return cols / kUnit * 4;
+    case DType::q2_k: return cols / kSuper * 20;
+    case DType::q3_k: return cols / kSuper * 14;
+    case DType::q4_k:
+    case DType::q5_k: return cols / kSuper * 16;
+    case DType::q6_k: return cols / kSuper * 18;
+    default: return 0;
+  }
+}
+
+// Bits `shift` to `shift + bits` of 32 codes, in pairs 16 bits apart.
+template <int kBits>
+void put_codes(const uint8_t* codes, int shift, uint8_t* out) {
+  constexpr int kColumns = 32 / kBits;  // of a word
+  for (int word = 0; word < kBits; ++word) {
+    uint32_t value = 0;
+    for (int c = 0; c < kColumns; ++c) {
+      const uint32_t code = static_cast<uint32_t>(codes[word * kColumns + c]) >> shift & ((1u << kBits) - 1);
+      value |= code << (c / 2 * kBits + c % 2 * 16);
+    }
+    std::memcpy(out + word * 4, &value, 4);
+  }
+}
+
+// Eight pairs of 6-bit numbers in 12 bytes.
+void put_pairs(const uint8_t (&a)[8], const uint8_t (&b)[8], uint8_t* out) {
+  for (int i = 0; i < 8; ++i) out[i] = static_cast<uint8_t>((a[i] & 15) | (b[i] & 15) << 4);
+  for (int i = 0; i < 4; ++i) {
+    const int even = a[2 * i] >> 4 | (b[2 * i] >> 4) << 2, odd = a[2 * i + 1] >> 4 | (b[2 * i + 1] >> 4) << 2;
+    out[8 + i] = static_cast<uint8_t>(even | odd << 4);
+  }
+}
+
+// The scales of the block of 32, or of 256 for the K formats, that starts at `block` in the file.
+template <DType kType>
+void put_meta(const uint8_t* block, uint8_t* out) {
+  uint8_t a[8], b[8];
+  switch (kType) {
+    case DType::q4_0:
+    case DType::q5_0:
+    case DType::q8_0: std::memcpy(out, block, 2); return;
+    case DType::q4_1:
+    case DType::q5_1: std::memcpy(out, block, 4); return;
+    case DType::q2_k:
+      std::memcpy(out, block + 80, 4);
+      std::memcpy(out + 4, block, 16);
+      return;
+    case DType::q3_k:
+      std::memcpy(out, block + 108, 2);
+      for (int i = 0; i < 8; ++i) {
+        a[i] = static_cast<uint8_t>(cpu::source_scale_q3(block + 96, 2 * i) + 32);
+        b[i] = static_cast<uint8_t>(cpu::source_scale_q3(block + 96, 2 * i + 1) + 32);
+      }
+      put_pairs(a, b, out + 2);
+      return;
+    case DType::q4_k:
+    case DType::q5_k:
+      std::memcpy(out, block, 4);
+      for (int i = 0; i < 8; ++i) cpu::source_scale_min(block + 4, i, a[i], b[i]);
+      put_pairs(a, b, out + 4);
+      return;
+    case DType::q6_k:
+      std::memcpy(out, block + 192, 16);
+      std::memcpy(out + 16, block + 208, 2);
+      return;
+    default: return;
+  }
+}
+
+template <DType kType>
+void pack_row(const uint8_t* source, int64_t cols, uint8_t* codes, uint8_t* high, uint8_t* meta) {
+  constexpr Codes kCodes = codes_of(kType);
+  for (int64_t unit = 0; unit < cols / kUnit; ++unit) {
+    uint32_t words[8];
+    cpu::source_codes<kType>(source, unit, words);
+    uint8_t values[kUnit];
+    std::memcpy(values, words, sizeof(values));  // a word is four columns, one a byte
+    put_codes<kCodes.low_bits>(values, 0, codes + unit * kCodes.low_bits * 4);
+    if constexpr (kCodes.high_bits > 0)
+      put_codes<kCodes.high_bits>(values, kCodes.low_bits, high + unit * kCodes.high_bits * 4);
+  }
+  const DTypeInfo& info = dtype_info(kType);
+  const int64_t each = meta_bytes(kType, info.block_size);
+  for (int64_t block = 0; block < cols / info.block_size; ++block)
+    put_meta<kType>(source + block * info.block_bytes, meta + block * each);
+}
+
+using PackRow = void (*)(const uint8_t*, int64_t, uint8_t*, uint8_t*, uint8_t*);
+PackRow row_packer(DType type) {
+  switch (type) {
+    case DType::q4_0: return pack_row<DType::q4_0>;
+    case DType::q4_1: return pack_row<DType::q4_1>;
+    case DType::q5_0: return pack_row<DType::q5_0>;
+    case DType::q5_1: return pack_row<DType::q5_1>;
+    case DType::q8_0: return pack_row<DType::q8_0>;
+    case DType::q2_k: return pack_row<DType::q2_k>;
+    case DType::q3_k: return pack_row<DType::q3_k>;
+    case DType::q4_k: return pack_row<DType::q4_k>;
+    case DType::q5_k: return pack_row<DType::q5_k>;
+    case DType::q6_k: return pack_row<DType::q6_k>;
+    default: return nullptr;
+  }
+}
+
+// Rows of the source go back to the system a head at a time where a head's rows are taken out of order.
+int64_t whole_rows(const MatrixPart& part, int64_t rows) {
+  return part.interleaved_head_size == 0 ? rows : rows / part.interleaved_head_size * part.interleaved_head_size;
+}
+
+}  // namespace
+
+PackedPlanes packed_planes(DType type, int64_t cols) {
+  PackedPlanes planes;
+  if (is_float(type)) {
+    planes.code_stride = static_cast<uint32_t>(dtype_bytes(type, static_cast<size_t>((cols + 7) / 8 * 8)));
+  } else {
+    const Codes codes = codes_of(type);
+    planes.code_stride = static_cast<uint32_t>(cols / 8 * codes.low_bits);
+    planes.high_stride = static_cast<uint32_t>(cols / 8 * codes.high_bits);
+    planes.meta_stride = static_cast<uint32_t>(meta_bytes(type, cols));
+  }
+  planes.high_offset = planes.code_stride * kPanelRows;
+  planes.meta_offset = planes.high_offset + planes.high_stride * kPanelRows;
+  planes.panel_bytes = planes.meta_offset + planes.meta_stride * kPanelRows;
+  return planes;
+}
+
+std::vector<PackedPart> packed_parts(const MatrixSpec& spec) {
+  std::vector<PackedPart> parts;
+  int64_t row = 0;
+  for (const MatrixPart& part : spec.parts) {
+    const TensorView& tensor = *part.tensor;
+    const DTypeInfo& info = dtype_info(tensor.dtype);
+    if (tensor.shape.size() != 2 || tensor.shape[1] != spec.cols)
+      throw_error(ErrorKind::bad_file, "tensor {}: expected a matrix of {} columns for {}", tensor.name, spec.cols,
+                  spec.name);
+    if (spec.cols % info.block_size != 0)
+      throw_error(ErrorKind::bad_file, "tensor {}: {} columns are not a multiple of the {} block of {}", tensor.name,
+                  spec.cols, info.name, info.block_size);
+    if (tensor.data.size() != dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())))
+      throw_error(ErrorKind::bad_file, "tensor {}: {} bytes do not match its shape", tensor.name, tensor.data.size());
+    if (part.interleaved_head_size != 0 &&
+        (part.interleaved_head_size % 2 != 0 || tensor.shape[0] % part.interleaved_head_size != 0))
+      throw_error(ErrorKind::bad_file, "tensor {}: {} rows are not whole heads of {}", tensor.name, tensor.shape[0],
+                  part.interleaved_head_size);
+    if (parts.empty() || parts.back().format != tensor.dtype) parts.push_back({tensor.dtype, row, 0, 0});
+    parts.back().rows += tensor.shape[0];
+    row += tensor.shape[0];
+  }
+  if (row != spec.rows || spec.rows < 1 || spec.cols < 1)
+    throw_error(ErrorKind::bad_file, "matrix {}: its tensors have {} rows of {} columns, expected {}", spec.name, row,
+                spec.cols, spec.rows);
+  size_t offset = 0;
+  for (PackedPart& part : parts) {
+    part.offset = offset;
+    offset += part.bytes(spec.cols);
+  }
+  return parts;
+}
+
+Packer::Packer(const MatrixSpec& spec, Drop drop) : spec_(spec), drop_(std::move(drop)), parts_(packed_parts(spec)) {
+  bytes_ = parts_.back().offset + parts_.back().bytes(spec.cols);
+  dropped_.assign(spec.parts.size(), 0);
+}
+
+const std::byte* Packer::source_row(int64_t row) const {
+  for (const MatrixPart& part : spec_.parts) {
+    const int64_t rows = part.tensor->shape[0];
+    if (row < rows)
+      return part.tensor->data.data() + static_cast<size_t>(part.source_row(row)) *
+                                            dtype_bytes(part.tensor->dtype, static_cast<size_t>(spec_.cols));
+    row -= rows;
+  }
+  return nullptr;
+}
+
+void Packer::pack_panel(const PackedPart& part, int64_t panel, std::byte* out) const {
+  const PackedPlanes planes = packed_planes(part.format, spec_.cols);
+  std::memset(out, 0, planes.panel_bytes);
+  auto* to = reinterpret_cast<uint8_t*>(out);
+  const int64_t rows = std::min(kPanelRows, part.rows - panel * kPanelRows);
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* source = source_row(part.first + panel * kPanelRows + r);
+    uint8_t* codes = to + r * planes.code_stride;
+    if (const PackRow pack = row_packer(part.format))
+      pack(reinterpret_cast<const uint8_t*>(source), spec_.cols, codes,
+           to + planes.high_offset + r * planes.high_stride, to + planes.meta_offset + r * planes.meta_stride);
+    else
+      std::memcpy(codes, source, dtype_bytes(part.format, static_cast<size_t>(spec_.cols)));
+  }
+}
+
+void Packer::fill(size_t offset, std::span<std::byte> out) {
+  int64_t done = 0;  // rows of the matrix that are complete
+  for (const PackedPart& part : parts_) {
+    const size_t end = std::min(offset + out.size(), part.offset + part.bytes(spec_.cols));
+    const size_t begin = std::max(offset, part.offset);
+    if (begin >= end) continue;
+    const size_t panel_bytes = packed_planes(part.format, spec_.cols).panel_bytes;
+    for (size_t panel = (begin - part.offset) / panel_bytes; part.offset + panel * panel_bytes < end; ++panel) {
+      const size_t first = part.offset + panel * panel_bytes, last = first + panel_bytes;
+      if (begin <= first && last <= end) {
+        pack_panel(part, static_cast<int64_t>(panel), out.data() + (first - offset));
+      } else {
+        straddling_.resize(panel_bytes);
+        pack_panel(part, static_cast<int64_t>(panel), straddling_.data());
+        const size_t from = std::max(begin, first), to = std::min(end, last);
+        std::memcpy(out.data() + (from - offset), straddling_.data() + (from - first), to - from);
+      }
+      if (last <= end) done = part.first + std::min(part.rows, (static_cast<int64_t>(panel) + 1) * kPanelRows);
+    }
+  }
+  if (drop_) drop_before(done);
+}
+
+void Packer::drop_before(int64_t row) {
+  for (size_t i = 0; i < spec_.parts.size() && row > 0; ++i) {
+    const TensorView& tensor = *spec_.parts[i].tensor;
+    const int64_t rows = whole_rows(spec_.parts[i], std::min(row, tensor.shape[0]));
+    const size_t bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(rows * spec_.cols));
+    if (bytes > dropped_[i]) {
+      drop_(tensor.data.subspan(dropped_[i], bytes - dropped_[i]));
+      dropped_[i] = bytes;
+    }
+    row -= tensor.shape[0];
+  }
+}
+
+}  // namespace ingot::metal

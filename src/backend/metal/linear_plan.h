@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "backend/backend.h"
+#include "backend/metal/linear_pack.h"
+
+// Which kernel a matrix product takes, and with which constants and sizes. No Metal here: numbers in, numbers out.
+namespace ingot::metal {
+
+// What a product is, beside its buffers. N = `outputs`.
+struct LinearShape {
+  DType format = DType::f16;                 // of the weight (the gate)
+  DType format_up = DType::f16;              // of the second matrix, when gated
+  std::optional<ActivationKind> activation;  // set: gated
+  int64_t rows = 0, cols = 0, outputs = 0;
+  int64_t out_stride = 0;  // elements
+  // The first rows, whose bits must not depend on how many rows there are (decode rows, sampled rows). The others are
+  // prefill: they take tiles. Negative: nobody knows, and rows choose by their number alone.
+  int64_t decode_rows = -1;
+  DType in = DType::f16;   // activations
+  DType out = DType::f16;  // f32 to accumulate
+  bool accumulate = false;
+  bool bias = false, bias_up = false;
+};
+
+// How the first way of kernels/linear.metal is cut; any choice of outputs, unroll and simdgroups gives the same bits.
+struct LinearVariant {
+  int outputs = 4;     // of a lane group: 1, 2 or 4
+  int lanes = 8;       // of a lane group: a power of two up to 32. Sets the order of additions
+  int unroll = 1;      // 1 to 4
+  int simdgroups = 4;  // of a threadgroup, up to 8
+};
+
+// Lanes that share a dot product: from its length and format alone.
+int linear_lanes(DType format, int64_t cols);
+// From the one table of variants. `family` is the newest Apple GPU family the device has.
+LinearVariant linear_variant(const LinearShape& shape, int family);
+
+// The LinearParams of the kernels, field for field.
+struct LinearParams {
+  PackedPlanes planes, planes_up;
+  uint32_t rows = 0, cols = 0, outputs = 0, out_stride = 0;
+  uint32_t small_rows = 0, small_groups = 0, output_groups = 1, row_tiles = 1;
+};
+
+inline constexpr uint16_t kLinearFirstConstant = 20;  // numbers of the function constants
+inline constexpr size_t kLinearConstants = 14;        // the last four are bool, the others uint
+
+struct LinearPlan {
+  const char* kernel = nullptr;
+  std::array<uint32_t, kLinearConstants> constants{};
+  LinearParams params;
+  uint32_t groups = 0, threads = 0;
+  size_t threadgroup_bytes = 0;
+};
+// The constants change with the rows only so far: products of 1, 2, 4, 8 and 16 decode rows, of 32 and 64 prefill rows,
+// and of those beside a decode row need every specialisation there is.
+LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant);
+
+}  // namespace ingot::metal

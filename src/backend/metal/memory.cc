@@ -1,0 +1,153 @@
+#include "backend/metal/memory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+namespace ingot::metal {
+namespace {
+
+constexpr size_t kStagingBytes = size_t{4} << 20;
+
+// Copies on macOS are whole words. Buffers are rounded up to 16 bytes, regions of scratch to 64, so the last one fits.
+constexpr size_t whole_words(size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+// Residency sets came with macOS 15.
+bool has_residency_sets() {
+#ifdef __APPLE__
+  if (__builtin_available(macOS 15.0, *)) return true;
+  return false;
+#else
+  return true;
+#endif
+}
+
+}  // namespace
+
+Memory::Memory(NS::SharedPtr<MTL::Device> device, NS::SharedPtr<MTL::CommandQueue> queue)
+    : device_(std::move(device)), queue_(std::move(queue)) {
+  if (!has_residency_sets()) return;
+  const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
+  const auto descriptor = NS::TransferPtr(MTL::ResidencySetDescriptor::alloc()->init());
+  NS::Error* error = nullptr;
+  residency_ = NS::TransferPtr(device_->newResidencySet(descriptor.get(), &error));
+  if (residency_) queue_->addResidencySet(residency_.get());
+}
+
+BufferPtr Memory::allocate(size_t bytes, MTL::ResourceOptions options, const std::string& label) {
+  const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
+  bytes = std::max<size_t>((bytes + 15) / 16 * 16, 16);
+  if (bytes > device_->maxBufferLength())
+    throw_error(ErrorKind::out_of_memory, "metal: {} needs a buffer of {}, the GPU's limit is {}", label,
+                format_bytes(bytes), format_bytes(device_->maxBufferLength()));
+  BufferPtr buffer = NS::TransferPtr(device_->newBuffer(bytes, options | MTL::ResourceHazardTrackingModeUntracked));
+  if (!buffer)
+    throw_error(ErrorKind::out_of_memory, "metal: no memory for {} of {}; use a smaller model or fewer KV blocks",
+                format_bytes(bytes), label);
+  buffer->setLabel(NS::String::string(label.c_str(), NS::UTF8StringEncoding));
+  ++allocations_;
+  allocated_bytes_ += bytes;
+  if (residency_) residency_->addAllocation(buffer.get());
+  return buffer;
+}
+
+BufferPtr Memory::new_private(size_t bytes, const std::string& label) {
+  return allocate(bytes, MTL::ResourceStorageModePrivate, label);
+}
+BufferPtr Memory::new_shared(size_t bytes, const std::string& label) {
+  return allocate(bytes, MTL::ResourceStorageModeShared, label);
+}
+
+void Memory::commit_residency() {
+  if (!residency_) return;
+  residency_->commit();
+  residency_->requestResidency();
+}
+
+MTL::Buffer* Memory::staging(size_t index) {
+  if (!staging_[index]) staging_[index] = new_shared(kStagingBytes, "staging");
+  if (in_flight_[index]) {
+    in_flight_[index]->waitUntilCompleted();
+    in_flight_[index].reset();
+  }
+  return staging_[index].get();
+}
+
+BufferPtr Memory::upload(size_t bytes, const std::string& label, size_t granule, const Fill& fill) {
+  if (granule == 0 || granule > kStagingBytes)
+    throw_error(ErrorKind::internal, "metal: {} in pieces of {} bytes, the staging buffers have {}", label, granule,
+                kStagingBytes);
+  BufferPtr buffer = new_private(bytes, label);
+  const size_t chunk = kStagingBytes / granule * granule;
+  size_t turn = 0;
+  for (size_t offset = 0; offset < bytes; offset += chunk, turn ^= 1) {
+    const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
+    const size_t n = std::min(chunk, bytes - offset);
+    MTL::Buffer* from = staging(turn);
+    fill(offset, {static_cast<std::byte*>(from->contents()), n});
+    MTL::CommandBuffer* commands = queue_->commandBuffer();
+    MTL::BlitCommandEncoder* blit = commands->blitCommandEncoder();
+    blit->copyFromBuffer(from, 0, buffer.get(), offset, whole_words(n));
+    blit->endEncoding();
+    commands->commit();
+    in_flight_[turn] = NS::RetainPtr(commands);
+  }
+  for (auto& commands : in_flight_) {
+    if (!commands) continue;
+    commands->waitUntilCompleted();
+    if (NS::Error* error = commands->error())
+      throw_error(ErrorKind::device, "metal: uploading {} failed: {}", label,
+                  error->localizedDescription()->utf8String());
+    commands.reset();
+  }
+  return buffer;
+}
+
+void Memory::run(const std::function<void(MTL::BlitCommandEncoder*)>& encode) {
+  const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
+  MTL::CommandBuffer* commands = queue_->commandBuffer();
+  MTL::BlitCommandEncoder* blit = commands->blitCommandEncoder();
+  encode(blit);
+  blit->endEncoding();
+  commands->commit();
+  commands->waitUntilCompleted();
+  if (NS::Error* error = commands->error())
+    throw_error(ErrorKind::device, "metal: a copy failed: {}", error->localizedDescription()->utf8String());
+}
+
+void Memory::write(BufferView to, std::span<const std::byte> from) {
+  if (from.size() > to.bytes)
+    throw_error(ErrorKind::internal, "metal: {} bytes written to {} bytes", from.size(), to.bytes);
+  for (size_t offset = 0; offset < from.size(); offset += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, from.size() - offset);
+    MTL::Buffer* stage = staging(0);
+    auto* host = static_cast<std::byte*>(stage->contents());
+    std::memcpy(host, from.data() + offset, n);
+    std::memset(host + n, 0, whole_words(n) - n);
+    run([&](MTL::BlitCommandEncoder* blit) {
+      blit->copyFromBuffer(stage, 0, to.buffer, to.offset + offset, whole_words(n));
+    });
+  }
+}
+
+void Memory::read(BufferView from, std::span<std::byte> to) {
+  if (to.size() > from.bytes)
+    throw_error(ErrorKind::internal, "metal: {} bytes read from {} bytes", to.size(), from.bytes);
+  for (size_t offset = 0; offset < to.size(); offset += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, to.size() - offset);
+    MTL::Buffer* stage = staging(0);
+    run([&](MTL::BlitCommandEncoder* blit) {
+      blit->copyFromBuffer(from.buffer, from.offset + offset, stage, 0, whole_words(n));
+    });
+    std::memcpy(to.data() + offset, stage->contents(), n);
+  }
+}
+
+void Memory::fill_zero(BufferView view) {
+  run([&](MTL::BlitCommandEncoder* blit) { blit->fillBuffer(view.buffer, NS::Range(view.offset, view.bytes), 0); });
+}
+
+}  // namespace ingot::metal

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backend/backend.h"
+
+namespace ingot {
+
+struct MetalOptions {
+  DType activation = DType::f16;   // f16, or bf16 for models made in bf16
+  std::string resources;           // VLLM_METAL_PATH_RESOURCES
+  bool profile = false;            // VLLM_METAL_PROFILE
+  bool capture_next_step = false;  // VLLM_METAL_CAPTURE_NEXT_STEP
+  // Called while weights are loaded with source ranges that will not be read again.
+  std::function<void(std::span<const std::byte>)> drop_pages;
+};
+
+// An Apple GPU through Metal; on Linux the software Metal device runs the same code.
+//
+// The backend may be used by one thread at a time. The two rings must be waited for in the order of submission.
+class MetalBackend : public Backend {
+ public:
+  // For tests: the next step fails as if the device had.
+  virtual void inject_failure() = 0;
+  // Barriers encoded so far.
+  virtual uint64_t barriers() const = 0;
+};
+
+// Throws Error(declined) when there is no GPU that the kernels run on.
+std::unique_ptr<MetalBackend> make_metal_backend(const MetalOptions& options = {});
+
+// What `ingot doctor` says about Metal here. `software`: the software device, which is never chosen by itself.
+struct MetalStatus {
+  bool available = false;
+  bool software = false;
+  std::string detail;
+};
+MetalStatus metal_status();
+// Whether this build's Metal is the software device.
+bool metal_is_software();
+
+}  // namespace ingot

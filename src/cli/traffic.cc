@@ -1,0 +1,98 @@
+#include "cli/traffic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "backend/backend.h"
+#include "backend/metal/metal_backend.h"
+#include "backend/metal/traffic.h"
+#include "core/error.h"
+#include "engine/step_builder.h"
+#include "model/config.h"
+
+namespace ingot::cli {
+
+void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, int64_t prompt_len, bool json) {
+  ModelArgs model = given;
+  EngineOptions& options = model.engine;
+  options.device = "metal";
+  if (!count_metal_traffic())
+    throw_error(ErrorKind::declined,
+                "--traffic: a real GPU does not count its memory traffic; run it on Linux, where "
+                "--device metal is the software device");
+  const int32_t largest = *std::max_element(batches.begin(), batches.end());
+  options.max_seqs = largest;
+  if (options.max_model_len == 0) options.max_model_len = prompt_len + 1;
+  if (options.kv_blocks == 0)
+    options.kv_blocks = largest * ((options.max_model_len + options.block_size - 1) / options.block_size);
+  const std::unique_ptr<Engine> engine = load_engine(model);
+  auto& device = dynamic_cast<MetalBackend&>(engine->device());
+
+  const int64_t each = options.kv_blocks / largest;
+  StepBuilder builder(options.block_size);
+  const SamplingParams greedy{.temperature = 0};
+  std::vector<std::vector<int32_t>> blocks(static_cast<size_t>(largest));
+  std::vector<int32_t> prompt;
+  for (int64_t i = 0; i < prompt_len; ++i)
+    prompt.push_back(static_cast<int32_t>((1000 + i * 7919) % engine->limits().vocab));
+  for (int32_t s = 0; s < largest; ++s) {
+    blocks[s].resize(static_cast<size_t>(each));
+    std::iota(blocks[s].begin(), blocks[s].end(), static_cast<int32_t>(s * each));
+    for (int64_t done = 0; done < prompt_len;) {
+      const int64_t rows = std::min<int64_t>(engine->limits().max_step_tokens, prompt_len - done);
+      builder.clear();
+      builder.add(std::span(prompt).subspan(done, rows), done, blocks[s]);
+      engine->run(builder.finish());
+      done += rows;
+    }
+  }
+
+  nlohmann::ordered_json report = nlohmann::ordered_json::array();
+  if (!json)
+    fmt::print("{:>5} {:>13} {:>7} {:>13} {:>7} {:>13} {:>13} {:>10} {:>9}\n", "batch", "weights B", "x min", "KV B",
+               "x min", "activations B", "unique B", "dispatches", "barriers");
+  for (const int32_t batch : batches) {
+    builder.clear();
+    for (int32_t s = 0; s < batch; ++s) {
+      builder.add({&prompt.back(), 1}, prompt_len, blocks[s]);
+      builder.sample(s, greedy);
+    }
+    const uint64_t barriers = device.barriers();
+    take_metal_traffic();
+    const StepStats stats = engine->run(builder.finish()).stats;
+    const MetalTraffic traffic = take_metal_traffic();
+    const auto ratio = [](uint64_t bytes, uint64_t least) {
+      return static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(least, 1));
+    };
+    nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+    for (const auto& kernel : traffic.kernels)
+      kernels.push_back({{"kernel", kernel.name},
+                         {"dispatches", kernel.dispatches},
+                         {"loaded", kernel.loaded},
+                         {"stored", kernel.stored}});
+    report.push_back(
+        {{"batch", batch},
+         {"weights", traffic.weights},
+         {"weights_min", stats.weight_bytes},
+         {"kv", traffic.kv},
+         {"kv_min", stats.kv_bytes},
+         {"activations", traffic.activations},
+         {"activations_unique", traffic.unique_activations},
+         {"stored", traffic.stored},
+         {"dispatches", stats.dispatches},
+         {"dispatches_per_layer", static_cast<double>(stats.dispatches) / static_cast<double>(engine->config().layers)},
+         {"barriers", device.barriers() - barriers},
+         {"kernels", kernels}});
+    if (!json)
+      fmt::print("{:>5} {:>13} {:>7.3f} {:>13} {:>7.3f} {:>13} {:>13} {:>10} {:>9}\n", batch, traffic.weights,
+                 ratio(traffic.weights, stats.weight_bytes), traffic.kv, ratio(traffic.kv, stats.kv_bytes),
+                 traffic.activations, traffic.unique_activations, stats.dispatches, device.barriers() - barriers);
+  }
+  if (json) fmt::print("{}\n", report.dump());
+}
+
+}  // namespace ingot::cli

@@ -1,0 +1,108 @@
+// What the Metal device promises beside the step contract: rows are independent of their neighbours, and a step moves
+// few bytes in few dispatches.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "backend/backend.h"
+#include "backend/metal/traffic.h"
+#include "backend/metal_mode.h"
+#include "engine/sequences.h"
+#include "engine/step_builder.h"
+#include "model/config.h"
+
+namespace ingot::testing {
+namespace {
+
+std::unique_ptr<Engine> load(const std::string& name, int32_t max_seqs) {
+  EngineOptions options;
+  options.model = fixture_model(name);
+  options.device = "metal";
+  options.max_model_len = 128;
+  options.max_seqs = max_seqs;
+  options.kv_blocks = max_seqs * 8;
+  options.max_step_tokens = 96;
+  options.max_logits_rows = 64;
+  return Engine::load(options);
+}
+
+class MetalNeighbours : public ::testing::TestWithParam<std::string> {};
+
+// Decoding row by row, and prefilling in chunks: alone, and among seven others that do either.
+TEST_P(MetalNeighbours, DoNotMatter) {
+  test::metal_in_fast_mode();
+  const std::unique_ptr<Engine> engine = load(GetParam(), 8);
+  const std::vector<int32_t> ids = random_ids(30, engine->limits().vocab, 7);
+  for (const int64_t chunk : {1, 7}) {
+    const auto blocks = assign_blocks(engine->limits(), 8, 128, 23);
+    const Logits alone = run_sequences(*engine, {{ids, blocks[0], chunk}})[0];
+    std::vector<Sequence> crowd;
+    for (uint32_t s = 0; s < 8; ++s)
+      crowd.push_back(
+          {random_ids(3 + s * 6, engine->limits().vocab, 100 + s), blocks[s], s % 3 == 0 ? 1 : 1 + s * 2, false});
+    crowd[5] = {ids, blocks[5], chunk, true};
+    const Logits crowded = run_sequences(*engine, crowd)[5];
+    ASSERT_EQ(alone.size(), crowded.size());
+    for (size_t r = 0; r < alone.size(); ++r)
+      ASSERT_EQ(std::memcmp(alone[r].data(), crowded[r].data(), alone[r].size() * sizeof(float)), 0)
+          << "row " << r << " in chunks of " << chunk << " differs by " << max_difference({alone[r]}, {crowded[r]});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MetalNeighbours,
+                         ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "mistral-bf16-window"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+#ifndef __APPLE__
+// One weight read serves the whole batch, the cache is read once, and a layer is at most eight dispatches.
+TEST(MetalTraffic, DecodeReadsWeightsAndCacheOnce) {
+  ASSERT_TRUE(count_metal_traffic());
+  const std::unique_ptr<Engine> engine = load("llama-f16-yarn", 16);
+  const auto blocks = assign_blocks(engine->limits(), 16, 128, 3);
+  const std::vector<int32_t> ids = random_ids(63, engine->limits().vocab, 5);
+  StepBuilder builder(engine->limits().block_size);
+  for (const auto& own : blocks) {
+    builder.clear();
+    builder.add(ids, 0, own);
+    engine->run(builder.finish());
+  }
+  uint64_t one = 0;
+  for (const int32_t batch : {1, 8, 16}) {
+    builder.clear();
+    for (int32_t s = 0; s < batch; ++s) {
+      builder.add({&ids[0], 1}, 63, blocks[s]);
+      builder.sample(s, {.temperature = 0});
+    }
+    take_metal_traffic();
+    const StepStats stats = engine->run(builder.finish()).stats;
+    const MetalTraffic traffic = take_metal_traffic();
+    if (batch == 1) one = traffic.matrices;
+    ASSERT_GT(traffic.matrices, 0u);
+    EXPECT_LE(static_cast<double>(traffic.kv), 1.05 * static_cast<double>(stats.kv_bytes)) << "batch " << batch;
+    EXPECT_GE(traffic.kv, stats.kv_bytes) << "batch " << batch;
+    EXPECT_LE(static_cast<double>(traffic.matrices), 1.05 * static_cast<double>(one)) << "batch " << batch;
+    // Embedding, rotation, last norm, head and sampling stand beside the layers.
+    EXPECT_LE(stats.dispatches, 8 + 8 * engine->config().layers) << "batch " << batch;
+  }
+}
+
+TEST(MetalTraffic, AMixedLayerIsAtMostElevenDispatches) {
+  test::metal_in_fast_mode();
+  const std::unique_ptr<Engine> engine = load("llama-f16-yarn", 4);
+  const auto blocks = assign_blocks(engine->limits(), 2, 64, 3);
+  const std::vector<int32_t> ids = random_ids(9, engine->limits().vocab, 5);
+  StepBuilder builder(engine->limits().block_size);
+  builder.add({&ids[0], 1}, 0, blocks[0]);
+  builder.add(ids, 0, blocks[1]);
+  builder.sample(0, {.temperature = 0});
+  builder.sample(9, {.temperature = 0});
+  EXPECT_LE(engine->run(builder.finish()).stats.dispatches, 9 + 11 * engine->config().layers);
+}
+#endif
+
+}  // namespace
+}  // namespace ingot::testing
