@@ -4,6 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,15 +39,18 @@ class PyEngine {
   uint64_t submit(const Step& step) {
     const nb::gil_scoped_release release;
     const std::lock_guard lock(mutex_);
-    return engine_->submit(step).id;
+    return submit_locked(step);
   }
 
-  ResultArrays wait(uint64_t ticket) {
+  ResultArrays wait(uint64_t ticket, bool overlap) {
     StepResult result;
     {
       const nb::gil_scoped_release release;
-      const std::lock_guard lock(mutex_);
-      result = engine_->wait({ticket});
+      std::unique_lock lock(mutex_);
+      // The engine cannot be entered while it waits. Half of what steps take is left to whoever plans the next one, so
+      // that its submission comes first and the device does not idle between the two.
+      if (overlap) submitted_.wait_until(lock, submit_time_ + half_step_, [&] { return last_ticket_ != ticket; });
+      result = wait_locked(ticket);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     return to_arrays(result);
@@ -55,15 +61,37 @@ class PyEngine {
     {
       const nb::gil_scoped_release release;
       const std::lock_guard lock(mutex_);
-      result = engine_->run(step);
+      result = wait_locked(submit_locked(step));
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     return to_arrays(result);
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  uint64_t submit_locked(const Step& step) {
+    last_ticket_ = engine_->submit(step).id;
+    submit_time_ = Clock::now();
+    submitted_.notify_all();
+    return last_ticket_;
+  }
+
+  StepResult wait_locked(uint64_t ticket) {
+    StepResult result = engine_->wait({ticket});
+    const std::chrono::duration<double, std::micro> run(result.stats.run_us);
+    // A short step after long ones counts at once; long ones after a short one by and by.
+    half_step_ = std::min(std::chrono::duration_cast<Clock::duration>(run / 2), half_step_ * 2 + kFirstGuess);
+    return result;
+  }
+
+  static constexpr Clock::duration kFirstGuess = std::chrono::microseconds(50);
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
+  std::condition_variable submitted_;
+  uint64_t last_ticket_ = 0;
+  Clock::time_point submit_time_;
+  Clock::duration half_step_{};
 };
 
 EngineOptions make_options(std::string model, std::string device, int threads, std::string isa, int64_t max_model_len,
@@ -180,7 +208,9 @@ void bind_engine(nb::module_& m) {
       .def("validate", &PyEngine::validate, nb::arg("step"), "Raises StepError when the step would be refused.")
       .def("submit", &PyEngine::submit, nb::arg("step"),
            "Validates, stages and submits a step; returns its ticket while the device runs.")
-      .def("wait", &PyEngine::wait, nb::arg("ticket"), "The one wait for a step. Raises Error when it failed.")
+      .def("wait", &PyEngine::wait, nb::arg("ticket"), nb::arg("overlap") = false,
+           "The one wait for a step. Raises Error when it failed. `overlap`: another thread plans the next step and is "
+           "let in first, for up to half of the time a step takes.")
       .def("run", &PyEngine::run, nb::arg("step"), "submit() and wait() in one call.");
 }
 

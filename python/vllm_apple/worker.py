@@ -187,7 +187,7 @@ class StepOutput(AsyncModelRunnerOutput):
         index = {req_id: i for i, req_id in enumerate(plan.req_ids)}
         if plan.error is None:
             try:
-                result = self.worker.engine.wait(plan.ticket)
+                result = self.worker.engine.wait(plan.ticket, self.worker.is_async)
             except ingot.Error as error:
                 plan.error = str(error)
         if plan.error is not None:
