@@ -4,17 +4,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "engine/loader.h"
 #include "engine/memory_plan.h"
+#include "engine_thread.h"
 #include "model/config.h"
 #include "module.h"
 #include "step_result.h"
@@ -22,76 +18,40 @@
 namespace ingot::python {
 namespace {
 
-// An Engine for Python's threads: calls are put in line, with the GIL released. So a thread may wait for a step while
-// another builds the next one.
 class PyEngine {
  public:
-  explicit PyEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  explicit PyEngine(std::unique_ptr<Engine> engine) : thread_(std::move(engine)) {}
 
-  const Engine& get() const { return *engine_; }
+  const Engine& get() const { return thread_.engine(); }
 
   void validate(const Step& step) {
     const nb::gil_scoped_release release;
-    const std::lock_guard lock(mutex_);
-    engine_->validate(step);
+    thread_.validate(step);
   }
-
   uint64_t submit(const Step& step) {
     const nb::gil_scoped_release release;
-    const std::lock_guard lock(mutex_);
-    return submit_locked(step);
+    return thread_.submit(step);
   }
-
   ResultArrays wait(uint64_t ticket, bool overlap) {
-    StepResult result;
-    {
-      const nb::gil_scoped_release release;
-      std::unique_lock lock(mutex_);
-      // The engine cannot be entered while it waits. Half of what steps take is left to whoever plans the next one, so
-      // that its submission comes first and the device does not idle between the two.
-      if (overlap) submitted_.wait_until(lock, submit_time_ + half_step_, [&] { return last_ticket_ != ticket; });
-      result = wait_locked(ticket);
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return to_arrays(result);
+    return take([&] { return thread_.wait(ticket, overlap); });
   }
-
   ResultArrays run(const Step& step) {
-    StepResult result;
-    {
-      const nb::gil_scoped_release release;
-      const std::lock_guard lock(mutex_);
-      result = wait_locked(submit_locked(step));
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return to_arrays(result);
+    return take([&] { return thread_.run(step); });
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  uint64_t submit_locked(const Step& step) {
-    last_ticket_ = engine_->submit(step).id;
-    submit_time_ = Clock::now();
-    submitted_.notify_all();
-    return last_ticket_;
+  template <typename F>
+  ResultArrays take(F f) {
+    StepResult result;
+    {
+      const nb::gil_scoped_release release;
+      result = f();
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return to_arrays(result);
   }
 
-  StepResult wait_locked(uint64_t ticket) {
-    StepResult result = engine_->wait({ticket});
-    const std::chrono::duration<double, std::micro> run(result.stats.run_us);
-    // A short step after long ones counts at once; long ones after a short one by and by.
-    half_step_ = std::min(std::chrono::duration_cast<Clock::duration>(run / 2), half_step_ * 2 + kFirstGuess);
-    return result;
-  }
-
-  static constexpr Clock::duration kFirstGuess = std::chrono::microseconds(50);
-  std::unique_ptr<Engine> engine_;
-  std::mutex mutex_;
-  std::condition_variable submitted_;
-  uint64_t last_ticket_ = 0;
-  Clock::time_point submit_time_;
-  Clock::duration half_step_{};
+  EngineThread thread_;
 };
 
 EngineOptions make_options(std::string model, std::string device, int threads, std::string isa, int64_t max_model_len,

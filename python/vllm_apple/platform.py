@@ -59,8 +59,12 @@ class ApplePlatform(Platform):
         options = make_options(vllm_config)
         options["max_step_tokens"] = 0  # the device's own most
         options["max_seqs"] = 1
-        options["kv_blocks"] = -(-model.max_model_len // options["block_size"])
         try:
+            longest = ingot.inspect(**{**options, "max_model_len": 1, "kv_blocks": 1}).config["max_position"]
+            if model.max_model_len > longest and getattr(model, "original_max_model_len", None) in (None, -1):
+                compat.logger.info("max_model_len %d -> %d: the positions of the model", model.max_model_len, longest)
+                options["max_model_len"] = model.max_model_len = longest
+            options["kv_blocks"] = -(-model.max_model_len // options["block_size"])
             limits = ingot.inspect(**options).limits
         except ingot.Error as error:
             raise Declined(str(error)) from None

@@ -12,6 +12,11 @@ import ingot
 import numpy as np
 
 GREEDY_BELOW = 1e-5  # vLLM's own bound for "temperature 0"
+NOTHING = np.zeros(0, np.int32)
+
+
+class LostTokens(RuntimeError):
+    """A step cannot be built because the one before it, whose tokens it needs, failed."""
 
 
 @dataclass(eq=False)
@@ -67,7 +72,7 @@ class Part:
 class Plan:
     """A step and how to read its result. S requests, R output rows."""
 
-    step: ingot.Step
+    step: Optional[ingot.Step]  # None: it could not be built
     req_ids: list[str]  # [S]
     sampled: np.ndarray  # indices into req_ids of those that draw a token
     output_rows: np.ndarray  # their rows in the result
@@ -79,6 +84,10 @@ class Plan:
     parts: list[Part] = field(default_factory=list)
     ticket: Optional[int] = None
     error: Optional[str] = None
+
+    @classmethod
+    def failed(cls, req_ids: list[str], error: str) -> "Plan":
+        return cls(None, req_ids, *[NOTHING] * 6, error=error)
 
 
 def convert_sampling(params, seed: int) -> ingot.SamplingParams:
@@ -213,7 +222,10 @@ class StepBuilder:
             requests = [self.requests[req_id] for req_id in req_ids]
             counts = np.array([scheduled[req_id] for req_id in req_ids], np.int32)
             computed = np.array([request.computed for request in requests], np.int32)
-            plan = self._build(req_ids, requests, counts, computed)
+            try:
+                plan = self._build(req_ids, requests, counts, computed)
+            except LostTokens as error:
+                return Plan.failed(req_ids, str(error))
             zero = getattr(output, "new_block_ids_to_zero", None)
             if zero:
                 plan.step.blocks_to_zero = np.unique(np.array(zero, np.int32))
@@ -251,7 +263,7 @@ class StepBuilder:
         if late.size:
             drawn = self.last_output[rows[late]]
             if (drawn < 0).any() or (lengths[late] != self.known[rows[late]] + 1).any():
-                raise RuntimeError("vllm_apple: a token was scheduled that no step has drawn")
+                raise LostTokens("a token was scheduled that no step has drawn: the step before failed")
             tokens[starts[1:][late] - 1] = -1 - drawn
         block, offset = np.divmod(positions, self.block_size)
 

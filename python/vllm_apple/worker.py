@@ -162,10 +162,12 @@ class AppleWorker(WorkerBase):
             self.builder.apply(plan, self.engine.run(plan.step))
 
     def _submit(self, plan: Plan) -> None:
+        if plan.error is not None:
+            return
         try:
             plan.ticket = self.engine.submit(plan.step)
             self.builder.submitted(plan)
-        except ingot.Error as error:
+        except RuntimeError as error:  # ingot.Error is one
             plan.error = str(error)
 
 
@@ -188,7 +190,7 @@ class StepOutput(AsyncModelRunnerOutput):
         if plan.error is None:
             try:
                 result = self.worker.engine.wait(plan.ticket, self.worker.is_async)
-            except ingot.Error as error:
+            except RuntimeError as error:
                 plan.error = str(error)
         if plan.error is not None:
             compat.logger.error("a step failed, and its %d requests with it: %s", len(index), plan.error)
