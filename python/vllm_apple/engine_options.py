@@ -44,12 +44,14 @@ def check_features(vllm_config) -> None:
         )
     if str(vllm_config.load_config.load_format) == "dummy":
         raise Declined("load_format=dummy: the engine reads its weights from the model's files")
-    if getattr(model, "logits_processors", None):
-        raise Declined("custom logits processors are not supported: sampling runs in the engine")
     if str(getattr(model, "logprobs_mode", "raw_logprobs")).split(".")[-1].lower() != "raw_logprobs":
         raise Declined(f"logprobs_mode {model.logprobs_mode}: the engine reports raw_logprobs")
-    if ingot.settings()["topk_logits"]:
-        raise Declined("VLLM_METAL_TOPK_LOGITS: tokens are sampled in the engine and no logits leave it; unset it")
+
+
+def wants_logits(vllm_config) -> bool:
+    """Whether someone needs logits: then vLLM's sampler draws, on the host (logits_path.py)."""
+    model = vllm_config.model_config
+    return bool(ingot.settings()["topk_logits"] or (model is not None and getattr(model, "logits_processors", None)))
 
 
 def make_options(vllm_config) -> dict:
@@ -62,5 +64,5 @@ def make_options(vllm_config) -> dict:
         "kv_dtype": kv_dtype(vllm_config),
         "max_step_tokens": scheduler.max_num_batched_tokens,
         "max_seqs": scheduler.max_num_seqs,
-        "max_logits_rows": 1,
+        "max_logits_rows": scheduler.max_num_seqs if wants_logits(vllm_config) else 1,
     }

@@ -5,7 +5,7 @@ import torch
 from vllm.platforms.interface import Platform, PlatformEnum
 
 from . import compat, strict
-from .engine_options import Declined, check_features, make_options
+from .engine_options import Declined, check_features, make_options, wants_logits
 
 DEFAULT_BLOCK_SIZE = 16
 MOST_STEP_TOKENS = 2048  # more rows in a step than this gain nothing; Metal's own limit is lower
@@ -132,6 +132,9 @@ class ApplePlatform(Platform):
 def use_scheduler(vllm_config) -> None:
     """vLLM's own scheduler, with one thing added: a failed step ends its requests instead of the server."""
     scheduler = vllm_config.scheduler_config
+    if scheduler.async_scheduling and wants_logits(vllm_config):
+        compat.logger.info("async scheduling is off: tokens are drawn from logits by vLLM's sampler")
+        scheduler.async_scheduling = False
     if scheduler.scheduler_cls in (None, "vllm.v1.core.sched.scheduler.Scheduler"):
         kind = "AppleAsyncScheduler" if scheduler.async_scheduling else "AppleScheduler"
         scheduler.scheduler_cls = f"vllm_apple.scheduler.{kind}"

@@ -81,6 +81,7 @@ class Plan:
     positions: np.ndarray  # where their tokens go
     logprobs: np.ndarray  # alternatives each; -1: none
     structured: bool = False
+    grammar: object = None  # vLLM's bitmask, where its own sampler applies it
     parts: list[Part] = field(default_factory=list)
     ticket: Optional[int] = None
     error: Optional[str] = None
@@ -124,8 +125,10 @@ def needs_history(params) -> bool:
 class StepBuilder:
     """Follows vLLM's scheduler and builds its steps. apply() may be called from another thread."""
 
-    def __init__(self, limits: ingot.EngineLimits, seed: int = 0):
+    def __init__(self, limits: ingot.EngineLimits, seed: int = 0, logits: bool = False, top_logits: int = 0):
+        """`logits`: rows of logits are asked for instead of tokens; with `top_logits` only the best of them."""
         rows = limits.max_seqs
+        self.logits, self.top_logits = logits, top_logits
         self.limits = limits
         self.block_size = limits.block_size
         self.requests: dict[str, Request] = {}
@@ -203,7 +206,7 @@ class StepBuilder:
         self.table[row, : len(blocks)] = blocks
         self.num_blocks[row] = len(blocks)
         self.logprobs[row] = -1 if request.params.logprobs is None else request.params.logprobs
-        self.slots[row] = row if request.needs_history else -1
+        self.slots[row] = row if request.needs_history and not self.logits else -1
         self.last_output[row] = -1
 
     def _release(self, request: Request) -> None:
@@ -290,6 +293,10 @@ class StepBuilder:
         kinds = np.where(logprobs >= 0, ingot.OUTPUT_LOGPROBS, ingot.OUTPUT_TOKEN).astype(np.uint8)
         tops = np.maximum(logprobs, 0)
         index = np.arange(len(sampled), dtype=np.int32)
+        if self.logits:
+            kinds.fill(ingot.OUTPUT_TOP_LOGITS if self.top_logits else ingot.OUTPUT_FULL_LOGITS)
+            tops = np.full(len(sampled), self.top_logits, np.int32)
+            index.fill(-1)
         slots, targets = self.slots[chosen], np.full(len(sampled), -1, np.int32)
 
         scoring = []  # (request index, first row, position, count)
@@ -326,8 +333,9 @@ class StepBuilder:
                 parts.append(Part(request, req_ids[i], start, place[at : at + count], last))
                 at += count
         structured = any(requests[i].structured for i in sampled)
+        owners = self.owner[chosen]
         return Plan(
-            step, req_ids, sampled, found, chosen, self.owner[chosen], lengths[sampled], logprobs, structured, parts
+            step, req_ids, sampled, found, chosen, owners, lengths[sampled], logprobs, structured=structured, parts=parts
         )
 
     def _write_history(self, step, request: Request) -> None:
@@ -358,12 +366,17 @@ class StepBuilder:
             held = self.owner[plan.rows] == plan.owners
             self.last_output[plan.rows[held]] = plan.output_rows[held]
 
-    def apply(self, plan: Plan, result) -> None:
-        """Takes in what the step drew, for requests that still hold their row."""
+    def known_tokens(self, plan: Plan) -> list[np.ndarray]:
+        """What the requests that draw a token have so far."""
+        with self.lock:
+            return [self.tokens[row, :end].copy() for row, end in zip(plan.rows.tolist(), plan.positions.tolist())]
+
+    def apply(self, plan: Plan, result, tokens: np.ndarray) -> None:
+        """Takes in the tokens that were drawn, for requests that still hold their row."""
         with self.lock:
             held = self.owner[plan.rows] == plan.owners
             rows, positions = plan.rows[held], plan.positions[held]
-            self.tokens[rows, positions] = result.tokens[plan.output_rows[held]]
+            self.tokens[rows, positions] = tokens[held]
             self.known[rows] = np.maximum(self.known[rows], positions + 1)
             for part in plan.parts:
                 part.request.prompt_scores.store(part.start, result, part.rows)

@@ -17,7 +17,8 @@ from vllm.v1.outputs import (
 from vllm.v1.worker.worker_base import WorkerBase
 
 from . import compat, strict
-from .engine_options import Declined, make_options
+from .engine_options import Declined, make_options, wants_logits
+from .logits_path import LogitsPath
 from .step_builder import Plan, StepBuilder
 
 RESERVE = 512 << 20  # bytes left to the system beside gpu_memory_utilization
@@ -75,7 +76,12 @@ class AppleWorker(WorkerBase):
             self.engine = ingot.Engine(**self.options, kv_blocks=kv_cache_config.num_blocks)
         except ingot.Error as error:
             raise Declined(str(error)) from None
-        self.builder = StepBuilder(self.engine.limits, self.model_config.seed or 0)
+        limits, seed = self.engine.limits, self.model_config.seed or 0
+        self.logits = LogitsPath(self.vllm_config, limits.vocab, seed) if wants_logits(self.vllm_config) else None
+        top = self.logits.top if self.logits else 0
+        if top > limits.max_top:
+            raise Declined(f"VLLM_METAL_TOPK_LOGITS={top}: the engine hands over at most {limits.max_top} logits of a row")
+        self.builder = StepBuilder(limits, seed, self.logits is not None, top)
         compat.logger.info(
             "ingot %s on %s: %s, %d KV blocks of %d, loaded in %.1f s",
             ingot.__version__, self.engine.device, self.engine.config["weight_format"], kv_cache_config.num_blocks,
@@ -144,7 +150,9 @@ class AppleWorker(WorkerBase):
         if plan is None:
             return None
         if plan.structured:
-            if grammar_output is not None:
+            if self.logits is not None:
+                plan.grammar = grammar_output
+            elif grammar_output is not None:
                 self.builder.set_grammar(plan, grammar_output)
             self._submit(plan)
         output = StepOutput(self, plan)
@@ -159,7 +167,8 @@ class AppleWorker(WorkerBase):
         if plans and self.last is not None:
             self.last.get_output()  # steps are waited for in order
         for plan in plans:
-            self.builder.apply(plan, self.engine.run(plan.step))
+            result = self.engine.run(plan.step)
+            self.builder.apply(plan, result, result.tokens[plan.output_rows])
 
     def _submit(self, plan: Plan) -> None:
         if plan.error is not None:
@@ -197,11 +206,31 @@ class StepOutput(AsyncModelRunnerOutput):
             output = make_output(plan.req_ids, index, [[] for _ in index])
             output.failure = plan.error
             return output
-        builder.apply(plan, result)
+        if self.worker.logits is not None and len(plan.sampled):
+            tokens, logprobs = self._draw(result)
+        else:
+            tokens, logprobs = result.tokens[plan.output_rows], gather_logprobs(plan, result)
+        builder.apply(plan, result, tokens)
         drawn: list[list[int]] = [[] for _ in plan.req_ids]
-        for i, token in zip(plan.sampled.tolist(), result.tokens[plan.output_rows].tolist()):
+        for i, token in zip(plan.sampled.tolist(), tokens.tolist()):
             drawn[i] = [token]
-        return make_output(plan.req_ids, index, drawn, gather_logprobs(plan, result), gather_prompt_logprobs(plan))
+        return make_output(plan.req_ids, index, drawn, logprobs, gather_prompt_logprobs(plan))
+
+    def _draw(self, result):
+        """The logits path: vLLM's sampler draws."""
+        plan, builder, path = self.plan, self.worker.builder, self.worker.logits
+        req_ids = [plan.req_ids[i] for i in plan.sampled]
+        requests = [builder.requests[req_id] for req_id in req_ids]
+        # Full logits are numbered among themselves, the best ones by the rows of the result.
+        rows = plan.output_rows if path.top else np.argsort(np.argsort(plan.output_rows))
+        tokens, scores = path.sample(req_ids, requests, builder.known_tokens(plan), result, rows, plan.grammar)
+        if scores is None:
+            return tokens, None
+        count, at = len(plan.req_ids), plan.sampled
+        lists = [np.zeros((count, *t.shape[1:]), t.numpy().dtype) for t in scores[:3]]
+        for into, tensor in zip(lists, scores[:3]):
+            into[at] = tensor.numpy()
+        return tokens, LogprobsLists(*lists, None)
 
 
 def make_output(req_ids, index, drawn, logprobs=None, prompt_logprobs=None) -> ModelRunnerOutput:

@@ -127,8 +127,9 @@ Json write_post_processor(const TokenizerData& data) {
 Json write_model(const TokenizerData& data) {
   // nlohmann's ordered object searches its keys one after the other: far too slow for a vocabulary.
   nlohmann::json vocab = nlohmann::json::object();
+  // Added tokens too: one that is missing here would be numbered anew, after the vocabulary.
   for (size_t id = 0; id < data.tokens.size(); ++id)
-    if (!data.tokens[id].empty() && data.in_model[id] != 0) vocab[data.tokens[id]] = id;
+    if (!data.tokens[id].empty()) vocab[data.tokens[id]] = id;
   std::vector<Merge> merges = data.merges;
   std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) { return a.rank < b.rank; });
   Json pairs = Json::array();

@@ -110,7 +110,7 @@ class StepBuilderTest(unittest.TestCase):
             plan = builder.build(output)
             result = self.engine.run(plan.step)
             builder.submitted(plan)
-            builder.apply(plan, result)
+            builder.apply(plan, result, result.tokens[plan.output_rows])
             scheduler.commit(plan, result)
             plans.append((plan, result))
         self.assertEqual(sorted(builder.free), list(range(self.engine.limits.max_seqs)))  # no row is lost

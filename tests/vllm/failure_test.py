@@ -61,5 +61,5 @@ def test_a_step_the_engine_refuses(default_folder):
     with vllm_llm(default_folder, max_model_len=512) as llm:
         for output in generate(llm, [[1, 2, 3 + i] for i in range(6)], 4, logit_bias={i: 1.0 for i in range(49152)}):
             assert output.outputs[0].finish_reason in ("abort", "error")
-            assert "words" in output.outputs[0].stop_reason, output.outputs[0].stop_reason
+            assert "step" in output.outputs[0].stop_reason, output.outputs[0].stop_reason
         assert len(generate(llm, [[1, 2, 3]], 4)[0].outputs[0].token_ids) == 4
