@@ -13,7 +13,7 @@ class GgufFile;
 
 // Each throws bad_file naming the key when a value is impossible, declined when it is possible but not supported.
 ModelConfig read_config(const GgufFile& file);
-// config.json and, where present, generation_config.json; `weight_format` stays empty, the weights say it.
+// config.json and, where present, generation_config.json; `weight_format` is what config.json states, empty if nothing.
 ModelConfig read_hf_config(const std::filesystem::path& dir);
 // The same over the files' contents, for tests and fuzzers; an empty `generation_config` means there is none.
 ModelConfig read_hf_config_text(std::string_view config, std::string_view generation_config);
@@ -27,7 +27,9 @@ struct ConfigKeys {
   std::string hidden, layers, heads, kv_heads, head_size, ffn, vocab, max_position, norm_eps, sliding_window;
   std::string rope_theta, rope_dims, rope_factor, rope_original;
   std::string bos, eos;
+  std::string experts, experts_per_token, expert_ffn;
 };
+void check_layers(const ModelConfig& config, const ConfigKeys& keys);  // their number alone
 void check_config(const ModelConfig& config, const ConfigKeys& keys);
 
 }  // namespace ingot

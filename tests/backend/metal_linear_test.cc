@@ -72,7 +72,7 @@ std::vector<std::byte> run(MetalRig& rig, Product p) {
   p.shape.bias = !p.bias.empty();
   p.shape.bias_up = !p.bias_up.empty();
   const LinearPlan plan = plan_linear(p.shape, p.variant ? *p.variant : linear_variant(p.shape, 9));
-  auto* pipeline = rig.pipeline(plan.kernel, kLinearFirstConstant, plan.constants, 4);
+  auto* pipeline = rig.pipeline(plan.kernel, kLinearFirstConstant, plan.constants, 5);
   auto weight = rig.private_buffer(p.weight->packed, "weight");
   auto up = p.up != nullptr ? rig.private_buffer(p.up->packed, "weight up") : nullptr;
   auto in = rig.private_buffer(stored(p.shape.in, p.in), "scratch in");

@@ -58,8 +58,13 @@ void norm(const NormCall& call, const Kernels& kernels, Worker& worker) {
   constexpr int64_t kRows = 4;
   worker.share((call.rows + kRows - 1) / kRows, [&](int64_t task) {
     const int64_t end = std::min(call.rows, (task + 1) * kRows);
-    for (int64_t row = task * kRows; row < end; ++row)
-      run(call.in + row * call.dim, call.weight, call.bias, call.eps, call.dim, call.out + row * call.dim);
+    for (int64_t row = task * kRows; row < end; ++row) {
+      float* out = call.out + row * call.dim;
+      float* normed = call.scratch != nullptr ? call.scratch + worker.index() * call.dim : out;
+      run(call.in + row * call.dim, call.weight, call.bias, call.eps, call.dim, normed);
+      if (call.scratch != nullptr)
+        for (int64_t i = 0; i < call.dim; ++i) out[i] += normed[i];
+    }
   });
 }
 

@@ -41,6 +41,7 @@ struct NormCall {
   const float* weight = nullptr;
   const float* bias = nullptr;
   float* out = nullptr;
+  float* scratch = nullptr;  // [workers, dim]: out += the result; nullptr: out = the result
 };
 void norm(const NormCall& call, const Kernels& kernels, Worker& worker);
 

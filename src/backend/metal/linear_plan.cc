@@ -47,14 +47,18 @@ DType tile_type(const LinearShape& shape) {
   return shape.activation && fits(shape.format_up) != first ? DType::f32 : first;
 }
 
-uint32_t activation_number(const std::optional<ActivationKind>& activation) {
-  if (!activation) return 0;
-  switch (*activation) {
+uint32_t number_of(ActivationKind activation) {
+  switch (activation) {
     case ActivationKind::silu: return 1;
     case ActivationKind::gelu_tanh: return 2;
     case ActivationKind::gelu: return 3;
   }
   return 1;
+}
+
+uint32_t activation_number(const LinearShape& shape) {
+  if (shape.activation) return number_of(*shape.activation);
+  return shape.plain_activation ? 3 + number_of(*shape.plain_activation) : 0;
 }
 
 }  // namespace
@@ -66,7 +70,7 @@ int linear_lanes(DType format, int64_t cols) {
 
 LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool mixed = shape.decode_rows >= 0 && shape.decode_rows < shape.rows;
-  const int64_t rows = mixed ? kMostRows : std::min(shape.rows, kMostRows);
+  const int64_t rows = shape.experts > 0 ? shape.item_rows : mixed ? kMostRows : std::min(shape.rows, kMostRows);
   LinearVariant variant;
   for (const TableLine& line : kTable)
     if (family <= line.max_family && rows <= line.max_rows && shape.outputs >= line.min_outputs) {
@@ -82,12 +86,13 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   LinearPlan plan;
   int64_t few = shape.decode_rows;
   if (few < 0) few = shape.rows <= kMostRows ? shape.rows : 0;
+  if (shape.experts > 0) few = shape.rows;
   const int64_t tiled = shape.rows - few;
   const DType type = tile_type(shape);
   const bool gated = shape.activation.has_value();
 
   // Beside tiles the first way costs little, so there it has one size.
-  const int64_t bucket = few == 0 ? 0 : tiled > 0 ? kMostRows : row_bucket(few);
+  const int64_t bucket = shape.experts > 0 ? shape.item_rows : few == 0 ? 0 : tiled > 0 ? kMostRows : row_bucket(few);
   const int64_t most_tile_rows = type == DType::f32 ? 32 : 64;
   const int64_t tile_rows = tiled == 0 ? 0 : tiled <= 32 ? 32 : most_tile_rows;
 
@@ -104,7 +109,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   if (few > 0) {
     const int64_t per_group = int64_t{plan.threads} / variant.lanes * variant.outputs;
     p.output_groups = static_cast<uint32_t>(div_up(shape.outputs, per_group));
-    p.small_groups = p.output_groups * static_cast<uint32_t>(div_up(few, bucket));
+    p.small_groups = p.output_groups * static_cast<uint32_t>(shape.experts > 0 ? shape.items : div_up(few, bucket));
+    p.per_token = static_cast<uint32_t>(shape.per_token);
   }
   plan.groups = p.small_groups;
   plan.threadgroup_bytes = 16;
@@ -125,13 +131,14 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       few > 0 ? static_cast<uint32_t>(variant.lanes) : 32,
       few > 0 ? static_cast<uint32_t>(variant.unroll) : 1,
       static_cast<uint32_t>(tile_rows),
-      activation_number(shape.activation),
+      activation_number(shape),
       static_cast<uint32_t>(shape.in),
       static_cast<uint32_t>(shape.out),
       shape.accumulate,
       shape.bias,
       shape.bias_up,
       shape.cols % 8 == 0,
+      shape.experts > 0,
   };
   return plan;
 }

@@ -25,7 +25,6 @@ namespace {
 using namespace metal;
 
 constexpr int32_t kStepTokens = 256;  // in one step: keeps the longest one well under the GPU's watchdog
-constexpr int64_t kMaxHeadSize = 256;
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention
 
 class Metal final : public MetalBackend {
@@ -72,19 +71,7 @@ class Metal final : public MetalBackend {
   uint64_t barriers() const override { return encoder_.barriers(); }
 
   std::optional<std::string> decline(const ModelConfig& config, const KvLayout& kv) const override {
-    if (config.head_size < 8 || config.head_size % 8 != 0 || config.head_size > kMaxHeadSize)
-      return fmt::format("head size {}: the Metal kernels run multiples of 8 up to {}", config.head_size, kMaxHeadSize);
-    if (config.kv_heads < 1 || config.heads % config.kv_heads != 0)
-      return fmt::format("{} query heads do not divide among {} KV heads", config.heads, config.kv_heads);
-    if (config.rope_dims % 2 != 0 || config.rope_dims > config.head_size)
-      return fmt::format("{} rotary dims of a head of {}: expected an even number, at most the head size",
-                         config.rope_dims, config.head_size);
-    if (kv.dtype != DType::f16 && kv.dtype != DType::bf16 && kv.dtype != DType::f32)
-      return fmt::format("a KV cache of {}: the Metal kernels run f16, bf16 and f32", dtype_name(kv.dtype));
-    if (kv.dtype == DType::bf16 && !device_.bfloat) return "a KV cache of bf16 needs macOS 14 or newer";
-    if (kv.block_size < 8 || kv.block_size % 8 != 0)
-      return fmt::format("block size {}: the Metal kernels run multiples of 8", kv.block_size);
-    return std::nullopt;
+    return decline_model(config, kv, device_.bfloat);
   }
 
   // -- load --
@@ -268,6 +255,7 @@ class Metal final : public MetalBackend {
     args.out = context_.region(op.out, static_cast<size_t>(op.rows * w.rows) * out_element);
     args.accumulate = op.accumulate;
     args.f32_out = op.f32_out;
+    args.activation = op.activation;
     args.decode_rows = op.decode_rows;
     times_.weight_bytes += w.bytes;
     metal::linear(context_, args);
@@ -287,6 +275,35 @@ class Metal final : public MetalBackend {
     args.out = context_.region(op.out, static_cast<size_t>(op.rows * args.gate->rows) * 2);
     times_.weight_bytes += args.gate->bytes + args.up->bytes;
     metal::gated_linear(context_, args);
+  }
+
+  void route(const RouteOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    metal::route(context_, op);
+  }
+
+  void expert_gated_linear(const ExpertGatedLinearOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    ExpertLinearArgs args;
+    args.weight = &matrix(op.gate);
+    args.up = &matrix(op.up);
+    args.activation = op.activation;
+    args.look_up = true;
+    args.in = context_.region(op.in, static_cast<size_t>(op.route.rows * args.weight->cols) * 2);
+    expert_linear(args, op.route, op.out, 2);
+  }
+
+  void expert_linear(const ExpertLinearOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    ExpertLinearArgs args;
+    args.weight = &matrix(op.weight);
+    args.in = context_.region(op.in, static_cast<size_t>(op.route.pairs() * args.weight->cols) * 2);
+    expert_linear(args, op.route, op.out, 4);
+  }
+
+  void expert_sum(const ExpertSumOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    metal::expert_sum(context_, op);
   }
 
   void decode_attention(const DecodeAttentionOp& op) override {
@@ -493,6 +510,17 @@ class Metal final : public MetalBackend {
     if (w.size != size)
       throw_error(ErrorKind::internal, "metal: weight {} has {} values, not {}", id.index, w.size, size);
     return {w.vector.get(), 0, static_cast<size_t>(size) * 4};
+  }
+
+  void expert_linear(ExpertLinearArgs& args, const ExpertRoute& route, Region out, size_t element) {
+    const int64_t outputs = args.weight->rows / route.experts;
+    args.route = route;
+    args.out = context_.region(out, static_cast<size_t>(route.pairs() * outputs) * element);
+    // Which experts have rows is known on the GPU alone: at most as many as there are pairs.
+    const size_t bytes = args.weight->bytes + (args.up != nullptr ? args.up->bytes : 0);
+    times_.weight_bytes +=
+        bytes / static_cast<size_t>(route.experts) * static_cast<size_t>(std::min(route.experts, route.pairs()));
+    metal::expert_linear(context_, args);
   }
 
   const KvCache& cache() const {

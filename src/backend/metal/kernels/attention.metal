@@ -52,6 +52,8 @@ template <typename R, typename Out, typename T, typename Pointer>
 static void attention_rotate(device const T* head, device const float* weight, device const float2* rope,
                              constant AttentionParams& p, uint lane, Pointer out) {
   const float scale = attention_head_scale(head, p.norm_eps, lane);
+  // `out` may be the head itself: all lanes have read it before one writes.
+  if (ATTENTION_QK_NORM) simdgroup_barrier(mem_flags::mem_device);
   const uint half_dims = p.rope_dims / 2;
   for (uint i = lane; i < half_dims; i += 32) {
     const float a = attention_normed(head, weight, scale, i);
