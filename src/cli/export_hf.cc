@@ -26,12 +26,32 @@ struct ExportArgs {
   std::string folder;
 };
 
+// GGUF's name of an architecture and Hugging Face's two.
+struct Family {
+  std::string_view gguf;
+  const char *architecture, *model_type;
+};
+constexpr Family kFamilies[] = {
+    {"llama", "LlamaForCausalLM", "llama"},       {"qwen2", "Qwen2ForCausalLM", "qwen2"},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3"},       {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
+    {"smollm3", "SmolLM3ForCausalLM", "smollm3"}, {"gemma3", "Gemma3ForCausalLM", "gemma3_text"},
+    {"gpt2", "GPT2LMHeadModel", "gpt2"},
+};
+constexpr Family kMistral = {"llama", "MistralForCausalLM", "mistral"};  // GGUF calls it llama
+
+Family family_of(const ModelConfig& c, const std::string& file) {
+  if (c.architecture == "llama" && c.sliding_window > 0) return kMistral;
+  for (const Family& family : kFamilies)
+    if (family.gguf == c.architecture) return family;
+  throw_error(ErrorKind::declined, "{}: no Hugging Face config is known for the architecture {}", file, c.architecture);
+}
+
 // What an orchestrator asks of a Hugging Face config. The engine reads the GGUF itself, so nothing here changes a
 // number it computes.
-Json make_config(const ModelConfig& c, const TokenizerData& tokenizer) {
-  const bool mistral = c.sliding_window > 0;
-  Json json = {{"architectures", {mistral ? "MistralForCausalLM" : "LlamaForCausalLM"}},
-               {"model_type", mistral ? "mistral" : "llama"},
+Json make_config(const ModelConfig& c, const TokenizerData& tokenizer, const std::string& file) {
+  const Family family = family_of(c, file);
+  Json json = {{"architectures", {family.architecture}},
+               {"model_type", family.model_type},
                {"hidden_size", c.hidden},
                {"num_hidden_layers", c.layers},
                {"num_attention_heads", c.heads},
@@ -47,7 +67,19 @@ Json make_config(const ModelConfig& c, const TokenizerData& tokenizer) {
                {"attention_bias", c.attention_bias},
                {"mlp_bias", c.mlp_bias},
                {"torch_dtype", "float16"}};
-  if (mistral) json["sliding_window"] = c.sliding_window;
+  if (c.sliding_window > 0) json["sliding_window"] = c.sliding_window;
+  if (c.experts > 0) {
+    json["num_experts"] = c.experts;
+    json["num_experts_per_tok"] = c.experts_per_token;
+    json["moe_intermediate_size"] = c.expert_ffn;
+  }
+  if (c.architecture == "gpt2") {
+    json["n_embd"] = c.hidden;
+    json["n_layer"] = c.layers;
+    json["n_head"] = c.heads;
+    json["n_inner"] = c.ffn;
+    json["n_positions"] = c.max_position;
+  }
   if (tokenizer.bos_id >= 0) json["bos_token_id"] = tokenizer.bos_id;
   if (tokenizer.eos_id >= 0) json["eos_token_id"] = tokenizer.eos_id;
   return json;
@@ -84,7 +116,7 @@ void export_hf(const ExportArgs& args) {
   if (!fs::is_directory(folder))
     throw_error(ErrorKind::io, "{}: cannot be created: {}", folder.string(), error.message());
 
-  write_file(folder / "config.json", make_config(files.config, tokenizer).dump(1) + "\n");
+  write_file(folder / "config.json", make_config(files.config, tokenizer, args.file).dump(1) + "\n");
   write_file(folder / "generation_config.json", Json{{"eos_token_id", tokenizer.end_ids}}.dump(1) + "\n");
   write_file(folder / "tokenizer.json", write_tokenizer_json(tokenizer));
   write_file(folder / "tokenizer_config.json", write_tokenizer_config(tokenizer, files.config.max_position));

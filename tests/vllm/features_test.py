@@ -119,6 +119,13 @@ def test_the_kv_cache_is_the_engines_alone():
         assert worker.engine.limits.num_blocks == llm.llm_engine.vllm_config.cache_config.num_gpu_blocks
 
 
+def test_made_up_weights(tmp_path):
+    """load_format=dummy: a config alone will do."""
+    (tmp_path / "config.json").write_bytes((FIXTURES / "llama-bf16-llama3" / "config.json").read_bytes())
+    with vllm_llm(str(tmp_path), skip_tokenizer_init=True, load_format="dummy") as llm:
+        assert [len(tokens) for tokens in tokens_of(generate(llm, tiny_prompts()[:2], NEW))] == [NEW, NEW]
+
+
 def test_sampling_is_the_native_one():
     """Seeds, top-k, top-p, penalties: the same draws as the native orchestrator's, for all go into the same engine."""
     options = dict(temperature=0.9, top_k=20, top_p=0.9, min_p=0.02, seed=7, repetition_penalty=1.3, presence_penalty=0.4,

@@ -10,7 +10,11 @@ from pathlib import Path
 import ingot
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "models"
-TINY = sorted(path.parent.name for path in FIXTURES.glob("*/config.json"))
+# One a kind: vLLM looks at every architecture it has not seen in a process of its own, which takes a while.
+TINY = [
+    "llama-bf16-llama3", "llama-bf16-bias", "llama-bf16-linear", "llama-f16-untied-sharded", "llama-f16-yarn",
+    "mistral-bf16-window", "qwen3-bf16",
+]
 BLOCKS = 120  # of 16 tokens: enough for every sequence of a test, unless it says otherwise
 
 
@@ -27,9 +31,9 @@ def export_default_model(folder: Path) -> str:
 
 
 def tiny_prompts() -> list[list[int]]:
-    """Token ids for the tiny models (vocabulary 211): six prompts of 103 to 173 tokens that share 100."""
-    shared = [3 + (7 * i) % 200 for i in range(100)]
-    return [shared + [(11 * i + j) % 200 + 3 for j in range(3 + 14 * i)] for i in range(6)]
+    """Token ids for the tiny models (vocabularies from 151): six prompts of 103 to 173 tokens that share 100."""
+    shared = [3 + (7 * i) % 140 for i in range(100)]
+    return [shared + [(11 * i + j) % 140 + 3 for j in range(3 + 14 * i)] for i in range(6)]
 
 
 @functools.lru_cache(maxsize=4)
