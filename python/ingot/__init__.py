@@ -21,6 +21,7 @@ from ._ingot import (
     __version__,
     devices,
     inspect,
+    keep,
     settings,
 )
 from .default_model import default_model
@@ -49,5 +50,6 @@ __all__ = [
     "default_model",
     "devices",
     "inspect",
+    "keep",
     "settings",
 ]

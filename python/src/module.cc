@@ -99,6 +99,7 @@ NB_MODULE(_ingot, m) {
         "The environment variables in force, as a dict. Raises Error naming the variable whose value cannot be meant.");
   m.def("devices", &devices, "A list of (name, usable, detail), one a device.");
   bind_step(m);
+  bind_keep(m);
   bind_engine(m);
   bind_llm(m);
 }

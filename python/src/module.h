@@ -7,10 +7,16 @@
 #include <vector>
 
 // The parts of the module, one file each.
+namespace ingot {
+struct Step;
+}
+
 namespace ingot::python {
 
 namespace nb = nanobind;
 
+void bind_gather(nb::class_<Step>& step);
+void bind_keep(nb::module_& m);
 void bind_step(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_llm(nb::module_& m);

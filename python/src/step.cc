@@ -244,6 +244,7 @@ void bind_step(nb::module_& m) {
            "targets[r] is the token an OUTPUT_SCORE row rates.")
       .def("set_totals", &set_totals, nb::arg("num_decode"),
            "Fills in kind and the totals from the arrays; the first `num_decode` sequences have one row each.");
+  bind_gather(step);
 }
 
 }  // namespace ingot::python

@@ -15,10 +15,6 @@ GREEDY_BELOW = 1e-5  # vLLM's own bound for "temperature 0"
 NOTHING = np.zeros(0, np.int32)
 
 
-class LostTokens(RuntimeError):
-    """A step cannot be built because the one before it, whose tokens it needs, failed."""
-
-
 @dataclass(eq=False)
 class Request:
     """A request that vLLM has handed over and not finished."""
@@ -79,7 +75,7 @@ class Plan:
     rows: np.ndarray  # their rows in the arrays
     owners: np.ndarray  # who had those rows when the step was built
     positions: np.ndarray  # where their tokens go
-    logprobs: np.ndarray  # alternatives each; -1: none
+    logprobs: int = -1  # most alternatives that one of them wants; -1: none wants any
     structured: bool = False
     grammar: object = None  # vLLM's bitmask, where its own sampler applies it
     parts: list[Part] = field(default_factory=list)
@@ -88,7 +84,7 @@ class Plan:
 
     @classmethod
     def failed(cls, req_ids: list[str], error: str) -> "Plan":
-        return cls(None, req_ids, *[NOTHING] * 6, error=error)
+        return cls(None, req_ids, *[NOTHING] * 5, error=error)
 
 
 def convert_sampling(params, seed: int) -> ingot.SamplingParams:
@@ -144,6 +140,9 @@ class StepBuilder:
         self.next_owner = 1
         self.free = list(range(rows - 1, -1, -1))
         self.lock = threading.Lock()
+        # What most steps ask for, ready to be cut to length.
+        self.token_kind, self.zeros = np.full(rows, ingot.OUTPUT_TOKEN, np.uint8), np.zeros(rows, np.int32)
+        self.count_up, self.nothing = np.arange(rows, dtype=np.int32), np.full(rows, -1, np.int32)
 
     # -- following the scheduler ----------------------------------------------------------------------------------
 
@@ -218,17 +217,15 @@ class StepBuilder:
     # -- building a step ------------------------------------------------------------------------------------------
 
     def build(self, output) -> Plan:
-        """The step of a SchedulerOutput that update() has taken in."""
+        """The step of a SchedulerOutput that update() has taken in. Raises ingot.Error when it needs tokens of a step that
+        failed."""
         with self.lock:
             scheduled = output.num_scheduled_tokens
             req_ids = sorted(scheduled, key=lambda req_id: scheduled[req_id] > 1)  # decode sequences first
             requests = [self.requests[req_id] for req_id in req_ids]
             counts = np.array([scheduled[req_id] for req_id in req_ids], np.int32)
             computed = np.array([request.computed for request in requests], np.int32)
-            try:
-                plan = self._build(req_ids, requests, counts, computed)
-            except LostTokens as error:
-                return Plan.failed(req_ids, str(error))
+            plan = self._build(req_ids, requests, counts, computed)
             zero = getattr(output, "new_block_ids_to_zero", None)
             if zero:
                 plan.step.blocks_to_zero = np.unique(np.array(zero, np.int32))
@@ -255,50 +252,39 @@ class StepBuilder:
 
     def _build(self, req_ids, requests, counts: np.ndarray, computed: np.ndarray) -> Plan:
         rows = np.array([request.row for request in requests], np.int32)
-        starts = np.zeros(len(rows) + 1, np.int32)
-        np.cumsum(counts, out=starts[1:])
-        lengths = computed + counts
-        row_of = np.repeat(rows, counts)
-        positions = np.arange(starts[-1], dtype=np.int32) - np.repeat(starts[:-1] - computed, counts)
-        tokens = self.tokens[row_of, positions]
-        # A token the host does not know yet: what the step before drew for this request.
-        late = np.nonzero(lengths > self.known[rows])[0]
-        if late.size:
-            drawn = self.last_output[rows[late]]
-            if (drawn < 0).any() or (lengths[late] != self.known[rows[late]] + 1).any():
-                raise LostTokens("a token was scheduled that no step has drawn: the step before failed")
-            tokens[starts[1:][late] - 1] = -1 - drawn
-        block, offset = np.divmod(positions, self.block_size)
-
         step = ingot.Step()
-        step.token_ids = tokens
-        step.positions = positions
-        step.slot_mapping = self.table[row_of, block].astype(np.int64) * self.block_size + offset
-        step.query_start_loc = starts
-        step.seq_lens = lengths
-        step.block_table = np.ascontiguousarray(self.table[rows, : max(1, -(-int(lengths.max()) // self.block_size))])
-        step.set_totals(int((counts == 1).sum()))
-
-        sampled = np.nonzero(lengths >= self.known[rows])[0]
-        plan = self._ask(step, req_ids, requests, rows, starts, computed, lengths, sampled)
-        for i in sampled[self.slots[rows[sampled]] >= 0]:
-            self._write_history(step, requests[i])
+        sampled, ask_rows, positions = step.gather(
+            self.tokens, self.table, self.known, self.last_output, rows, counts, computed, self.block_size
+        )
+        step.set_totals(int(np.count_nonzero(counts == 1)))
+        plan = self._ask(step, req_ids, requests, rows, sampled, ask_rows, positions)
+        for i in plan.sampled.tolist():
+            if requests[i].needs_history:
+                self._write_history(step, requests[i])
         return plan
 
-    def _ask(self, step, req_ids, requests, rows, starts, computed, lengths, sampled) -> Plan:
+    def _ask(self, step, req_ids, requests, rows, sampled, ask_rows, positions) -> Plan:
         """Says which rows produce what, and remembers where it will be found."""
-        chosen = rows[sampled]
-        logprobs = self.logprobs[chosen]
-        ask_rows = starts[1:][sampled] - 1
-        kinds = np.where(logprobs >= 0, ingot.OUTPUT_LOGPROBS, ingot.OUTPUT_TOKEN).astype(np.uint8)
-        tops = np.maximum(logprobs, 0)
-        index = np.arange(len(sampled), dtype=np.int32)
+        size = len(sampled)
+        chosen = rows if size == len(rows) else rows[sampled]
+        owners, slots, logprobs = self.owner[chosen], self.slots[chosen], self.logprobs[chosen]
+        top = int(logprobs.max(initial=-1))
+        kinds, tops, index, targets = self.token_kind[:size], self.zeros[:size], self.count_up[:size], self.nothing[:size]
         if self.logits:
-            kinds.fill(ingot.OUTPUT_TOP_LOGITS if self.top_logits else ingot.OUTPUT_FULL_LOGITS)
-            tops = np.full(len(sampled), self.top_logits, np.int32)
-            index.fill(-1)
-        slots, targets = self.slots[chosen], np.full(len(sampled), -1, np.int32)
+            kinds = np.full(size, ingot.OUTPUT_TOP_LOGITS if self.top_logits else ingot.OUTPUT_FULL_LOGITS, np.uint8)
+            tops, index = np.full(size, self.top_logits, np.int32), targets
+        elif top >= 0:
+            kinds = np.where(logprobs >= 0, ingot.OUTPUT_LOGPROBS, ingot.OUTPUT_TOKEN).astype(np.uint8)
+            tops = np.maximum(logprobs, 0)
+        samplings = [requests[i].sampling for i in sampled.tolist()]
+        structured = any(requests[i].structured for i in sampled.tolist())
+        if not any(request.prompt_logprobs >= 0 for request in requests):
+            step.set_samples(ask_rows, samplings, index, slots, kinds, tops, targets)
+            found = self.count_up[:size]
+            return Plan(step, req_ids, sampled, found, chosen, owners, positions, top, structured=structured)
 
+        starts, lengths = step.query_start_loc, step.seq_lens
+        computed = lengths - np.diff(starts)
         scoring = []  # (request index, first row, position, count)
         for i, request in enumerate(requests):
             if request.prompt_logprobs >= 0 and not request.prompt_scores.done:
@@ -308,20 +294,20 @@ class StepBuilder:
         order = None
         if scoring:
             groups = [np.arange(first, first + count, dtype=np.int32) for _, first, _, count in scoring]
-            size = sum(len(group) for group in groups)
+            scored = sum(len(group) for group in groups)
             wanted = [self.tokens[rows[i], at + 1 : at + 1 + count] for i, _, at, count in scoring]
             alternatives = [np.full(count, requests[i].prompt_logprobs, np.int32) for i, _, _, count in scoring]
             ask_rows = np.concatenate([ask_rows, *groups])
             order = np.argsort(ask_rows, kind="stable").astype(np.int32)
-            kinds = np.concatenate([kinds, np.full(size, ingot.OUTPUT_SCORE, np.uint8)])[order]
+            kinds = np.concatenate([kinds, np.full(scored, ingot.OUTPUT_SCORE, np.uint8)])[order]
             tops = np.concatenate([tops, *alternatives])[order]
             targets = np.concatenate([targets, *wanted])[order]
-            slots = np.concatenate([slots, np.full(size, -1, np.int32)])[order]
-            index = np.concatenate([index, np.full(size, -1, np.int32)])[order]
+            slots = np.concatenate([slots, np.full(scored, -1, np.int32)])[order]
+            index = np.concatenate([index, np.full(scored, -1, np.int32)])[order]
             ask_rows = ask_rows[order]
-        step.set_samples(ask_rows, [requests[i].sampling for i in sampled], index, slots, kinds, tops, targets)
+        step.set_samples(ask_rows, samplings, index, slots, kinds, tops, targets)
 
-        found = np.arange(len(sampled), dtype=np.int32)
+        found = self.count_up[:size]
         parts = []
         if scoring:
             place = np.empty(len(order), np.int32)
@@ -332,14 +318,10 @@ class StepBuilder:
                 last = start + count == request.num_prompt - 1
                 parts.append(Part(request, req_ids[i], start, place[at : at + count], last))
                 at += count
-        structured = any(requests[i].structured for i in sampled)
-        owners = self.owner[chosen]
-        return Plan(
-            step, req_ids, sampled, found, chosen, owners, lengths[sampled], logprobs, structured=structured, parts=parts
-        )
+        return Plan(step, req_ids, sampled, found, chosen, owners, positions, top, structured=structured, parts=parts)
 
     def _write_history(self, step, request: Request) -> None:
-        if not request.history_ready:
+        if not request.history_ready and self.slots[request.row] >= 0:
             tokens = self.tokens[request.row, : self.known[request.row]]
             step.add_sampler_reset(request.row, tokens[: request.num_prompt], tokens[request.num_prompt :])
             request.history_ready = True
@@ -374,10 +356,7 @@ class StepBuilder:
     def apply(self, plan: Plan, result, tokens: np.ndarray) -> None:
         """Takes in the tokens that were drawn, for requests that still hold their row."""
         with self.lock:
-            held = self.owner[plan.rows] == plan.owners
-            rows, positions = plan.rows[held], plan.positions[held]
-            self.tokens[rows, positions] = tokens[held]
-            self.known[rows] = np.maximum(self.known[rows], positions + 1)
+            ingot.keep(self.tokens, self.known, self.owner, plan.rows, plan.owners, plan.positions, tokens)
             for part in plan.parts:
                 part.request.prompt_scores.store(part.start, result, part.rows)
                 part.request.prompt_scores.done |= part.last

@@ -139,8 +139,11 @@ class AppleWorker(WorkerBase):
         self.builder.update(scheduler_output)
         if not scheduler_output.total_num_scheduled_tokens:
             return EMPTY_MODEL_RUNNER_OUTPUT
-        self._score_long_prompts(scheduler_output)
-        self.plan = self.builder.build(scheduler_output)
+        try:
+            self._score_long_prompts(scheduler_output)
+            self.plan = self.builder.build(scheduler_output)
+        except ingot.Error as error:
+            self.plan = Plan.failed(list(scheduler_output.num_scheduled_tokens), str(error))
         if not self.plan.structured:
             self._submit(self.plan)
         return None
@@ -175,7 +178,8 @@ class AppleWorker(WorkerBase):
             return
         try:
             plan.ticket = self.engine.submit(plan.step)
-            self.builder.submitted(plan)
+            if self.is_async:
+                self.builder.submitted(plan)
         except RuntimeError as error:  # ingot.Error is one
             plan.error = str(error)
 
@@ -246,9 +250,9 @@ def make_output(req_ids, index, drawn, logprobs=None, prompt_logprobs=None) -> M
 
 def gather_logprobs(plan: Plan, result):
     """[S, 1 + most alternatives]: the drawn token first. Requests that asked for none, or drew none, have zeros."""
-    if not (plan.logprobs >= 0).any():
+    if plan.logprobs < 0:
         return None
-    top, count = int(plan.logprobs.max()), len(plan.req_ids)
+    top, count = plan.logprobs, len(plan.req_ids)
     ids, values = np.zeros((count, top + 1), np.int32), np.full((count, top + 1), -np.inf, np.float32)
     ranks = np.zeros(count, np.int32)
     at, rows = plan.sampled, plan.output_rows
