@@ -4,6 +4,7 @@ import unittest
 from types import SimpleNamespace
 
 import ingot
+import numpy as np
 from steps import MODELS
 from vllm_apple.step_builder import StepBuilder
 
@@ -144,8 +145,6 @@ class StepBuilderTest(unittest.TestCase):
         output = scheduler.schedule()
         builder.update(output)
         plan = builder.build(output)
-        import numpy as np
-
         bits = np.zeros((1, -(-self.engine.limits.vocab // 32)), np.int32)
         bits[0, 77 // 32] = 1 << (77 % 32)
         builder.set_grammar(plan, SimpleNamespace(structured_output_request_ids=["1"], grammar_bitmask=bits))
@@ -168,6 +167,33 @@ class StepBuilderTest(unittest.TestCase):
         tickets.append(self.engine.submit(later.step))
         drawn = [self.engine.wait(ticket).tokens.tolist() for ticket in tickets]
         self.assertEqual([list(pair) for pair in zip(*drawn)], [e[:2] for e in self.expected[:2]])
+
+    def test_a_step_without_the_tokens_it_needs_is_refused(self):
+        builder, scheduler = StepBuilder(self.engine.limits), TinyScheduler(self.prompts[:1], make_params(), 200)
+        builder.update(scheduler.schedule())  # planned, but never built: as if it had failed
+        scheduler.seqs["0"]["tokens"].append(-1)
+        output = scheduler.schedule()
+        builder.update(output)
+        with self.assertRaisesRegex(ingot.Error, "no step has drawn"):
+            builder.build(output)
+
+    def test_arrays_that_do_not_fit_are_refused(self):
+        ints = lambda *values: np.array(values, np.int32)
+        kept = (np.zeros((2, 32), np.int32), np.zeros((2, 2), np.int32), ints(8, 8), ints(-1, -1))
+        for lines, counts, computed in ((2, 1, 0), (-1, 1, 0), (0, 0, 0), (0, 1, -1), (0, 33, 0), (1, 4, 30)):
+            with self.assertRaises(ingot.Error):
+                ingot.Step().gather(*kept, ints(lines), ints(counts), ints(computed), 16)
+        with self.assertRaises(ingot.Error):
+            ingot.Step().gather(*kept, ints(0, 1), ints(1), ints(0), 16)
+        step = ingot.Step()
+        sampled, rows, positions = step.gather(*kept, ints(1, 0), ints(1, 3), ints(7, 0), 16)
+        self.assertEqual([sampled.tolist(), rows.tolist(), positions.tolist()], [[0], [0], [8]])
+        self.assertEqual([step.positions.tolist(), step.seq_lens.tolist()], [[7, 0, 1, 2], [8, 3]])
+        owner, owners = np.array([5, 6]), np.array([5, 7])
+        ingot.keep(kept[0], kept[2], owner, ints(0, 1), owners, ints(8, 8), ints(77, 88))
+        self.assertEqual([kept[0][:, 8].tolist(), kept[2].tolist()], [[77, 0], [9, 8]])  # line 1 has changed hands
+        with self.assertRaises(ingot.Error):
+            ingot.keep(kept[0], kept[2], owner, ints(2), np.array([5]), ints(0), ints(1))
 
 
 if __name__ == "__main__":

@@ -89,3 +89,13 @@ def vllm_serve(model: str, *options, **environment) -> Server:
     port = free_port()
     vllm = Path(sys.executable).parent / "vllm"
     return Server(vllm, "serve", model, "--host", "127.0.0.1", "--port", port, *options, port=port, **environment)
+
+
+def documents_command(model: str, *options) -> Server:
+    """VLLM_PLATFORM=apple VLLM_METAL_ATTENTION=1 VLLM_APPLE_USE_ENGINE=1 python -m vllm.entrypoints.openai.api_server ..."""
+    port = free_port()
+    return Server(
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--gpu-memory-utilization", "0.9",
+        "--host", "127.0.0.1", "--port", port, *options,
+        port=port, VLLM_PLATFORM="apple", VLLM_METAL_ATTENTION="1", VLLM_APPLE_USE_ENGINE="1",
+    )

@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import ingot
 import openai
 import pytest
 from models import command
-from server import Server, free_port, vllm_serve
+from server import Server, documents_command, free_port, vllm_serve
 
 NAME = "smol"
 LENGTH, BLOCKS = 2048, 1024
@@ -20,8 +21,12 @@ GIB = 1 << 30
 
 @pytest.fixture(scope="module")
 def server(default_folder):
-    options = ["--served-model-name", NAME, "--max-model-len", LENGTH, "--num-gpu-blocks-override", BLOCKS]
-    with vllm_serve(default_folder, *options) as server:
+    options = ["--served-model-name", NAME, "--max-model-len", LENGTH]
+    if version("vllm").startswith("0.12."):
+        start = documents_command(default_folder, *options)
+    else:
+        start = vllm_serve(default_folder, *options, "--num-gpu-blocks-override", BLOCKS)
+    with start as server:
         yield server
 
 
