@@ -108,6 +108,28 @@ FAMILIES = {
         mutations=["no_window", "no_query_scale", "no_scaling"]),
 }
 
+# Prompts of the whole context: only some rows of logits are kept.
+LONG_TOKENS = 32768
+LONG_POSITIONS = [0, 1, 4095, 4096, 8191, 20000, 31000, 32766, 32767]
+LONG = {
+    "long-llama3": dict(COMMON, architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=67, hidden_size=32,
+                        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, intermediate_size=40,
+                        max_position_embeddings=32768, rope_theta=10000.0, tie_word_embeddings=True,
+                        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                          original_max_position_embeddings=4096)),
+    "long-yarn": dict(COMMON, architectures=["Qwen2ForCausalLM"], model_type="qwen2", vocab_size=67, hidden_size=32,
+                      num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, intermediate_size=40,
+                      max_position_embeddings=32768, rope_theta=10000.0, tie_word_embeddings=True,
+                      use_sliding_window=False,
+                      rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8192)),
+    "long-gemma3": dict(COMMON, architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", vocab_size=67,
+                        hidden_size=32, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+                        intermediate_size=40, hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=16,
+                        max_position_embeddings=32768, rope_theta=1000000.0, rope_local_base_freq=10000.0,
+                        sliding_window=512, sliding_window_pattern=2, tie_word_embeddings=True, pad_token_id=0,
+                        rope_scaling=dict(rope_type="linear", factor=8.0)),
+}
+
 
 def exact(tensor):
     """The nearest numbers that bf16 and f16 both hold."""
@@ -156,12 +178,12 @@ def random_state(config, shapes, rng):
 class Model:
     """transformers' own model of a configuration, in fp32."""
 
-    def __init__(self, config):
+    def __init__(self, config, attention="eager"):
         from transformers import AutoConfig, AutoModelForCausalLM
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
             loaded = AutoConfig.from_pretrained(folder)
-        self.model = AutoModelForCausalLM.from_config(loaded, dtype=torch.float32, attn_implementation="eager").eval()
+        self.model = AutoModelForCausalLM.from_config(loaded, dtype=torch.float32, attn_implementation=attention).eval()
         self.tied = loaded.tie_word_embeddings
         self.embedding = "transformer.wte.weight" if config["model_type"] == "gpt2" else "model.embed_tokens.weight"
 
@@ -392,6 +414,24 @@ def make(name, family, seed, quantize):
         write_reference(folder, ids, quantized, report)
 
 
+def make_long(name, config, seed):
+    """Attention here goes by blocks of rows (sdpa): 32,768 squared is too much at once."""
+    rng = torch.Generator().manual_seed(seed)
+    model = Model(config, "sdpa")
+    state = random_state(config, model.shapes(), rng)
+    ids = torch.randint(3, config["vocab_size"], (LONG_TOKENS,), generator=rng).tolist()
+    logits = model.logits(state, ids)[LONG_POSITIONS]
+    # The last rows must feel the scaling of the rotary angles.
+    unscaled = {k: v for k, v in config.items() if k != "rope_scaling"}
+    moved = (Model(unscaled, "sdpa").logits(state, ids)[LONG_POSITIONS] - logits).abs().max().item()
+    print(f"{name:18} std {logits.std():.2f}  no_scaling {moved:.2f}")
+    folder = FIXTURES / f"{name}-f16"
+    write_checkpoint(folder, config, state, "f16")
+    report = {"logits_std": round(logits.std().item(), 3), "mutations": {"no_scaling": round(moved, 3)}}
+    write_reference(folder, ids, logits, report)
+    (folder / "positions.json").write_text(json.dumps(LONG_POSITIONS) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--llama-cpp", type=pathlib.Path, required=True)
@@ -403,6 +443,9 @@ def main():
     for i, (name, family) in enumerate(FAMILIES.items()):
         if not args.names or name in args.names:
             make(name, family, 300 + i, args.quantize)
+    for i, (name, config) in enumerate(LONG.items()):
+        if not args.names or name in args.names:
+            make_long(name, config, 500 + i)
 
 
 if __name__ == "__main__":

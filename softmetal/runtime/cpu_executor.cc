@@ -208,10 +208,14 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<Pool> pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  uint64_t faulty_dispatches_ = 0;  // of options_.fault_kernel so far
 };
 
 std::string CpuExecutor::one(CommandList& list, DispatchCommand& c) {
   auto& kernel = static_cast<CpuKernel&>(*c.kernel);
+  if (options_.fault_at != 0 && kernel.name.starts_with(options_.fault_kernel) &&
+      ++faulty_dispatches_ == options_.fault_at)
+    return "kernel " + kernel.name + ": a fault, as SOFTMETAL_FAULT asked for";
   Launch launch;
   launch.module = kernel.module;
   launch.seed = options_.seed;

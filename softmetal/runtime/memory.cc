@@ -13,7 +13,7 @@ namespace {
 [[maybe_unused]] constexpr size_t kPage = 16384;   // as on the device
 [[maybe_unused]] constexpr size_t kGuard = 65536;  // an index that is a little off must not land in another buffer
 
-size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+[[maybe_unused]] size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 
@@ -23,8 +23,9 @@ CpuMemory::CpuMemory(size_t bytes, Storage s, bool is_tracked, bool guarded) {
   tracked = is_tracked;
 #if defined(SOFTMETAL_ASAN)
   // The sanitizer's own allocator: its red zones begin right behind the last byte.
-  data_ = static_cast<char*>(std::aligned_alloc(256, round_up(bytes ? bytes : 1, 256)));
-  if (!data_) throw std::bad_alloc();
+  void* data = nullptr;
+  if (posix_memalign(&data, 256, bytes ? bytes : 1) != 0) throw std::bad_alloc();
+  data_ = static_cast<char*>(data);
   if (guarded) fill_poison(data_, bytes);
 #else
   const size_t guard = guarded ? kGuard : 0;

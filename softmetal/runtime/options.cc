@@ -55,6 +55,14 @@ Options options_from_environment() {
   if (auto n = number("SOFTMETAL_MEMORY_MB")) o.working_set_bytes = *n << 20;
   if (const char* clang = std::getenv("SOFTMETAL_CLANG")) o.clang = clang;
   if (const char* cache = std::getenv("SOFTMETAL_CACHE")) o.cache = cache;
+  if (const char* fault = std::getenv("SOFTMETAL_FAULT"); fault && *fault) {
+    const std::string text = fault;
+    const size_t colon = text.find(':');
+    char* end = nullptr;
+    if (colon != std::string::npos) o.fault_at = std::strtoull(text.c_str() + colon + 1, &end, 10);
+    if (o.fault_at == 0 || *end != 0) bad("SOFTMETAL_FAULT", text, "KERNEL:N, the dispatch that shall fail");
+    o.fault_kernel = text.substr(0, colon);
+  }
   if (auto n = number("SOFTMETAL_KEEP")) o.keep_sources = *n != 0;
   return o;
 }
@@ -67,6 +75,14 @@ void set_options(const Options& options) {
 Options options() {
   std::lock_guard lock(mutex);
   return chosen ? *chosen : options_from_environment();
+}
+
+bool can_count() {
+#if defined(SOFTMETAL_ASAN) || defined(SOFTMETAL_TSAN)
+  return false;
+#else
+  return true;
+#endif
 }
 
 }  // namespace softmetal

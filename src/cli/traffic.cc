@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "engine/step_builder.h"
 #include "model/config.h"
+#include "model/least_bytes.h"
 
 namespace ingot::cli {
 
@@ -27,34 +28,41 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
   const int32_t largest = *std::max_element(batches.begin(), batches.end());
   options.max_seqs = largest;
   if (options.max_model_len == 0) options.max_model_len = prompt_len + 1;
-  if (options.kv_blocks == 0)
-    options.kv_blocks = largest * ((options.max_model_len + options.block_size - 1) / options.block_size);
+  if (options.kv_blocks == 0) options.kv_blocks = prompt_len / options.block_size + largest;
   const std::unique_ptr<Engine> engine = load_engine(model);
   auto& device = dynamic_cast<MetalBackend&>(engine->device());
 
-  const int64_t each = options.kv_blocks / largest;
+  // One prompt runs; the other sequences have it in common, but for the block that the new token goes to. What a kernel
+  // loads does not depend on whose blocks they are.
+  const int64_t each = prompt_len / options.block_size + 1;
   StepBuilder builder(options.block_size);
   const SamplingParams greedy{.temperature = 0};
-  std::vector<std::vector<int32_t>> blocks(static_cast<size_t>(largest));
+  std::vector<std::vector<int32_t>> blocks(static_cast<size_t>(largest),
+                                           std::vector<int32_t>(static_cast<size_t>(each)));
   std::vector<int32_t> prompt;
   for (int64_t i = 0; i < prompt_len; ++i)
     prompt.push_back(static_cast<int32_t>((1000 + i * 7919) % engine->limits().vocab));
-  for (int32_t s = 0; s < largest; ++s) {
-    blocks[s].resize(static_cast<size_t>(each));
-    std::iota(blocks[s].begin(), blocks[s].end(), static_cast<int32_t>(s * each));
-    for (int64_t done = 0; done < prompt_len;) {
-      const int64_t rows = std::min<int64_t>(engine->limits().max_step_tokens, prompt_len - done);
-      builder.clear();
-      builder.add(std::span(prompt).subspan(done, rows), done, blocks[s]);
-      engine->run(builder.finish());
-      done += rows;
-    }
+  std::iota(blocks[0].begin(), blocks[0].end(), 0);
+  for (int64_t done = 0; done < prompt_len;) {
+    const int64_t rows = std::min<int64_t>(engine->limits().max_step_tokens, prompt_len - done);
+    builder.clear();
+    builder.add(std::span(prompt).subspan(done, rows), done, blocks[0]);
+    engine->run(builder.finish());
+    done += rows;
   }
+  builder.clear();
+  for (int32_t s = 1; s < largest; ++s) {
+    blocks[s] = blocks[0];
+    blocks[s].back() = static_cast<int32_t>(each - 1 + s);
+    builder.step().block_copies.push_back({blocks[0].back(), blocks[s].back()});
+  }
+  builder.add({&prompt.back(), 1}, prompt_len - 1, blocks[0]);
+  engine->run(builder.finish());
 
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
   if (!json)
-    fmt::print("{:>5} {:>13} {:>7} {:>13} {:>7} {:>13} {:>13} {:>10} {:>9}\n", "batch", "weights B", "x min", "KV B",
-               "x min", "activations B", "unique B", "dispatches", "barriers");
+    fmt::print("{:>5} {:>13} {:>7} {:>13} {:>7} {:>13} {:>13} {:>7} {:>10} {:>9}\n", "batch", "weights B", "x min",
+               "KV B", "x min", "activations B", "unique B", "x min", "dispatches", "barriers");
   for (const int32_t batch : batches) {
     builder.clear();
     for (int32_t s = 0; s < batch; ++s) {
@@ -65,6 +73,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
     take_metal_traffic();
     const StepStats stats = engine->run(builder.finish()).stats;
     const MetalTraffic traffic = take_metal_traffic();
+    const uint64_t least = least_activation_bytes(engine->config(), device.info().activation, batch);
     const auto ratio = [](uint64_t bytes, uint64_t least) {
       return static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(least, 1));
     };
@@ -82,15 +91,17 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
          {"kv_min", stats.kv_bytes},
          {"activations", traffic.activations},
          {"activations_unique", traffic.unique_activations},
+         {"activations_min", least},
          {"stored", traffic.stored},
          {"dispatches", stats.dispatches},
          {"dispatches_per_layer", static_cast<double>(stats.dispatches) / static_cast<double>(engine->config().layers)},
          {"barriers", device.barriers() - barriers},
          {"kernels", kernels}});
     if (!json)
-      fmt::print("{:>5} {:>13} {:>7.3f} {:>13} {:>7.3f} {:>13} {:>13} {:>10} {:>9}\n", batch, traffic.weights,
+      fmt::print("{:>5} {:>13} {:>7.3f} {:>13} {:>7.3f} {:>13} {:>13} {:>7.3f} {:>10} {:>9}\n", batch, traffic.weights,
                  ratio(traffic.weights, stats.weight_bytes), traffic.kv, ratio(traffic.kv, stats.kv_bytes),
-                 traffic.activations, traffic.unique_activations, stats.dispatches, device.barriers() - barriers);
+                 traffic.activations, traffic.unique_activations, ratio(traffic.unique_activations, least),
+                 stats.dispatches, device.barriers() - barriers);
   }
   if (json) fmt::print("{}\n", report.dump());
 }

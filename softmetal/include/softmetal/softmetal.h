@@ -30,6 +30,8 @@ struct Options {
   bool keep_sources = false;       // leave the generated C++ beside the compiled kernels
   int gpu_family = 1009;           // MTL::GPUFamilyApple9: the newest Apple family to answer yes for
   uint64_t working_set_bytes = 0;  // recommendedMaxWorkingSetSize; 0: three quarters of memory
+  std::string fault_kernel;        // kernels whose names begin with this ...
+  uint64_t fault_at = 0;           // ... fail in their n-th dispatch, as a GPU would; 0: never
 };
 
 // The defaults with SOFTMETAL_* of the environment applied. Throws std::invalid_argument that names a bad variable.
@@ -57,6 +59,9 @@ struct Traffic {
   };
   std::vector<Buffer> buffers;
 };
+
+// Not where kernels are compiled with a sanitizer.
+bool can_count();
 
 // Since the last call, in order of execution; empty unless the device was created in strict or counting mode.
 std::vector<Traffic> take_traffic();

@@ -69,21 +69,7 @@ class Cpu final : public CpuBackend {
   DeviceCounters counters() const override { return counters_; }
 
   std::optional<std::string> decline(const ModelConfig& config, const KvLayout& kv) const override {
-    if (config.head_size < 8 || config.head_size % 8 != 0 || config.head_size > 512)
-      return fmt::format("head size {}: the CPU runs multiples of 8 up to 512", config.head_size);
-    if (config.kv_heads < 1 || config.heads % config.kv_heads != 0)
-      return fmt::format("{} query heads do not divide among {} KV heads", config.heads, config.kv_heads);
-    if (config.heads / config.kv_heads > kMaxAttentionRows)
-      return fmt::format("{} query heads a KV head: the CPU runs at most {}", config.heads / config.kv_heads,
-                         kMaxAttentionRows);
-    if (config.rope_dims % 2 != 0 || config.rope_dims > config.head_size)
-      return fmt::format("{} rotary dims of a head of {}: expected an even number, at most the head size",
-                         config.rope_dims, config.head_size);
-    if (kv.dtype != DType::f16 && kv.dtype != DType::bf16 && kv.dtype != DType::f32)
-      return fmt::format("a KV cache of {}: the CPU runs f16, bf16 and f32", dtype_name(kv.dtype));
-    if (kv.block_size < 8 || kv.block_size % 8 != 0)
-      return fmt::format("block size {}: the CPU runs multiples of 8", kv.block_size);
-    return std::nullopt;
+    return decline_model(config, kv);
   }
 
   // -- load --

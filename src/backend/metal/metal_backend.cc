@@ -97,7 +97,6 @@ class Metal final : public MetalBackend {
 
   void create_scratch(size_t bytes) override {
     context_.scratch = memory_.new_private(bytes, "scratch");
-    scratch_bytes_ = bytes;
   }
 
   size_t work_bytes(int64_t rows, int64_t cols) const override {
@@ -191,7 +190,10 @@ class Metal final : public MetalBackend {
     ring.fail = std::exchange(fail_next_, false);
 
     close_step();
-    if (capture_next_step_) start_capture();
+    if (std::exchange(capture_next_step_, false)) {
+      start_capture(device_.queue.get());
+      capturing_ = true;
+    }
     if (!profiling_) {
       softmetal::begin_step();
       step_open_ = true;
@@ -432,22 +434,6 @@ class Metal final : public MetalBackend {
     return !rehearsing_ && encoding_->fail;
   }
 
-  // VLLM_METAL_CAPTURE_NEXT_STEP: a trace of the first step, for Xcode.
-  void start_capture() {
-    capture_next_step_ = false;
-    const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
-    const auto descriptor = NS::TransferPtr(MTL::CaptureDescriptor::alloc()->init());
-    descriptor->setCaptureObject(device_.queue.get());
-    descriptor->setDestination(MTL::CaptureDestinationGPUTraceDocument);
-    descriptor->setOutputURL(NS::URL::fileURLWithPath(MTLSTR("ingot-step.gputrace")));
-    NS::Error* error = nullptr;
-    capturing_ = MTL::CaptureManager::sharedCaptureManager()->startCapture(descriptor.get(), &error);
-    if (!capturing_)
-      throw_error(ErrorKind::device,
-                  "VLLM_METAL_CAPTURE_NEXT_STEP: no GPU trace can be taken ({}); set METAL_CAPTURE_ENABLED=1 on a Mac",
-                  error != nullptr ? error->localizedDescription()->utf8String() : "no reason given");
-  }
-
   void close_step() {
     if (std::exchange(step_open_, false)) softmetal::end_step();
   }
@@ -472,23 +458,13 @@ class Metal final : public MetalBackend {
 
   // The outputs of the step's rows, from the GPU's memory to the shared buffer.
   void copy_outputs(const Ring& ring) {
-    const OutputLayout& out = output_layout_;
     const size_t rows = static_cast<size_t>(step_.step().samples);
-    MTL::BlitCommandEncoder* blit = commands_->blitCommandEncoder();
-    blit->waitForFence(fence_.get());
-    const auto copy = [&](size_t offset, size_t bytes) {
-      bytes = std::min(bytes, out.bytes - offset);
-      if (bytes > 0) blit->copyFromBuffer(output_.get(), offset, ring.output.get(), offset, bytes);
-    };
-    copy(out.tokens, rows * 4);
-    copy(out.logprobs, rows * 4);
-    copy(out.ranks, rows * 4);
-    copy(out.top_ids, rows * static_cast<size_t>(out.max_top) * 4);
-    copy(out.top_values, rows * static_cast<size_t>(out.max_top) * 4);
     const auto* params = reinterpret_cast<const StagedSampling*>(ring.stage_host.data() + step_.step().sampling);
     size_t logits_rows = 0;
     for (size_t r = 0; r < rows; ++r) logits_rows += params[r].logits_row >= 0 ? 1 : 0;
-    copy(out.logits, logits_rows * static_cast<size_t>(out.vocab) * 4);
+    MTL::BlitCommandEncoder* blit = commands_->blitCommandEncoder();
+    blit->waitForFence(fence_.get());
+    metal::copy_outputs(blit, output_layout_, output_.get(), ring.output.get(), rows, logits_rows);
     blit->updateFence(fence_.get());
     blit->endEncoding();
   }
@@ -582,7 +558,6 @@ class Metal final : public MetalBackend {
   bool fence_used_ = false;
 
   std::vector<Weight> weights_;
-  size_t scratch_bytes_ = 0;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<Sampler> sampler_;

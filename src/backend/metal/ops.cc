@@ -88,6 +88,20 @@ void gather_rows(Context& context, const StepInput& input, const GatherRowsOp& o
   encoder.dispatch({groups_of(op.dim, kThreads), static_cast<NS::UInteger>(input.step().samples), 1}, {kThreads, 1, 1});
 }
 
+void copy_outputs(MTL::BlitCommandEncoder* blit, const OutputLayout& out, MTL::Buffer* from, MTL::Buffer* to,
+                  size_t rows, size_t logits_rows) {
+  const auto copy = [&](size_t offset, size_t bytes) {
+    bytes = std::min(bytes, out.bytes - offset);
+    if (bytes > 0) blit->copyFromBuffer(from, offset, to, offset, bytes);
+  };
+  copy(out.tokens, rows * 4);
+  copy(out.logprobs, rows * 4);
+  copy(out.ranks, rows * 4);
+  copy(out.top_ids, rows * static_cast<size_t>(out.max_top) * 4);
+  copy(out.top_values, rows * static_cast<size_t>(out.max_top) * 4);
+  copy(out.logits, logits_rows * static_cast<size_t>(out.vocab) * 4);
+}
+
 void prepare_blocks(Context& context, const StepInput& input, const KvCache& cache) {
   struct Params {
     uint32_t zeros, copies, words, v_offset;

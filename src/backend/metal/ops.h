@@ -24,6 +24,10 @@ void rope_table(Context& context, const StepInput& input, BufferView inv_freq, f
 
 void gather_rows(Context& context, const StepInput& input, const GatherRowsOp& op);
 
+// What a step's `rows` rows gave, `logits_rows` of them whole logits, from the GPU's outputs to the shared ones.
+void copy_outputs(MTL::BlitCommandEncoder* blit, const OutputLayout& out, MTL::Buffer* from, MTL::Buffer* to,
+                  size_t rows, size_t logits_rows);
+
 // Zeroes and copies blocks in every layer, before anything else of the step.
 void prepare_blocks(Context& context, const StepInput& input, const KvCache& cache);
 

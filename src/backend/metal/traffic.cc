@@ -17,6 +17,7 @@ MetalTraffic take_metal_traffic() { return {}; }
 #else
 
 bool count_metal_traffic() {
+  if (!softmetal::can_count()) return false;
   softmetal::Options options = softmetal::options_from_environment();
   options.mode = softmetal::Mode::count;
   softmetal::set_options(options);

@@ -23,7 +23,7 @@ struct MetalTraffic {
 };
 
 // Only the software device can count: devices made after this call do, and do nothing else of their checks. Returns
-// false on a real GPU.
+// false on a real GPU, and where a sanitizer watches the kernels.
 bool count_metal_traffic();
 
 // Since the last call.

@@ -32,12 +32,13 @@ struct AttentionParams {
 
 // ---- rotation ----
 
-// 1 / rms of a head, or 1. Called by a whole simdgroup.
+// 1 / rms of a head, or 1. Called by a whole simdgroup, whose lanes may write to the head afterwards.
 template <typename T>
 static float attention_head_scale(device const T* head, float eps, uint lane) {
   if (!ATTENTION_QK_NORM) return 1;
   float sum = 0;
   for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sum = fma(float(head[d]), float(head[d]), sum);
+  simdgroup_barrier(mem_flags::mem_device);
   return precise::rsqrt(simd_sum(sum) / float(ATTENTION_HEAD_SIZE) + eps);
 }
 
@@ -52,8 +53,6 @@ template <typename R, typename Out, typename T, typename Pointer>
 static void attention_rotate(device const T* head, device const float* weight, device const float2* rope,
                              constant AttentionParams& p, uint lane, Pointer out) {
   const float scale = attention_head_scale(head, p.norm_eps, lane);
-  // `out` may be the head itself: all lanes have read it before one writes.
-  if (ATTENTION_QK_NORM) simdgroup_barrier(mem_flags::mem_device);
   const uint half_dims = p.rope_dims / 2;
   for (uint i = lane; i < half_dims; i += 32) {
     const float a = attention_normed(head, weight, scale, i);

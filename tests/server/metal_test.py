@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The server on the Metal device (the software one, in its fast mode): answers, and a kernel that faults under a request."""
+
+import concurrent.futures
+import unittest
+
+import openai
+
+import server as fixture
+
+QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+FAULT_AT = 12  # tokens into the life of the server
+
+
+def serve(*args, **env):
+    return fixture.Server("--device", "metal", "--served-model-name", "test", "--max-model-len", 256, *args,
+                          model=fixture.default_model(), env={"SOFTMETAL_MODE": "fast", **env}, start_s=240)
+
+
+def client_of(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def ask(client, tokens, **options):
+    return client.chat.completions.create(model="test", messages=QUESTION, temperature=0, max_tokens=tokens, **options)
+
+
+class MetalTest(unittest.TestCase):
+    def test_answers_the_client(self):
+        with serve("--max-seqs", 4) as server:
+            client = client_of(server)
+            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                plain = [pool.submit(ask, client, 8) for _ in range(2)]
+                text = "".join(c.choices[0].delta.content or "" for c in ask(client, 8, stream=True) if c.choices)
+                answers = [p.result().choices[0].message.content for p in plain]
+            self.assertIn("Paris", text)
+            self.assertEqual(answers, [text] * 2, "in a batch or not")
+            drawn = client.completions.create(model="test", prompt="One, two, three,", max_tokens=2, logprobs=2, seed=1,
+                                              temperature=0.7, top_p=0.9, extra_body={"top_k": 20, "min_p": 0.01})
+            self.assertEqual(len(drawn.choices[0].logprobs.tokens), 2)
+
+    def test_a_fault_fails_its_request_alone(self):
+        # One request runs at a time: the fault hits the first, the others wait for their turn and get it.
+        with serve("--max-seqs", 1, SOFTMETAL_FAULT=f"sample_commit:{FAULT_AT}") as server:
+            client = client_of(server)
+            stream = ask(client, 40, stream=True, extra_body={"ignore_eos": True})
+            first = next(iter(stream))
+            self.assertTrue(first.choices)
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                others = [pool.submit(ask, client, 6) for _ in range(2)]
+                pieces = 0
+                with self.assertRaisesRegex(openai.APIError, "fault, as SOFTMETAL_FAULT asked for"):
+                    for chunk in stream:
+                        pieces += bool(chunk.choices)
+                self.assertLess(pieces, FAULT_AT + 2)
+                for other in others:
+                    self.assertIn("Paris", other.result().choices[0].message.content)
+            self.assertEqual(server.get("/health")[0], 200)
+            self.assertIn("Paris", ask(client, 6).choices[0].message.content)
+
+
+if __name__ == "__main__":
+    fixture.main()
