@@ -57,6 +57,10 @@ Program translate(const std::string& preprocessed, bool lint = false);
 // The whole C++ file for one kernel: definitions of the constants, the program, and the description of the kernel.
 std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants);
 
+// The same as a grid of an NVIDIA GPU: CUDA in the compiler's terms, `softmetal_grid` with `softmetal_arguments` beside it.
+std::string specialize_grid(const Program& program, const KernelInfo& kernel,
+                            const std::vector<ConstantValue>& constants);
+
 // The same for a check of all kernels at once, no constant set: what needs a value at compile time does not get one, as
 // with Apple's compiler.
 std::string unspecialized(const Program& program);

@@ -55,6 +55,14 @@ Options options_from_environment() {
   if (auto n = number("SOFTMETAL_MEMORY_MB")) o.working_set_bytes = *n << 20;
   if (const char* clang = std::getenv("SOFTMETAL_CLANG")) o.clang = clang;
   if (const char* cache = std::getenv("SOFTMETAL_CACHE")) o.cache = cache;
+  if (const char* ptxas = std::getenv("SOFTMETAL_PTXAS")) o.ptxas = ptxas;
+  if (const char* prebuilt = std::getenv("SOFTMETAL_PREBUILT")) o.prebuilt = prebuilt;
+  if (auto n = number("SOFTMETAL_COMPILE_ONLY")) o.compile_only = *n != 0;
+  if (auto n = number("SOFTMETAL_GRAPHS")) o.graphs = *n != 0;
+  if (auto n = number("SOFTMETAL_ARCHITECTURE")) {
+    if (*n < 80 || *n > 200) bad("SOFTMETAL_ARCHITECTURE", std::to_string(*n), "a compute capability, such as 90");
+    o.architecture = static_cast<int>(*n);
+  }
   if (auto n = number("SOFTMETAL_KEEP")) o.keep_sources = *n != 0;
   return o;
 }

@@ -30,6 +30,13 @@ struct Options {
   bool keep_sources = false;       // leave the generated C++ beside the compiled kernels
   int gpu_family = 1009;           // MTL::GPUFamilyApple9: the newest Apple family to answer yes for
   uint64_t working_set_bytes = 0;  // recommendedMaxWorkingSetSize; 0: three quarters of memory
+
+  // Of devices on an NVIDIA GPU (softmetal/cuda.h).
+  std::string ptxas;          // NVIDIA's assembler; empty: the driver assembles when a kernel is loaded
+  std::string prebuilt;       // folder of kernels compiled ahead; empty: none
+  bool compile_only = false;  // no GPU: kernels are compiled, into `prebuilt` where it is set, and never run
+  int architecture = 90;      // to compile for when there is no GPU to ask
+  bool graphs = true;         // long runs of dispatches are replayed as CUDA graphs
 };
 
 // The defaults with SOFTMETAL_* of the environment applied. Throws std::invalid_argument that names a bad variable.
