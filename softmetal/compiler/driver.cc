@@ -152,7 +152,8 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
   if (options.grids) {
     std::vector<std::string> key(argv.begin() + 1, argv.end());
     // The folder of the shim differs from machine to machine, its name does not.
-    for (std::string& part : key) part = part == shim_ + "/pp" ? std::filesystem::path(shim_).filename().string() : part;
+    for (std::string& part : key)
+      part = part == shim_ + "/pp" ? std::filesystem::path(shim_).filename().string() : part;
     key.push_back(source);
     prebuilt = hash_text(key) + ".metal";
     if (const std::string found = find_prebuilt(prebuilt); !found.empty()) return read_file(found);
@@ -318,11 +319,28 @@ Driver::Grid Driver::build_grid(const Program& program, const KernelInfo& kernel
                                 const std::vector<ConstantValue>& constants, int architecture) const {
   const std::string cuda = specialize_grid(program, kernel, constants);
   const std::string arch = "sm_" + std::to_string(architecture);
-  const std::vector<std::string> options = {"-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib",
-                                            "--cuda-gpu-arch=" + arch, "-Xclang", "-target-feature", "-Xclang",
-                                            "+ptx80", "-std=c++20", "-O3", "-g1", "-fdeclspec", "-ffp-contract=off",
-                                            "-fno-strict-aliasing", "-Wno-everything", "-Werror=vla",
-                                            "-fno-color-diagnostics", "-DSM_CUDA", "-mllvm", "-unroll-threshold=2000"};
+  const std::vector<std::string> options = {"-x",
+                                            "cuda",
+                                            "--cuda-device-only",
+                                            "-nocudainc",
+                                            "-nocudalib",
+                                            "--cuda-gpu-arch=" + arch,
+                                            "-Xclang",
+                                            "-target-feature",
+                                            "-Xclang",
+                                            "+ptx80",
+                                            "-std=c++20",
+                                            "-O3",
+                                            "-g1",
+                                            "-fdeclspec",
+                                            "-ffp-contract=off",
+                                            "-fno-strict-aliasing",
+                                            "-Wno-everything",
+                                            "-Werror=vla",
+                                            "-fno-color-diagnostics",
+                                            "-DSM_CUDA",
+                                            "-mllvm",
+                                            "-unroll-threshold=2000"};
   // What is prebuilt says nothing of the compiler: the machine it is used on need not have one.
   std::vector<std::string> key = options;
   key.insert(key.end(), {cuda, std::filesystem::path(shim_).filename().string()});
@@ -338,9 +356,10 @@ Driver::Grid Driver::build_grid(const Program& program, const KernelInfo& kernel
   TemporaryFolder folder(cache_);
   if (!file_exists(stem + ".ptx")) {
     write_file(folder.path() + "/kernel.cu", cuda);
-    const ProcessResult result = run_process(std::vector<std::string>{clang_} + options +
-                                                 std::vector<std::string>{"-I" + shim_, "-S", "kernel.cu", "-o", "kernel.ptx"},
-                                             folder.path());
+    const ProcessResult result =
+        run_process(std::vector<std::string>{clang_} + options +
+                        std::vector<std::string>{"-I" + shim_, "-S", "kernel.cu", "-o", "kernel.ptx"},
+                    folder.path());
     if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
     std::filesystem::rename(folder.path() + "/kernel.ptx", stem + ".ptx");
   }
@@ -349,8 +368,8 @@ Driver::Grid Driver::build_grid(const Program& program, const KernelInfo& kernel
     if (ptxas_identity_.empty()) ptxas_identity_ = identity(ptxas_);
     const std::string made = stem + "-" + hash_text({ptxas_identity_}).substr(0, 8);
     if (!file_exists(made + ".cubin")) {
-      const ProcessResult result = run_process({ptxas_, "-arch=" + arch, "-v", "--generate-line-info", grid.path, "-o", "kernel.cubin"},
-                                               folder.path());
+      const ProcessResult result = run_process(
+          {ptxas_, "-arch=" + arch, "-v", "--generate-line-info", grid.path, "-o", "kernel.cubin"}, folder.path());
       if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
       write_file(made + ".txt", result.output);
       std::filesystem::rename(folder.path() + "/kernel.cubin", made + ".cubin");

@@ -57,7 +57,8 @@ Program translate(const std::string& preprocessed, bool lint = false);
 // The whole C++ file for one kernel: definitions of the constants, the program, and the description of the kernel.
 std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants);
 
-// The same as a grid of an NVIDIA GPU: CUDA in the compiler's terms, `softmetal_grid` with `softmetal_arguments` beside it.
+// The same as a grid of an NVIDIA GPU: CUDA in the compiler's terms, `softmetal_grid` with `softmetal_arguments` beside
+// it.
 std::string specialize_grid(const Program& program, const KernelInfo& kernel,
                             const std::vector<ConstantValue>& constants);
 

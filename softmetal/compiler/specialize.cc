@@ -53,8 +53,7 @@ GridText grid_text(const KernelInfo& kernel) {
       argument = "sm::ArgumentOf<" + at + ">::give(a" + number + ")";
     } else if (p.kind == "kThreadgroup") {
       // One alone lies at the start, which the compiler may as well know.
-      if (threadgroup_arguments > 1)
-        text.parameters += (text.parameters.empty() ? "" : ", ") + ("unsigned a" + number);
+      if (threadgroup_arguments > 1) text.parameters += (text.parameters.empty() ? "" : ", ") + ("unsigned a" + number);
       argument = "sm::threadgroup_argument<" + at + ">(" + (threadgroup_arguments > 1 ? "a" + number : "0") + ")";
     } else {
       argument = "sm::position<" + at + ", softmetal::abi::" + p.kind + ">()";
@@ -74,9 +73,8 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
                             const std::vector<ConstantValue>& constants) {
   const GridText text = grid_text(kernel);
   // A limit that the source does not state is the compiler's to find: it would cost registers.
-  const std::string bounds = kernel.max_threads < 1024
-                                 ? ", launch_bounds(" + std::to_string(kernel.max_threads) + ")"
-                                 : std::string();
+  const std::string bounds =
+      kernel.max_threads < 1024 ? ", launch_bounds(" + std::to_string(kernel.max_threads) + ")" : std::string();
   return "#include \"softmetal_kernel.h\"\n" + constants_text(program, constants) +
          "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n" + program.source +
          "\n#pragma clang attribute pop\n# 1 \"" + kernel.name + ".entry\"\n" +

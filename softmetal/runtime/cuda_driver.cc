@@ -17,8 +17,8 @@ struct Loaded {
       return;
     }
     const char* missing = nullptr;
-#define SOFTMETAL_CUDA_FIND(symbol, name, ...)                                           \
-  driver.name = reinterpret_cast<Result (*)(__VA_ARGS__)>(dlsym(library, #symbol));      \
+#define SOFTMETAL_CUDA_FIND(symbol, name, ...)                                      \
+  driver.name = reinterpret_cast<Result (*)(__VA_ARGS__)>(dlsym(library, #symbol)); \
   if (!driver.name && !missing) missing = #symbol;
     SOFTMETAL_CUDA_CALLS(SOFTMETAL_CUDA_FIND)
 #undef SOFTMETAL_CUDA_FIND

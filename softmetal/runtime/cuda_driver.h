@@ -53,50 +53,50 @@ struct KernelNodeParams {
 };
 
 // Name in the driver, name here, parameters.
-#define SOFTMETAL_CUDA_CALLS(X)                                                                        \
-  X(cuInit, init, unsigned)                                                                            \
-  X(cuDriverGetVersion, driver_version, int*)                                                          \
-  X(cuDeviceGetCount, device_count, int*)                                                              \
-  X(cuDeviceGet, device_get, Device*, int)                                                             \
-  X(cuDeviceGetName, device_name, char*, int, Device)                                                  \
-  X(cuDeviceGetAttribute, device_attribute, int*, int, Device)                                         \
-  X(cuDeviceTotalMem_v2, device_memory, size_t*, Device)                                               \
-  X(cuDevicePrimaryCtxRetain, context_retain, Context*, Device)                                        \
-  X(cuCtxSetCurrent, context_set, Context)                                                             \
-  X(cuMemGetInfo_v2, memory_info, size_t*, size_t*)                                                    \
-  X(cuMemAlloc_v2, allocate, Address*, size_t)                                                         \
-  X(cuMemFree_v2, free, Address)                                                                       \
-  X(cuMemHostAlloc, host_allocate, void**, size_t, unsigned)                                           \
-  X(cuMemFreeHost, host_free, void*)                                                                   \
-  X(cuMemcpyDtoH_v2, copy_to_host, void*, Address, size_t)                                             \
-  X(cuMemcpyAsync, copy, Address, Address, size_t, StreamHandle)                                       \
-  X(cuMemsetD8Async, fill, Address, unsigned char, size_t, StreamHandle)                               \
-  X(cuModuleLoadData, module_load, Module*, const void*)                                               \
-  X(cuModuleUnload, module_unload, Module)                                                             \
-  X(cuModuleGetFunction, module_function, Function*, Module, const char*)                              \
-  X(cuModuleGetGlobal_v2, module_global, Address*, size_t*, Module, const char*)                       \
-  X(cuFuncGetAttribute, function_attribute, int*, int, Function)                                       \
-  X(cuStreamCreate, stream_create, StreamHandle*, unsigned)                                            \
-  X(cuStreamDestroy_v2, stream_destroy, StreamHandle)                                                  \
-  X(cuStreamSynchronize, stream_wait, StreamHandle)                                                    \
-  X(cuEventCreate, event_create, Event*, unsigned)                                                     \
-  X(cuEventDestroy_v2, event_destroy, Event)                                                           \
-  X(cuEventRecord, event_record, Event, StreamHandle)                                                  \
-  X(cuEventQuery, event_query, Event)                                                                  \
-  X(cuEventSynchronize, event_wait, Event)                                                             \
-  X(cuEventElapsedTime, event_elapsed, float*, Event, Event)                                           \
-  X(cuLaunchHostFunc, launch_host, StreamHandle, void (*)(void*), void*)                               \
-  X(cuLaunchKernelEx, launch, const LaunchConfig*, Function, void**, void**)                           \
-  X(cuStreamBeginCapture_v2, capture_begin, StreamHandle, int)                                         \
-  X(cuStreamEndCapture, capture_end, StreamHandle, Graph*)                                             \
-  X(cuStreamGetCaptureInfo_v3, capture_info, StreamHandle, int*, uint64_t*, Graph*, const GraphNode**, \
-    const void**, size_t*)                                                                             \
-  X(cuGraphInstantiateWithFlags, graph_instantiate, GraphExec*, Graph, unsigned long long)             \
-  X(cuGraphDestroy, graph_destroy, Graph)                                                              \
-  X(cuGraphExecDestroy, exec_destroy, GraphExec)                                                       \
-  X(cuGraphExecKernelNodeSetParams_v2, exec_set_kernel, GraphExec, GraphNode, const KernelNodeParams*) \
-  X(cuGraphLaunch, graph_launch, GraphExec, StreamHandle)                                              \
-  X(cuGetErrorName, error_name, Result, const char**)                                                  \
+#define SOFTMETAL_CUDA_CALLS(X)                                                                                      \
+  X(cuInit, init, unsigned)                                                                                          \
+  X(cuDriverGetVersion, driver_version, int*)                                                                        \
+  X(cuDeviceGetCount, device_count, int*)                                                                            \
+  X(cuDeviceGet, device_get, Device*, int)                                                                           \
+  X(cuDeviceGetName, device_name, char*, int, Device)                                                                \
+  X(cuDeviceGetAttribute, device_attribute, int*, int, Device)                                                       \
+  X(cuDeviceTotalMem_v2, device_memory, size_t*, Device)                                                             \
+  X(cuDevicePrimaryCtxRetain, context_retain, Context*, Device)                                                      \
+  X(cuCtxSetCurrent, context_set, Context)                                                                           \
+  X(cuMemGetInfo_v2, memory_info, size_t*, size_t*)                                                                  \
+  X(cuMemAlloc_v2, allocate, Address*, size_t)                                                                       \
+  X(cuMemFree_v2, free, Address)                                                                                     \
+  X(cuMemHostAlloc, host_allocate, void**, size_t, unsigned)                                                         \
+  X(cuMemFreeHost, host_free, void*)                                                                                 \
+  X(cuMemcpyDtoH_v2, copy_to_host, void*, Address, size_t)                                                           \
+  X(cuMemcpyAsync, copy, Address, Address, size_t, StreamHandle)                                                     \
+  X(cuMemsetD8Async, fill, Address, unsigned char, size_t, StreamHandle)                                             \
+  X(cuModuleLoadData, module_load, Module*, const void*)                                                             \
+  X(cuModuleUnload, module_unload, Module)                                                                           \
+  X(cuModuleGetFunction, module_function, Function*, Module, const char*)                                            \
+  X(cuModuleGetGlobal_v2, module_global, Address*, size_t*, Module, const char*)                                     \
+  X(cuFuncGetAttribute, function_attribute, int*, int, Function)                                                     \
+  X(cuStreamCreate, stream_create, StreamHandle*, unsigned)                                                          \
+  X(cuStreamDestroy_v2, stream_destroy, StreamHandle)                                                                \
+  X(cuStreamSynchronize, stream_wait, StreamHandle)                                                                  \
+  X(cuEventCreate, event_create, Event*, unsigned)                                                                   \
+  X(cuEventDestroy_v2, event_destroy, Event)                                                                         \
+  X(cuEventRecord, event_record, Event, StreamHandle)                                                                \
+  X(cuEventQuery, event_query, Event)                                                                                \
+  X(cuEventSynchronize, event_wait, Event)                                                                           \
+  X(cuEventElapsedTime, event_elapsed, float*, Event, Event)                                                         \
+  X(cuLaunchHostFunc, launch_host, StreamHandle, void (*)(void*), void*)                                             \
+  X(cuLaunchKernelEx, launch, const LaunchConfig*, Function, void**, void**)                                         \
+  X(cuStreamBeginCapture_v2, capture_begin, StreamHandle, int)                                                       \
+  X(cuStreamEndCapture, capture_end, StreamHandle, Graph*)                                                           \
+  X(cuStreamGetCaptureInfo_v3, capture_info, StreamHandle, int*, uint64_t*, Graph*, const GraphNode**, const void**, \
+    size_t*)                                                                                                         \
+  X(cuGraphInstantiateWithFlags, graph_instantiate, GraphExec*, Graph, unsigned long long)                           \
+  X(cuGraphDestroy, graph_destroy, Graph)                                                                            \
+  X(cuGraphExecDestroy, exec_destroy, GraphExec)                                                                     \
+  X(cuGraphExecKernelNodeSetParams_v2, exec_set_kernel, GraphExec, GraphNode, const KernelNodeParams*)               \
+  X(cuGraphLaunch, graph_launch, GraphExec, StreamHandle)                                                            \
+  X(cuGetErrorName, error_name, Result, const char**)                                                                \
   X(cuGetErrorString, error_text, Result, const char**)
 
 struct Driver {

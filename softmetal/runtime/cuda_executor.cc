@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "compiler/driver.h"
-#include "softmetal/cuda.h"
 #include "compiler/process.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/cuda_stream.h"
 #include "runtime/executor.h"
 #include "runtime/library_file.h"
 #include "shim/sm/abi.h"
+#include "softmetal/cuda.h"
 
 namespace softmetal {
 namespace {
@@ -115,7 +115,8 @@ class CompileOnlyExecutor : public CudaCompiler {
 
 class CudaExecutor : public CudaCompiler {
  public:
-  CudaExecutor(const Options& options, std::shared_ptr<CudaDevice> device) : CudaCompiler(options), device_(std::move(device)) {
+  CudaExecutor(const Options& options, std::shared_ptr<CudaDevice> device)
+      : CudaCompiler(options), device_(std::move(device)) {
     const cuda::Driver& d = *device_->driver;
     char name[256] = "NVIDIA GPU";
     d.device_name(name, sizeof name, device_->device);
@@ -125,7 +126,8 @@ class CudaExecutor : public CudaCompiler {
     d.device_attribute(&minor, cuda::kAttributeMinor, device_->device);
     d.driver_version(&version);
     capability_ = major * 10 + minor;
-    if (capability_ < 80) throw std::runtime_error(name_ + " is older than compute capability 8.0, which the kernels need");
+    if (capability_ < 80)
+      throw std::runtime_error(name_ + " is older than compute capability 8.0, which the kernels need");
     name_ += ", CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
     device_->overlapped = capability_ >= 90;
   }

@@ -70,9 +70,8 @@ cuda::Result launch_grid(const CudaDevice& device, cuda::StreamHandle stream, co
   cuda::LaunchAttribute attribute{};
   attribute.id = cuda::kLaunchProgrammaticSerialization;
   attribute.value.allowed = 1;
-  const cuda::LaunchConfig config{l.grid.x,  l.grid.y,  l.grid.z,       l.group.x,
-                                  l.group.y, l.group.z, l.shared_bytes, stream,
-                                  &attribute, device.overlapped ? 1u : 0u};
+  const cuda::LaunchConfig config{l.grid.x,  l.grid.y,       l.grid.z, l.group.x,  l.group.y,
+                                  l.group.z, l.shared_bytes, stream,   &attribute, device.overlapped ? 1u : 0u};
   return device.driver->launch(&config, l.kernel->function, parameter_addresses(launches, l).data(), nullptr);
 }
 
@@ -123,9 +122,18 @@ std::string CudaGraph::launch(cuda::StreamHandle stream, const CudaLaunches& lau
         std::memcmp(launches.bytes.data() + l.first_byte, last_.bytes.data() + before.first_byte, l.byte_count) == 0) {
       continue;
     }
-    const cuda::KernelNodeParams params{
-        l.kernel->function, l.grid.x,  l.grid.y,       l.grid.z, l.group.x, l.group.y,
-        l.group.z,          l.shared_bytes, parameter_addresses(launches, l).data(), nullptr, nullptr, nullptr};
+    const cuda::KernelNodeParams params{l.kernel->function,
+                                        l.grid.x,
+                                        l.grid.y,
+                                        l.grid.z,
+                                        l.group.x,
+                                        l.group.y,
+                                        l.group.z,
+                                        l.shared_bytes,
+                                        parameter_addresses(launches, l).data(),
+                                        nullptr,
+                                        nullptr,
+                                        nullptr};
     if (const cuda::Result r = device_.driver->exec_set_kernel(exec_, nodes_[i], &params); r != cuda::kSuccess) {
       return "kernel " + l.kernel->name + ": " + device_.driver->text(r);
     }
@@ -253,11 +261,7 @@ void CudaStream::launch(CommandList& list, std::string& error) {
     } else if (auto* event = std::get_if<EventCommand>(&command)) {
       launch_all(error);
       check(d.launch_host(
-                stream_,
-                [](void* act) {
-                  (*static_cast<std::function<void()>*>(act))();
-                },
-                &event->act),
+                stream_, [](void* act) { (*static_cast<std::function<void()>*>(act))(); }, &event->act),
             "an event");
     }
     // Barriers, fences and encoders: the stream is in order as it is.

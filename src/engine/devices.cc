@@ -35,9 +35,8 @@ DType metal_activation(const Checkpoint* checkpoint) {
 
 std::vector<DeviceStatus> list_devices() {
   const MetalStatus metal = metal_status(), cuda = cuda_status();
-  return {{"metal", metal.available, metal.detail},
-          {"cuda", cuda.available, cuda.detail},
-          {"cpu", true, describe_cpu()}};
+  return {
+      {"metal", metal.available, metal.detail}, {"cuda", cuda.available, cuda.detail}, {"cpu", true, describe_cpu()}};
 }
 
 std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpoint* checkpoint) {

@@ -60,8 +60,7 @@ Device open_device(bool cuda) {
 DeviceSummary describe_device(bool cuda) {
   try {
     const Device device = open_device(cuda);
-    if (cuda)
-      return {true, false, fmt::format("{}, {} for a model", device.name, format_bytes(device.memory_bytes))};
+    if (cuda) return {true, false, fmt::format("{}, {} for a model", device.name, format_bytes(device.memory_bytes))};
     return {true, device.software,
             fmt::format("{}{}, family Apple{}, {} for a model", device.name,
                         device.software ? " (runs on the CPU, for checking; never chosen by auto)" : "", device.family,

@@ -26,8 +26,8 @@ struct Device {
 // Stands for NVIDIA GPUs where kernels' variants are chosen by family.
 inline constexpr int kNvidiaFamily = 100;
 
-// `cuda`: an NVIDIA GPU, which runs the same kernels through softmetal. Throws Error(declined) with the reason when there
-// is no GPU this engine can use.
+// `cuda`: an NVIDIA GPU, which runs the same kernels through softmetal. Throws Error(declined) with the reason when
+// there is no GPU this engine can use.
 Device open_device(bool cuda = false);
 
 // "Apple M3 Ultra, family 9" or why there is none; for lists of devices.

@@ -24,7 +24,7 @@ namespace {
 
 using namespace metal;
 
-constexpr int32_t kStepTokens = 256;  // in one step: keeps the longest one well under the GPU's watchdog
+constexpr int32_t kStepTokens = 256;       // in one step: keeps the longest one well under the GPU's watchdog
 constexpr int32_t kCudaStepTokens = 2048;  // no watchdog there
 constexpr int64_t kMaxHeadSize = 256;
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention

@@ -23,12 +23,12 @@ SM_COLLECTIVE T by_words(T value, F move) {
 
 namespace metal {
 
-#define SM_SHUFFLE(name, mode, operand, clamp)                                          \
-  template <class T>                                                                    \
-  SM_COLLECTIVE T name(T value, ushort k) {                                             \
-    return sm::by_words(value, [=](uint word) {                                         \
+#define SM_SHUFFLE(name, mode, operand, clamp)                                              \
+  template <class T>                                                                        \
+  SM_COLLECTIVE T name(T value, ushort k) {                                                 \
+    return sm::by_words(value, [=](uint word) {                                             \
       return (uint)__nvvm_shfl_sync_##mode##_i32(sm::kAllLanes, (int)word, operand, clamp); \
-    });                                                                                 \
+    });                                                                                     \
   }
 SM_SHUFFLE(simd_shuffle, idx, k, 31)
 SM_SHUFFLE(simd_broadcast, idx, k, 31)
@@ -60,15 +60,14 @@ SM_COLLECTIVE T simd_shuffle_and_fill_up(T value, T fill, ushort k) {
   return sm::lane() >= k ? moved : filled;
 }
 
-#define SM_REDUCTION(name, expression)                    \
-  template <class T>                                      \
-  SM_COLLECTIVE T name(T x) {                             \
-    _Pragma("clang loop unroll(full)")                    \
-    for (ushort distance = 16; distance; distance /= 2) { \
-      const T y = simd_shuffle_xor(x, distance);          \
-      x = (T)(expression);                                \
-    }                                                     \
-    return x;                                             \
+#define SM_REDUCTION(name, expression)                                                       \
+  template <class T>                                                                         \
+  SM_COLLECTIVE T name(T x) {                                                                \
+    _Pragma("clang loop unroll(full)") for (ushort distance = 16; distance; distance /= 2) { \
+      const T y = simd_shuffle_xor(x, distance);                                             \
+      x = (T)(expression);                                                                   \
+    }                                                                                        \
+    return x;                                                                                \
   }
 SM_REDUCTION(simd_sum, x + y)
 SM_REDUCTION(simd_product, x* y)
@@ -84,20 +83,19 @@ SM_COLLECTIVE T quad_sum(T x) {
   return (T)(x + quad_shuffle_xor(x, 2));
 }
 
-#define SM_PREFIX(name, identity, op)                             \
-  template <class T>                                              \
-  SM_COLLECTIVE T simd_prefix_inclusive_##name(T x) {             \
-    _Pragma("clang loop unroll(full)")                            \
-    for (ushort distance = 1; distance < 32; distance *= 2) {     \
-      const T y = simd_shuffle_up(x, distance);                   \
-      if (sm::lane() >= distance) x = (T)(x op y);                \
-    }                                                             \
-    return x;                                                     \
-  }                                                               \
-  template <class T>                                              \
-  SM_COLLECTIVE T simd_prefix_exclusive_##name(T x) {             \
-    const T y = simd_shuffle_up(simd_prefix_inclusive_##name(x), 1); \
-    return sm::lane() ? y : (T)(identity);                        \
+#define SM_PREFIX(name, identity, op)                                                            \
+  template <class T>                                                                             \
+  SM_COLLECTIVE T simd_prefix_inclusive_##name(T x) {                                            \
+    _Pragma("clang loop unroll(full)") for (ushort distance = 1; distance < 32; distance *= 2) { \
+      const T y = simd_shuffle_up(x, distance);                                                  \
+      if (sm::lane() >= distance) x = (T)(x op y);                                               \
+    }                                                                                            \
+    return x;                                                                                    \
+  }                                                                                              \
+  template <class T>                                                                             \
+  SM_COLLECTIVE T simd_prefix_exclusive_##name(T x) {                                            \
+    const T y = simd_shuffle_up(simd_prefix_inclusive_##name(x), 1);                             \
+    return sm::lane() ? y : (T)(identity);                                                       \
   }
 SM_PREFIX(sum, 0, +)
 SM_PREFIX(product, 1, *)
