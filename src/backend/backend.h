@@ -55,6 +55,7 @@ struct MatrixSpec {
   std::vector<MatrixPart> parts;
   int64_t rows = 0;
   int64_t cols = 0;
+  int64_t groups = 1;  // > 1: as many matrices of rows / groups rows, one over the other (a layer's experts)
 };
 
 // K and V of all layers: per layer [num_blocks, kv_heads, block_size, head_size], once for K and once for V.

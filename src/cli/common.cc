@@ -32,6 +32,12 @@ fs::path cache_folder() {
 void add_engine_options(CLI::App& command, ModelArgs& args) {
   EngineOptions& e = args.engine;
   command.add_option("-m,--model", args.model, "GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)");
+  command
+      .add_option("--load-format", e.load_format,
+                  "auto, or dummy: random weights in the shapes of a folder's config.json")
+      ->capture_default_str();
+  command.add_option("--dtype", e.dtype, "format of dummy weights: bf16, f16, q8_0, q4_k, ...; auto: the config's")
+      ->capture_default_str();
   command.add_option("--device", e.device, "auto, cpu, cuda or metal")->capture_default_str();
   command.add_option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
       ->capture_default_str()

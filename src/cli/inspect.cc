@@ -10,7 +10,6 @@
 #include "core/memory.h"
 #include "engine/devices.h"
 #include "engine/loader.h"
-#include "model/open_model.h"
 
 namespace ingot::cli {
 namespace {
@@ -50,7 +49,7 @@ void print_tensors(const Checkpoint& checkpoint, bool all) {
 void inspect(const InspectArgs& args) {
   EngineOptions options = args.model.engine;
   options.model = resolve_model(args.model.model);
-  const ModelFiles files = open_model(options.model);
+  const ModelFiles files = open_model(options);
   fmt::print("model            {}\n", options.model);
   print_config(files.config);
   print_tensors(*files.checkpoint, args.tensors);

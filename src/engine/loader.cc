@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
-#include "model/open_model.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -24,7 +23,7 @@ struct Checked {
 Checked check_model(const EngineOptions& options) {
   const Settings settings = Settings::from_environment();
   Checked checked;
-  checked.files = open_model(options.model);
+  checked.files = open_model(options);
   checked.device = make_device(options, checked.files.checkpoint.get());
   const ModelConfig& config = checked.files.config;
   checked.weights = std::make_unique<WeightPlan>(*checked.files.checkpoint, config, checked.files.gguf != nullptr);
@@ -67,6 +66,16 @@ void rehearse(LoadedModel& model) {
 }
 
 }  // namespace
+
+ModelFiles open_model(const EngineOptions& options) {
+  if (options.load_format == "dummy") return open_dummy_model(options.model, options.dtype);
+  if (options.load_format != "auto")
+    throw_error(ErrorKind::bad_call, "--load-format {}: must be auto or dummy", options.load_format);
+  if (options.dtype != "auto")
+    throw_error(ErrorKind::bad_call, "--dtype {}: is for --load-format dummy; weights keep the format of their file",
+                options.dtype);
+  return open_model(options.model);
+}
 
 LoadedModel load_model(const EngineOptions& options) {
   Checked checked = check_model(options);

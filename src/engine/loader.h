@@ -7,6 +7,7 @@
 #include "ingot/engine.h"
 #include "model/config.h"
 #include "model/decoder.h"
+#include "model/open_model.h"
 
 namespace ingot {
 
@@ -17,6 +18,9 @@ struct LoadedModel {
   std::unique_ptr<Backend> device;
   std::unique_ptr<Decoder> decoder;
 };
+
+// The model that the options name, with dummy weights where they say so.
+ModelFiles open_model(const EngineOptions& options);
 
 // Opens, checks, declines, plans, and only then loads: nothing is allocated for a model that will not run.
 LoadedModel load_model(const EngineOptions& options);

@@ -27,6 +27,14 @@ struct RopeScaling {
   std::vector<float> factors;  // GGUF's rope_freqs.weight: inv_freq is divided by these; empty: none
 };
 
+// What may differ from layer to layer.
+struct LayerConfig {
+  enum class Rope : uint8_t { main, local, none };
+  Rope rope = Rope::main;  // which of the model's rotary tables; none: the layer sees no positions
+  int64_t window = 0;      // > 0: attention reaches back this many positions, the row's own included
+  bool experts = false;    // the MLP is a mixture of experts
+};
+
 // Everything the decoder needs to know about a model; the families differ only in these values.
 struct ModelConfig {
   std::string architecture;  // "llama": canonical family name
@@ -37,7 +45,7 @@ struct ModelConfig {
   int64_t heads = 0;  // query heads
   int64_t kv_heads = 0;
   int64_t head_size = 0;     // heads * head_size need not equal hidden
-  int64_t ffn = 0;           // width of the MLP
+  int64_t ffn = 0;           // width of the MLP (of the dense layers)
   int64_t vocab = 0;         // rows of the embedding
   int64_t max_position = 0;  // longest sequence the model knows
 
@@ -48,9 +56,30 @@ struct ModelConfig {
   int64_t rope_dims = 0;  // leading dims of a head that rotate
   RopeScaling rope_scaling;
   bool tied_embeddings = false;
-  bool attention_bias = false;  // q, k, v (and o where present) have biases
+  bool attention_bias = false;  // q, k and v have biases
+  bool output_bias = false;     // the projection after attention has one
   bool mlp_bias = false;
-  int64_t sliding_window = 0;  // 0: attend to everything
+  int64_t sliding_window = 0;  // of the layers that have one; 0: attend to everything
+
+  // What only some families have.
+  double local_rope_theta = 0;     // of the layers with LayerConfig::Rope::local, unscaled; 0: there are none
+  bool learned_positions = false;  // a table of [max_position, hidden] is added to the embedding
+  bool gated_mlp = true;           // false: down(act(up(x)))
+  bool qk_norm = false;            // RMS norm of every q and k head before rotation
+  bool sandwich_norms = false;     // attention and MLP are normed again before they join the residual stream
+  float norm_weight_offset = 0;    // added to stored norm weights: files of Gemma in safetensors hold w of (1 + w)
+  float embedding_scale = 1;
+  float attention_scale = 0;  // of q . k; 0: 1 / sqrt(head_size)
+  int64_t experts = 0;        // 0: dense everywhere
+  int64_t experts_per_token = 0;
+  int64_t expert_ffn = 0;            // width of one expert
+  bool norm_expert_weights = false;  // the weights of a token's experts are scaled to sum to 1
+
+  std::vector<LayerConfig> per_layer;  // empty: all layers are LayerConfig{.window = sliding_window}
+  LayerConfig layer(int64_t index) const {
+    if (!per_layer.empty()) return per_layer[static_cast<size_t>(index)];
+    return {.rope = LayerConfig::Rope::main, .window = sliding_window, .experts = experts > 0};
+  }
 
   int32_t bos_id = -1;           // -1: none
   std::vector<int32_t> eos_ids;  // any of them ends a text

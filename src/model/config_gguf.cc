@@ -190,6 +190,7 @@ ModelConfig read_config(const GgufFile& file) {
   config.sliding_window = keys.find_int("attention.sliding_window").value_or(0);
   config.tied_embeddings = file.find("output.weight") == nullptr;
   config.attention_bias = file.find("blk.0.attn_q.bias") != nullptr;
+  config.output_bias = file.find("blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = file.find("blk.0.ffn_gate.bias") != nullptr;
   config.bos_id = token_id(file, "tokenizer.ggml.bos_token_id");
   config.eos_ids = read_eos_ids(file);

@@ -103,6 +103,14 @@ void read_rope(const JsonView& json, ModelConfig& config, ConfigKeys& keys) {
   }
 }
 
+// "bfloat16" is bf16 everywhere else.
+std::string read_dtype(const JsonView& json) {
+  const std::string name = json.find_string("torch_dtype").value_or(json.find_string("dtype").value_or(""));
+  if (name == "bfloat16") return "bf16";
+  if (name == "float16") return "f16";
+  return name == "float32" ? "f32" : "";
+}
+
 std::vector<int32_t> read_ids(const JsonView& json, std::string_view key) {
   std::vector<int32_t> ids;
   for (int64_t id : json.find_ints(key)) {
@@ -155,7 +163,7 @@ ModelConfig build_config(const JsonView& json, const JsonView* generation) {
   config.activation = read_activation(json);
   config.tied_embeddings = json.find_bool("tie_word_embeddings").value_or(false);
   if (family == Family::llama) {
-    config.attention_bias = json.find_bool("attention_bias").value_or(false);
+    config.attention_bias = config.output_bias = json.find_bool("attention_bias").value_or(false);
     config.mlp_bias = json.find_bool("mlp_bias").value_or(false);
   } else if (!json.value().contains("sliding_window")) {
     config.sliding_window = 4096;  // Mistral's default; null turns it off
@@ -172,6 +180,7 @@ ModelConfig build_config(const JsonView& json, const JsonView* generation) {
     config.head_size = config.hidden / config.heads;
   }
   read_rope(json, config, keys);
+  config.weight_format = read_dtype(json);
 
   if (const std::vector<int32_t> bos = read_ids(json, "bos_token_id"); !bos.empty()) config.bos_id = bos[0];
   if (generation != nullptr) config.eos_ids = read_ids(*generation, "eos_token_id");

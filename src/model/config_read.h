@@ -13,7 +13,7 @@ class GgufFile;
 
 // Each throws bad_file naming the key when a value is impossible, declined when it is possible but not supported.
 ModelConfig read_config(const GgufFile& file);
-// config.json and, where present, generation_config.json; `weight_format` stays empty, the weights say it.
+// config.json and, where present, generation_config.json; `weight_format` is what config.json states, empty if nothing.
 ModelConfig read_hf_config(const std::filesystem::path& dir);
 // The same over the files' contents, for tests and fuzzers; an empty `generation_config` means there is none.
 ModelConfig read_hf_config_text(std::string_view config, std::string_view generation_config);

@@ -7,6 +7,7 @@
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "model/config_read.h"
+#include "model/dummy.h"
 
 namespace ingot {
 namespace {
@@ -72,6 +73,22 @@ ModelFiles open_folder(const fs::path& dir) {
 }
 
 }  // namespace
+
+ModelFiles open_dummy_model(const std::string& path, const std::string& dtype) {
+  const fs::path dir(path);
+  if (!fs::is_directory(dir) || !fs::exists(dir / "config.json"))
+    throw_error(ErrorKind::bad_call, "{}: dummy weights need a folder with a config.json", path);
+  ModelFiles files;
+  files.config = read_hf_config(dir);
+  files.dir = dir;
+  std::string name = dtype;
+  if (name.empty() || name == "auto") name = files.config.weight_format.empty() ? "bf16" : files.config.weight_format;
+  const std::optional<DType> type = parse_dtype(name);
+  if (!type) throw_error(ErrorKind::bad_call, "--dtype {}: is not a weight format; bf16, f16, q8_0 or q4_k, say", name);
+  files.checkpoint = make_dummy_checkpoint(files.config, *type);
+  files.config.weight_format = dominant_format(*files.checkpoint);
+  return files;
+}
 
 ModelFiles open_model(const std::string& path) {
   std::error_code error;

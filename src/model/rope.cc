@@ -64,6 +64,13 @@ std::vector<float> rope_inv_freq(const ModelConfig& config) {
   return table;
 }
 
+std::vector<float> local_rope_inv_freq(const ModelConfig& config) {
+  ModelConfig local = config;
+  local.rope_theta = config.local_rope_theta;
+  local.rope_scaling = {};
+  return rope_inv_freq(local);
+}
+
 float rope_attention_factor(const ModelConfig& config) {
   const RopeScaling& s = config.rope_scaling;
   if (s.attention_factor != 0) return static_cast<float>(s.attention_factor);

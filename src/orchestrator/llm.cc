@@ -205,7 +205,7 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
 std::unique_ptr<Llm> Llm::load(const LlmOptions& options) {
   std::shared_ptr<const Tokenizer> tokenizer;
   try {
-    tokenizer = open_tokenizer(options.engine.model);
+    tokenizer = open_tokenizer(options.engine.model, options.engine.load_format == "dummy");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::declined) throw;  // without a tokenizer the model still serves token ids
   }
