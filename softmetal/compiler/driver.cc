@@ -142,7 +142,10 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
                                    "-D__METAL_VERSION__=310",
                                    "-D__HAVE_BFLOAT__=1",
                                    "-fno-color-diagnostics"};
-  if (options.grids) argv.push_back("-DSOFTMETAL_WIDE_MATRICES=1");
+  if (options.grids) {
+    for (const char* macro : {"SOFTMETAL_WIDE_MATRICES", "SOFTMETAL_EARLY_START"})
+      argv.push_back(std::string("-D") + macro + "=1");
+  }
   for (const auto& [name, value] : options.macros) argv.push_back("-D" + name + "=" + value);
   for (const std::string& dir : options.include_dirs) argv.push_back("-I" + std::filesystem::absolute(dir).string());
   argv.push_back(options.file_name);

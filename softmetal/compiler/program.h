@@ -24,6 +24,7 @@ struct KernelInfo {
   std::string name;        // what the host asks for
   std::string expression;  // the C++ function: "norm" or "norm<half, 4>"
   unsigned max_threads = 1024;
+  bool starts_early = false;  // [[softmetal_early]]: says itself where it needs the dispatches before it
   std::string file;
   int line = 0;
   std::vector<KernelParameter> parameters;

@@ -81,8 +81,8 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
          "#pragma clang force_cuda_host_device end\n" +
          "extern \"C\" __attribute__((__device__, used)) softmetal::abi::GridArgument softmetal_arguments[] = {" +
          text.description + "{~0u}};\n" + "extern \"C\" __attribute__((__global__" + bounds +
-         ")) void softmetal_grid(" + text.parameters + ") {\n  sm::begin_grid();\n  " + kernel.expression + "(" +
-         text.arguments + ");\n}\n";
+         ")) void softmetal_grid(" + text.parameters + ") {\n  sm::begin_grid(" +
+         (kernel.starts_early ? "true" : "false") + ");\n  " + kernel.expression + "(" + text.arguments + ");\n}\n";
 }
 
 std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants) {

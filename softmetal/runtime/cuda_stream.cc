@@ -92,19 +92,18 @@ CudaGraph::CudaGraph(const CudaDevice& device, cuda::StreamHandle stream, const 
     result = d.capture_info(stream, &status, &id, &graph, &last, &edges, &count);
     if (result == cuda::kSuccess && count == 1) nodes_.push_back(last[0]);
   }
-  cuda::Graph graph = nullptr;
-  const cuda::Result ended = d.capture_end(stream, &graph);
+  const cuda::Result ended = d.capture_end(stream, &graph_);
   if (result == cuda::kSuccess) result = ended;
   if (result == cuda::kSuccess && nodes_.size() != launches.list.size()) {
     error = "the capture of a graph lost a grid";
   } else if (result == cuda::kSuccess) {
-    result = d.graph_instantiate(&exec_, graph, 0);
+    result = d.graph_instantiate(&exec_, graph_, 0);
   }
-  if (graph) d.graph_destroy(graph);
   if (result != cuda::kSuccess) error = "a graph cannot be made: " + d.text(result);
 }
 CudaGraph::~CudaGraph() {
   if (exec_) device_.driver->exec_destroy(exec_);
+  if (graph_) device_.driver->graph_destroy(graph_);
 }
 
 bool CudaGraph::matches(const CudaLaunches& launches) const {

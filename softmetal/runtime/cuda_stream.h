@@ -85,6 +85,7 @@ class CudaGraph {
 
  private:
   const CudaDevice& device_;
+  cuda::Graph graph_ = nullptr;  // the nodes are its
   cuda::GraphExec exec_ = nullptr;
   std::vector<cuda::GraphNode> nodes_;
   CudaLaunches last_;

@@ -44,7 +44,8 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   const auto b = [&](size_t i) { return Constant::b(static_cast<uint16_t>(kLinearFirstConstant + i), c[i] != 0); };
 
   Encoder& encoder = context.encoder;
-  encoder.use(plan.kernel, {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), b(10), b(11), b(12), b(13)});
+  encoder.use(plan.kernel,
+              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), u(10), b(11), b(12), b(13), b(14)});
   const int64_t first = operands.part->first;
   encoder.weight(0, part_view(*operands.weight, *operands.part));
   if (operands.up != nullptr) encoder.weight(1, part_view(*operands.up, *operands.up_part));

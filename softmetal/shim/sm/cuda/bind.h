@@ -118,11 +118,12 @@ constexpr abi::GridArgument describe(uint kind) {
   return {kind, Index, size_of<T>, align_of<T>, Enabled, !__is_const(T), A::by_value};
 }
 
-// A grid may start while the one before it ends; nothing it does may come before that one's results.
-SM_INLINE void begin_grid() {
+// A grid may start while the one before it ends; nothing may come before that one's results but what the kernel says
+// need not wait for them.
+SM_INLINE void begin_grid(bool starts_early) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (!starts_early) asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 

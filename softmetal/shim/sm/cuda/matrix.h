@@ -116,13 +116,12 @@ SM_COLLECTIVE void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgr
   simdgroup_multiply_accumulate(d, a, b, make_filled_simdgroup_matrix<D, 8, 8>((D)0.0f));
 }
 
-// What the macro SOFTMETAL_WIDE_MATRICES promises to kernels: two rows of matrices by one column, two deep, at once.
-//   d[i] += a[i][0] * b[0] + a[i][1] * b[1]
+// The 16-bit operands of softmetal_multiply_wide, in one instruction.
 template <class T>
-SM_COLLECTIVE void softmetal_multiply_wide(simdgroup_matrix<float, 8, 8>& d0, simdgroup_matrix<float, 8, 8>& d1,
-                                           const simdgroup_matrix<T, 8, 8>& a00, const simdgroup_matrix<T, 8, 8>& a01,
-                                           const simdgroup_matrix<T, 8, 8>& a10, const simdgroup_matrix<T, 8, 8>& a11,
-                                           const simdgroup_matrix<T, 8, 8>& b0, const simdgroup_matrix<T, 8, 8>& b1) {
+SM_COLLECTIVE void softmetal_multiply_16(simdgroup_matrix<float, 8, 8>& d0, simdgroup_matrix<float, 8, 8>& d1,
+                                         const simdgroup_matrix<T, 8, 8>& a00, const simdgroup_matrix<T, 8, 8>& a01,
+                                         const simdgroup_matrix<T, 8, 8>& a10, const simdgroup_matrix<T, 8, 8>& a11,
+                                         const simdgroup_matrix<T, 8, 8>& b0, const simdgroup_matrix<T, 8, 8>& b1) {
   vec<float, 2> s0 = d0.rows(), s1 = d1.rows();
   const uint x0 = as_type<uint>(a00.rows()), x1 = as_type<uint>(a10.rows()), x2 = as_type<uint>(a01.rows()),
              x3 = as_type<uint>(a11.rows());
@@ -139,6 +138,75 @@ SM_COLLECTIVE void softmetal_multiply_wide(simdgroup_matrix<float, 8, 8>& d0, si
   d0.e = s0;
   d1.e = s1;
   d0.is_transposed = d1.is_transposed = false;
+}
+
+// What the macro SOFTMETAL_WIDE_MATRICES promises to kernels: two rows of matrices by one column, two deep, at once.
+//   d[i] += a[i][0] * b[0] + a[i][1] * b[1]
+template <class T>
+SM_COLLECTIVE void softmetal_multiply_wide(simdgroup_matrix<float, 8, 8>& d0, simdgroup_matrix<float, 8, 8>& d1,
+                                           const simdgroup_matrix<T, 8, 8>& a00, const simdgroup_matrix<T, 8, 8>& a01,
+                                           const simdgroup_matrix<T, 8, 8>& a10, const simdgroup_matrix<T, 8, 8>& a11,
+                                           const simdgroup_matrix<T, 8, 8>& b0, const simdgroup_matrix<T, 8, 8>& b1) {
+  if constexpr (sizeof(T) == 4) {
+    simdgroup_multiply_accumulate(d0, a00, b0, d0);
+    simdgroup_multiply_accumulate(d0, a01, b1, d0);
+    simdgroup_multiply_accumulate(d1, a10, b0, d1);
+    simdgroup_multiply_accumulate(d1, a11, b1, d1);
+  } else {
+    softmetal_multiply_16(d0, d1, a00, a01, a10, a11, b0, b1);
+  }
+}
+
+// d += a0 * b0 + a1 * b1
+template <class T>
+SM_COLLECTIVE void softmetal_multiply_deep(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<T, 8, 8>& a0,
+                                           const simdgroup_matrix<T, 8, 8>& a1, const simdgroup_matrix<T, 8, 8>& b0,
+                                           const simdgroup_matrix<T, 8, 8>& b1) {
+  if constexpr (sizeof(T) == 4) {
+    simdgroup_multiply_accumulate(d, a0, b0, d);
+    simdgroup_multiply_accumulate(d, a1, b1, d);
+  } else {
+    simdgroup_matrix<float, 8, 8> nothing = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    const simdgroup_matrix<T, 8, 8> zero = make_filled_simdgroup_matrix<T, 8, 8>((T)0.0f);
+    softmetal_multiply_16(d, nothing, a0, a1, zero, zero, b0, b1);
+  }
+}
+
+// Eight rows by 32 columns as four matrices, 16 bytes a lane. Matrix j has columns 8 i + 2 j and 8 i + 2 j + 1 of each
+// i. Rows from `count` on are zeros.
+template <class T>
+SM_INLINE void softmetal_load_wide(simdgroup_matrix<T, 8, 8>* m, const T* from, ulong stride, bool transpose,
+                                   uint count) {
+  if constexpr (sizeof(T) == 4) {
+    const T* at = from + sm::matrix_row() * stride + sm::matrix_column();
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 4; ++j) {
+      m[j].e = count >= 8 || sm::matrix_row() < count ? *(const vec<T, 2>*)(at + j * 8) : vec<T, 2>((T)0.0f);
+      m[j].is_transposed = transpose;
+    }
+    return;
+  }
+  uint4 words = uint4(0);
+  if (count >= 8 || sm::matrix_row() < count)
+    words = *(const uint4*)(from + sm::matrix_row() * stride + sm::matrix_column() * 4);
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < 4; ++j) {
+    __builtin_memcpy(&m[j].e, &words.d[j], sizeof(T) == 2 ? 4 : 0);
+    m[j].is_transposed = transpose;
+  }
+}
+// Four sums over whose columns softmetal_load_wide had its say.
+template <class T>
+SM_COLLECTIVE void softmetal_store_wide(const simdgroup_matrix<float, 8, 8>* m, float* to, ulong stride) {
+  if constexpr (sizeof(T) == 4) {
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 4; ++j) simdgroup_store(m[j], to + j * 8, stride);
+    return;
+  }
+  float* at = to + sm::matrix_row() * stride + sm::matrix_column() * 4;
+  const vec<float, 2> a = m[0].rows(), b = m[1].rows(), c = m[2].rows(), d = m[3].rows();
+  *(vec<float, 4>*)at = vec<float, 4>(a.d[0], a.d[1], b.d[0], b.d[1]);
+  *(vec<float, 4>*)(at + 4) = vec<float, 4>(c.d[0], c.d[1], d.d[0], d.d[1]);
 }
 
 }  // namespace metal

@@ -39,4 +39,12 @@ SM_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_
 SM_COLLECTIVE void threadgroup_barrier(mem_flags) { __syncthreads(); }
 SM_COLLECTIVE void simdgroup_barrier(mem_flags) { __nvvm_bar_warp_sync(sm::kAllLanes); }
 
+// What the macro SOFTMETAL_EARLY_START promises: a kernel that is marked [[softmetal_early]] calls this before it
+// touches anything another dispatch writes.
+SM_INLINE void softmetal_wait_for_dispatches() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 }  // namespace metal
