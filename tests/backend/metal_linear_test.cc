@@ -272,6 +272,40 @@ TEST_P(MetalLinearBits, DoNotDependOnTheVariant) {
   }
 }
 
+// Few rows on the matrix unit: any number of rows, cut in any way, gives the same bits.
+class MetalLinearMatrix : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Formats, MetalLinearMatrix, testing::Values(DType::f16, DType::bf16),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+TEST_P(MetalLinearMatrix, BitsDependOnNeitherBatchNorVariant) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(GetParam(), 45, 32 * 11, 11);
+  Product all = product(*w, 40, 40, GetParam());
+  all.variant = LinearVariant{.unroll = 1, .simdgroups = 8, .matrix = 2};
+  const std::vector<std::byte> want = run(rig(Mode::fast), all);
+  check(all, want, "40 rows");
+  for (const LinearVariant& v :
+       {LinearVariant{.unroll = 2, .simdgroups = 8, .matrix = 1}, {.unroll = 4, .simdgroups = 8, .matrix = 2}})
+    for (int64_t rows : {1, 9, 17}) {
+      Product some = slice(all, 3, rows, rows);
+      some.variant = v;
+      EXPECT_EQ(run(rig(Mode::fast), some), rows_of(want, 40, 3, rows)) << rows << " rows, matrix " << v.matrix;
+    }
+  const std::vector<std::byte> mixed = run(rig(Mode::fast), slice(all, 2, 37, 6));
+  EXPECT_EQ(rows_of(mixed, 37, 0, 6), rows_of(want, 40, 2, 6)) << "beside prefill rows";
+}
+
+TEST_P(MetalLinearMatrix, IsCleanAndGates) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(GetParam(), 21, 96, 41), up = stored_matrix(GetParam(), 21, 96, 42);
+  Product p = product(*w, 5, 5, GetParam());
+  p.up = up.get();
+  p.shape.activation = ActivationKind::silu;
+  p.in = normal_floats(5 * 96, 7, 0.02f);
+  p.variant = LinearVariant{.unroll = 2, .simdgroups = 8, .matrix = 1};
+  check(p, run(rig(Mode::strict, 3), p), "gated");
+}
+
 // Every way out, in both ways of computing.
 TEST(MetalLinearOut, AddsToTheResidual) {
   const auto w = stored_matrix(DType::q8_0, 45, 96, 21);

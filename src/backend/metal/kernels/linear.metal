@@ -294,8 +294,10 @@ METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread dev
     counts[g] = row < p.small_rows ? min(p.small_rows - row, 8u) : 0;
     inputs[g] = x + ulong(min(row, p.small_rows - 1)) * p.cols;
   }
+  // Short turns load the next weights before they are done; long ones have enough in flight, and spare the registers.
+  const bool at_end = LINEAR_ROWS == 8 && LINEAR_UNROLL <= 2;
   for (uint step = first; step < last; step += LINEAR_UNROLL) {
-    if (step != first) linear_load_panels(a, panels, eights, step, last, part, lane);
+    if (!at_end && step != first) linear_load_panels(a, panels, eights, step, last, part, lane);
     simdgroup_matrix<T, 8, 8> b[4][8][4];
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
       if (u == 0 || step + u < last) {
@@ -317,6 +319,7 @@ METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread dev
             }
       }
     }
+    if (at_end) linear_load_panels(a, panels, eights, step + LINEAR_UNROLL, last, part, lane);
   }
 }
 
