@@ -264,13 +264,19 @@ METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* 
   }
 }
 
+// Panels of W that a threadgroup takes.
 template <typename T>
-METAL_FUNC void linear_load_panels(thread simdgroup_matrix<T, 8, 8> (&a)[4][8][4], thread device const T* const* panels,
+struct LinearPanels {
+  device const T* at[8];
+};
+
+template <typename T>
+METAL_FUNC void linear_load_panels(thread simdgroup_matrix<T, 8, 8> (&a)[4][8][4], thread const LinearPanels<T>& panels,
                                    uint eights, uint step, uint last, threadgroup T* part, uint lane) {
   PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
     if (step + u < last) {
       PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-        matrix_load_wide(a[u][i], panels[i] + (step + u) * 256, 32, false, 8, part, lane);
+        matrix_load_wide(a[u][i], panels.at[i] + (step + u) * 256, 32, false, 8, part, lane);
     }
   }
 }
@@ -278,7 +284,7 @@ METAL_FUNC void linear_load_panels(thread simdgroup_matrix<T, 8, 8> (&a)[4][8][4
 // sums = columns [32 * first, 32 * last) of the panels times those of x. The first weights are loaded before the
 // dispatch that makes x has ended.
 template <typename T>
-METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread device const T* const* panels, uint eights,
+METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread const LinearPanels<T>& panels, uint eights,
                              device const T* x, constant LinearParams& p, uint first_row, uint first, uint last,
                              bool waits, threadgroup T* part, uint lane) {
   const uint tiles = LINEAR_ROWS / 8;
@@ -337,11 +343,11 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   const uint steps = p.cols / 32, slice_steps = (steps + kLinearSlices - 1) / kLinearSlices;  // of 32 columns
 
   // Panels past the last repeat it and are not stored.
-  device const T* panels[8];
+  LinearPanels<T> panels;
   PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
     const bool is_up = LINEAR_GATED && i >= LINEAR_MATRIX;
     const uint panel = min(first_output / 8 + (is_up ? i - LINEAR_MATRIX : i), (p.outputs - 1) / 8);
-    panels[i] = (device const T*)((is_up ? w_up : w) + ulong(panel) * p.planes.panel_bytes);
+    panels.at[i] = (device const T*)((is_up ? w_up : w) + ulong(panel) * p.planes.panel_bytes);
   }
   threadgroup float* results = (threadgroup float*)memory;  // [slice][output][8 * round]
   threadgroup T* part = (threadgroup T*)(results + kLinearSlices * eights * 8 * 8 * round) + simdgroup * 256;
