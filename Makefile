@@ -1,7 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick build setup model bench bench-server peer format clean
-.PHONY: help mac-check run test test-quick build setup model bench peer format clean
+.PHONY: help mac-check run test test-quick build setup model bench bench-server peer format clean
 .NOTPARALLEL:
 
 PRESET ?= release

@@ -16,7 +16,7 @@ struct ModelConfig;
 
 struct EngineOptions {
   std::string model;            // a GGUF file or a Hugging Face folder
-  std::string device = "auto";  // auto, cpu
+  std::string device = "auto";  // auto, cpu, metal
   // auto: the weights of the model; dummy: random ones in the shapes of a folder's config.json, for measurements
   std::string load_format = "auto";
   std::string dtype = "auto";  // format of dummy weights: bf16, f16, f32, q8_0, q4_0, q4_k, ...; auto: the config's

@@ -265,7 +265,7 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
     f = f + std::vector<std::string>{
                 "-O1", "-g1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE", "-fsanitize=kernel-address"};
     for (const char* option : {"-asan-instrumentation-with-call-threshold=0", "-asan-globals=0", "-asan-stack=0",
-                               "-asan-initialization-order=0", "-asan-opt=0"}) {
+                               "-asan-initialization-order=0", "-asan-opt=0", "-asan-kernel-mem-intrinsic-prefix=1"}) {
       f = f + std::vector<std::string>{"-mllvm", option};
     }
   } else {

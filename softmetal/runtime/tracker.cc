@@ -127,14 +127,12 @@ bool Tracker::complain(Worker& worker, const std::string& message, const void* p
 
 bool Tracker::outside(Worker& worker, uintptr_t address, size_t bytes, const void* pc, Kind kind) const {
   const std::string what = std::string(!kind.stores ? "loads " : "stores ") + std::to_string(bytes) + " bytes ";
+  const auto distance = [address](const Region& r) {  // 0: it begins inside and reaches past the end
+    return address < r.begin ? r.begin - address : address < r.end ? 0 : address - r.end;
+  };
   const Region* nearest = nullptr;
-  for (const Region& r : regions_) {
-    const uintptr_t distance = address < r.begin ? r.begin - address : address - r.end;
-    const uintptr_t best = !nearest                   ? ~uintptr_t{0}
-                           : address < nearest->begin ? nearest->begin - address
-                                                      : address - nearest->end;
-    if (distance < best) nearest = &r;
-  }
+  for (const Region& r : regions_)
+    if (!nearest || distance(r) < distance(*nearest)) nearest = &r;
   auto owner = memories_.upper_bound(address);
   if (owner != memories_.begin()) {
     const CpuMemory& m = *std::prev(owner)->second;

@@ -165,7 +165,7 @@ struct RopeTableOp {
   Region out;  // f32 [T, rope_dims / 2, 2]
 };
 
-// out = norm(in) * weight (+ bias)
+// out = norm(in) * weight (+ bias), or out += ... into the residual stream
 struct NormOp {
   NormKind kind = NormKind::rms;
   float eps = 1e-5f;
@@ -173,18 +173,20 @@ struct NormOp {
   Region in;        // f32 [rows, dim], the residual stream
   WeightId weight;  // [dim]
   WeightId bias;    // optional
-  Region out;       // activation [rows, dim]
+  Region out;       // activation [rows, dim]; f32 when `accumulate`
+  bool accumulate = false;
 };
 
 // out = in W^T (+ bias), or out += ... into the residual stream
 struct LinearOp {
   int64_t rows = 0;
-  Region in;                // activation [rows, cols of W]
-  WeightId weight;          // [N, cols]
-  WeightId bias;            // optional [N]
-  Region out;               // activation [rows, N]; f32 when `accumulate` or `f32_out`
-  bool accumulate = false;  // out += result: the residual add
-  bool f32_out = false;     // logits
+  Region in;                                 // activation [rows, cols of W]
+  WeightId weight;                           // [N, cols]
+  WeightId bias;                             // optional [N]
+  Region out;                                // activation [rows, N]; f32 when `accumulate` or `f32_out`
+  bool accumulate = false;                   // out += result: the residual add
+  bool f32_out = false;                      // logits
+  std::optional<ActivationKind> activation;  // of the result, bias included; not with `accumulate`
   // The first rows, whose bits must not depend on how many rows there are: the step's decode rows, or all of those that
   // produce output. A device that sums the same way for any number of rows does not look at it. -1: not known.
   int64_t decode_rows = -1;
@@ -227,6 +229,55 @@ struct PrefillAttentionOp {
   AttentionShape shape;
   Region qkv;
   Region out;  // activation [T, heads * head_size]
+};
+
+// ---- mixtures of experts: route, two products grouped by expert, sum. A *pair* is a row and one of its experts,
+// number row * per_token + rank.
+
+// Where a RouteOp leaves its decisions. All are 32-bit words.
+struct ExpertRoute {
+  int64_t rows = 0, experts = 0, per_token = 0;
+  Region ids;      // int32 [rows, per_token]: a row's experts, best first; of equal ones the first
+  Region weights;  // f32 [rows, per_token]
+  Region order;    // int32 [pairs]: the pairs sorted by expert, then by number
+  Region places;   // int32 [pairs]: where each pair is in `order`
+  Region starts;   // int32 [experts + 1]: where each expert's pairs start in `order`
+  Region items;    // the device's own, 2 * pairs + 1 words
+
+  int64_t pairs() const { return rows * per_token; }
+};
+
+// The softmax of each row's logits, its largest `per_token` and the order of the pairs.
+struct RouteOp {
+  Region logits;  // f32 [rows, experts]
+  ExpertRoute route;
+  bool normalize = false;  // a row's weights are scaled to sum to 1
+};
+
+// out[i, :] = act(x G^T) * (x U^T) with G and U of the expert, and x the row, of pair order[i]. Cost follows the
+// experts that have pairs; each is read once for all of them (a device may take 16 at a time).
+struct ExpertGatedLinearOp {
+  ExpertRoute route;
+  ActivationKind activation = ActivationKind::silu;
+  Region in;          // activation [rows, hidden]
+  WeightId gate, up;  // [experts][ffn, hidden]
+  Region out;         // activation [pairs, ffn]
+};
+
+// out[i, :] = in[i, :] W^T with W of the expert of pair order[i]
+struct ExpertLinearOp {
+  ExpertRoute route;
+  Region in;        // activation [pairs, ffn]
+  WeightId weight;  // [experts][hidden, ffn]
+  Region out;       // f32 [pairs, hidden]
+};
+
+// out[r, :] += sum over ranks, best first, of weights[r, rank] * in[places[r, rank], :]
+struct ExpertSumOp {
+  ExpertRoute route;
+  int64_t dim = 0;
+  Region in;   // f32 [pairs, dim]
+  Region out;  // f32 [rows, dim], the residual stream
 };
 
 // out[r, :] = in[sample_rows[r], :]
@@ -314,6 +365,10 @@ class Backend {
   virtual void norm(const NormOp& op) = 0;
   virtual void linear(const LinearOp& op) = 0;
   virtual void gated_linear(const GatedLinearOp& op) = 0;
+  virtual void route(const RouteOp& op) = 0;
+  virtual void expert_gated_linear(const ExpertGatedLinearOp& op) = 0;
+  virtual void expert_linear(const ExpertLinearOp& op) = 0;
+  virtual void expert_sum(const ExpertSumOp& op) = 0;
   virtual void decode_attention(const DecodeAttentionOp& op) = 0;
   virtual void prefill_write(const PrefillWriteOp& op) = 0;
   virtual void prefill_attention(const PrefillAttentionOp& op) = 0;

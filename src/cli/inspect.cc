@@ -26,9 +26,14 @@ void print_config(const ModelConfig& c) {
   fmt::print("hidden           {}\n", c.hidden);
   fmt::print("heads            {} ({} KV) of {}\n", c.heads, c.kv_heads, c.head_size);
   fmt::print("MLP              {}\n", c.ffn);
+  if (c.experts > 0)
+    fmt::print("experts          {} of {} a token, of width {}\n", c.experts_per_token, c.experts, c.expert_ffn);
   fmt::print("vocabulary       {}{}\n", c.vocab, c.tied_embeddings ? ", tied embeddings" : "");
   fmt::print("context          {}\n", c.max_position);
-  fmt::print("rope             theta {}, {} dims\n", c.rope_theta, c.rope_dims);
+  if (c.learned_positions)
+    fmt::print("positions        learned\n");
+  else
+    fmt::print("rope             theta {}, {} dims\n", c.rope_theta, c.rope_dims);
   if (c.sliding_window > 0) fmt::print("sliding window   {}\n", c.sliding_window);
   fmt::print("end of text      {}\n", fmt::join(c.eos_ids, ", "));
 }

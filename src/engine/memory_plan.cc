@@ -102,7 +102,13 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
     tokens /= 2;
   }
   const int64_t widest = std::max({config.hidden, config.ffn, config.heads * config.head_size});
-  plan.scratch_bytes = plan.scratch.bytes + device.work_bytes(tokens, widest);
+  uint64_t work = device.work_bytes(tokens, widest);
+  if (config.experts > 0) {  // the rows of experts are gathered before they are multiplied
+    const int64_t pairs = tokens * config.experts_per_token;
+    work = std::max<uint64_t>(work, device.work_bytes(pairs, std::max(config.hidden, config.expert_ffn)) +
+                                        static_cast<uint64_t>(pairs * config.hidden) * sizeof(float));
+  }
+  plan.scratch_bytes = plan.scratch.bytes + work;
   limits.max_seqs = std::min(limits.max_seqs, limits.max_step_tokens);
   limits.max_logits_rows = std::min(options.max_logits_rows, limits.max_sample_rows);
 

@@ -12,6 +12,7 @@ constexpr int64_t kMaxLayers = 1 << 12;
 constexpr int64_t kMaxHeads = 1 << 14;
 constexpr int64_t kMaxHeadSize = 1 << 12;
 constexpr int64_t kMaxFfn = 1 << 22;
+constexpr int64_t kMaxExperts = 1 << 12;
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxPosition = (int64_t{1} << 31) - 1;
 
@@ -23,6 +24,12 @@ void check_range(const ConfigKeys& keys, const std::string& key, int64_t value, 
 void check_positive(const ConfigKeys& keys, const std::string& key, double value, double high) {
   if (!std::isfinite(value) || value <= 0 || value > high)
     throw_error(ErrorKind::bad_file, "{}: {} must be above 0 and at most {:g}, got {:g}", keys.where, key, high, value);
+}
+
+void check_experts(const ModelConfig& config, const ConfigKeys& keys) {
+  check_range(keys, keys.experts, config.experts, 1, kMaxExperts);
+  check_range(keys, keys.experts_per_token, config.experts_per_token, 1, config.experts);
+  check_range(keys, keys.expert_ffn, config.expert_ffn, 1, kMaxFfn);
 }
 
 void check_rope(const ModelConfig& config, const ConfigKeys& keys) {
@@ -64,9 +71,13 @@ void check_rope(const ModelConfig& config, const ConfigKeys& keys) {
 
 }  // namespace
 
+void check_layers(const ModelConfig& config, const ConfigKeys& keys) {
+  check_range(keys, keys.layers, config.layers, 1, kMaxLayers);
+}
+
 void check_config(const ModelConfig& config, const ConfigKeys& keys) {
   check_range(keys, keys.hidden, config.hidden, 1, kMaxHidden);
-  check_range(keys, keys.layers, config.layers, 1, kMaxLayers);
+  check_layers(config, keys);
   check_range(keys, keys.heads, config.heads, 1, kMaxHeads);
   check_range(keys, keys.kv_heads, config.kv_heads, 1, kMaxHeads);
   if (config.heads % config.kv_heads != 0)
@@ -78,7 +89,16 @@ void check_config(const ModelConfig& config, const ConfigKeys& keys) {
   check_range(keys, keys.max_position, config.max_position, 1, kMaxPosition);
   check_range(keys, keys.sliding_window, config.sliding_window, 0, kMaxPosition);
   check_positive(keys, keys.norm_eps, config.norm_eps, 1.0);
-  check_rope(config, keys);
+  if (config.learned_positions) {
+    if (config.rope_dims != 0) check_rope(config, keys);
+  } else {
+    check_rope(config, keys);
+  }
+  if (config.local_rope_theta != 0)
+    check_positive(keys, "the rotary base of local layers", config.local_rope_theta, 1e15);
+  if (!std::isfinite(config.attention_scale) || config.attention_scale < 0)
+    throw_error(ErrorKind::bad_file, "{}: query_pre_attn_scalar must be above 0", keys.where);
+  if (config.experts != 0) check_experts(config, keys);
   if (config.bos_id != -1) check_range(keys, keys.bos, config.bos_id, 0, config.vocab - 1);
   for (int32_t id : config.eos_ids) check_range(keys, keys.eos, id, 0, config.vocab - 1);
 }

@@ -1,5 +1,8 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -148,7 +151,68 @@ ConfigKeys names_of(const GgufFile& file, const Keys& keys) {
           .rope_factor = keys.full("rope.scaling.factor"),
           .rope_original = keys.full("rope.scaling.original_context_length"),
           .bos = "tokenizer.ggml.bos_token_id",
-          .eos = "tokenizer.ggml.eos_token_id"};
+          .eos = "tokenizer.ggml.eos_token_id",
+          .experts = keys.full("expert_count"),
+          .experts_per_token = keys.full("expert_used_count"),
+          .expert_ffn = keys.full("expert_feed_forward_length")};
+}
+
+constexpr std::array<std::string_view, 7> kArchitectures = {"llama",   "qwen2",  "qwen3", "qwen3moe",
+                                                            "smollm3", "gemma3", "gpt2"};
+
+// Whether each layer of a model with local and global layers is local: a pattern of the file, else five of six.
+std::vector<bool> read_local_layers(const GgufFile& file, const Keys& keys, int64_t layers) {
+  std::vector<bool> local(static_cast<size_t>(layers));
+  int64_t period = 6;
+  const std::string name = keys.full("attention.sliding_window_pattern");
+  if (const GgufValue* value = file.find_value(name)) {
+    if (const std::vector<int64_t>* flags = std::get_if<std::vector<int64_t>>(value)) {
+      if (static_cast<int64_t>(flags->size()) != layers)
+        throw_error(ErrorKind::bad_file, "{}: {} has {} entries for {} layers", file.name(), name, flags->size(),
+                    layers);
+      for (size_t i = 0; i < local.size(); ++i) local[i] = (*flags)[i] != 0;
+      return local;
+    }
+    period = std::max<int64_t>(1, file.get_int(name).value_or(period));
+  }
+  for (int64_t i = 0; i < layers; ++i) local[static_cast<size_t>(i)] = (i + 1) % period != 0;
+  return local;
+}
+
+// All that is particular to an architecture, and not in the file.
+void apply_architecture(const GgufFile& file, const Keys& keys, ModelConfig& c) {
+  const std::string& name = c.architecture;
+  c.per_layer.assign(static_cast<size_t>(c.layers), {.window = name == "llama" ? c.sliding_window : 0});
+  c.qk_norm = name == "qwen3" || name == "qwen3moe" || name == "gemma3";
+  if (name == "qwen3moe") {
+    c.experts = keys.need_int("expert_count");
+    c.experts_per_token = keys.need_int("expert_used_count");
+    c.expert_ffn = keys.need_int("expert_feed_forward_length");
+    c.norm_expert_weights = true;
+    for (int64_t i = 0; i < c.layers; ++i)
+      c.per_layer[static_cast<size_t>(i)].experts = file.find(fmt::format("blk.{}.ffn_gate_inp.weight", i)) != nullptr;
+  } else if (name == "smollm3") {
+    for (int64_t i = 3; i < c.layers; i += 4) c.per_layer[static_cast<size_t>(i)].rope = LayerConfig::Rope::none;
+  } else if (name == "gpt2") {
+    c.norm = NormKind::layer;
+    c.activation = ActivationKind::gelu_tanh;
+    c.learned_positions = true;
+    c.gated_mlp = false;
+    for (LayerConfig& layer : c.per_layer) layer.rope = LayerConfig::Rope::none;
+  } else if (name == "gemma3") {
+    c.activation = ActivationKind::gelu_tanh;
+    c.sandwich_norms = true;
+    c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));
+    if (c.layers == 62 && c.heads > 0)  // Gemma 3 27B scales by another size than its head's
+      c.attention_scale = 1 / std::sqrt(static_cast<float>(c.hidden / c.heads));
+    if (keys.find_double("final_logit_softcapping").value_or(0) != 0)
+      throw_error(ErrorKind::declined, "{}: {} is not supported", file.name(), keys.full("final_logit_softcapping"));
+    if (c.sliding_window == 0) return;
+    c.local_rope_theta = keys.find_double("rope.freq_base_swa").value_or(10000.0);
+    const std::vector<bool> local = read_local_layers(file, keys, c.layers);
+    for (size_t i = 0; i < local.size(); ++i)
+      if (local[i]) c.per_layer[i] = {.rope = LayerConfig::Rope::local, .window = c.sliding_window};
+  }
 }
 
 }  // namespace
@@ -165,17 +229,17 @@ std::string dominant_format(const Checkpoint& checkpoint) {
 ModelConfig read_config(const GgufFile& file) {
   const std::optional<std::string_view> architecture = file.get_string("general.architecture");
   if (!architecture) throw_error(ErrorKind::bad_file, "{}: key general.architecture is missing", file.name());
-  if (*architecture != "llama")
-    throw_error(ErrorKind::declined,
-                "{}: architecture {} is not supported; supported is llama (Llama, Mistral, SmolLM)", file.name(),
-                printable(*architecture));
-  const Keys keys(file, "llama");
-  if (const int64_t experts = keys.find_int("expert_count").value_or(0); experts != 0)
-    throw_error(ErrorKind::declined, "{}: is a mixture of {} experts; only dense llama models are supported",
-                file.name(), experts);
+  if (std::find(kArchitectures.begin(), kArchitectures.end(), *architecture) == kArchitectures.end())
+    throw_error(ErrorKind::declined, "{}: architecture {} is not supported; supported are {}", file.name(),
+                printable(*architecture), fmt::join(kArchitectures, ", "));
+  const Keys keys(file, std::string(*architecture));
+  const bool moe = *architecture == "qwen3moe";
+  if (const int64_t experts = keys.find_int("expert_count").value_or(0); experts != 0 && !moe)
+    throw_error(ErrorKind::declined, "{}: is a mixture of {} experts; of {} models only dense ones are supported",
+                file.name(), experts, *architecture);
 
   ModelConfig config;
-  config.architecture = "llama";
+  config.architecture = *architecture;
   config.name = printable(file.get_string("general.name").value_or(""));
   config.hidden = keys.need_int("embedding_length");
   config.layers = keys.need_int("block_count");
@@ -184,19 +248,22 @@ ModelConfig read_config(const GgufFile& file) {
   config.ffn = keys.need_int("feed_forward_length");
   config.vocab = read_vocab(file, keys);
   config.max_position = keys.need_int("context_length");
-  config.norm_eps = static_cast<float>(keys.need_double("attention.layer_norm_rms_epsilon"));
+  const bool gpt2 = config.architecture == "gpt2";
+  config.norm_eps =
+      static_cast<float>(keys.need_double(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"));
   config.rope_theta = keys.find_double("rope.freq_base").value_or(10000.0);
   config.rope_scaling = read_rope_scaling(file, keys, config.max_position);
   config.sliding_window = keys.find_int("attention.sliding_window").value_or(0);
   config.tied_embeddings = file.find("output.weight") == nullptr;
-  config.attention_bias = file.find("blk.0.attn_q.bias") != nullptr;
+  config.attention_bias = file.find(gpt2 ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias") != nullptr;
   config.output_bias = file.find("blk.0.attn_output.bias") != nullptr;
-  config.mlp_bias = file.find("blk.0.ffn_gate.bias") != nullptr;
+  config.mlp_bias = file.find(gpt2 ? "blk.0.ffn_up.bias" : "blk.0.ffn_gate.bias") != nullptr;
   config.bos_id = token_id(file, "tokenizer.ggml.bos_token_id");
   config.eos_ids = read_eos_ids(file);
   config.weight_format = dominant_format(file);
 
   const ConfigKeys names = names_of(file, keys);
+  check_layers(config, names);
   if (const std::optional<int64_t> size = keys.find_int("attention.key_length")) {
     config.head_size = *size;
   } else {
@@ -209,7 +276,8 @@ ModelConfig read_config(const GgufFile& file) {
   if (value_size != config.head_size)
     throw_error(ErrorKind::declined, "{}: key heads of {} and value heads of {} differ, which is not supported",
                 file.name(), config.head_size, value_size);
-  config.rope_dims = keys.find_int("rope.dimension_count").value_or(config.head_size);
+  apply_architecture(file, keys, config);
+  if (!config.learned_positions) config.rope_dims = keys.find_int("rope.dimension_count").value_or(config.head_size);
   if (const auto multiplier = keys.find_double("rope.scaling.attn_factor"))  // on top of what the kind implies
     config.rope_scaling.attention_factor = *multiplier * static_cast<double>(rope_attention_factor(config));
   check_config(config, names);

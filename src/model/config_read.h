@@ -27,7 +27,9 @@ struct ConfigKeys {
   std::string hidden, layers, heads, kv_heads, head_size, ffn, vocab, max_position, norm_eps, sliding_window;
   std::string rope_theta, rope_dims, rope_factor, rope_original;
   std::string bos, eos;
+  std::string experts, experts_per_token, expert_ffn;
 };
+void check_layers(const ModelConfig& config, const ConfigKeys& keys);  // their number alone
 void check_config(const ModelConfig& config, const ConfigKeys& keys);
 
 }  // namespace ingot

@@ -22,69 +22,78 @@ DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, in
   s.residual = place(max_tokens, c.hidden, DType::f32);
   s.sampled = place(max_sample_rows, c.hidden, DType::f32);
   s.rope = place(max_tokens, c.rope_dims, DType::f32);
+  if (c.local_rope_theta > 0) s.local_rope = place(max_tokens, c.rope_dims, DType::f32);
   s.narrow = place(max_tokens, std::max(c.hidden, q), activation);
-  s.wide = place(max_tokens, std::max(qkv, c.ffn), activation);
+  s.wide = place(max_tokens, std::max({qkv, c.ffn, c.experts_per_token * c.expert_ffn}), activation);
+  if (c.experts > 0) {
+    const int64_t pairs = max_tokens * c.experts_per_token;
+    s.branch = place(pairs, c.hidden, DType::f32);
+    s.router = place(max_tokens, c.experts, DType::f32);
+    s.route.experts = c.experts;
+    s.route.per_token = c.experts_per_token;
+    for (Region* region : {&s.route.ids, &s.route.weights, &s.route.order, &s.route.places})
+      *region = place(pairs, 1, DType::f32);
+    s.route.starts = place(c.experts + 1, 1, DType::f32);
+    s.route.items = place(2 * pairs + 1, 1, DType::f32);
+  } else if (c.sandwich_norms) {
+    s.branch = place(max_tokens, c.hidden, DType::f32);
+  }
   s.logits = place(max_sample_rows, c.vocab, DType::f32);
   return s;
 }
 
 Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch)
     : config_(config), weights_(std::move(weights)), scratch_(scratch), rope_factor_(rope_attention_factor(config)) {
-  shape_ = {.heads = config.heads,
-            .kv_heads = config.kv_heads,
-            .head_size = config.head_size,
-            .scale = 1.0f / std::sqrt(static_cast<float>(config.head_size)),
-            .window = config.sliding_window,
-            .rope_dims = config.rope_dims};
+  if (config_.attention_scale == 0) config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_size));
 }
 
 void Decoder::encode(const StagedStep& step, Backend& device) const {
-  device.embed({.table = weights_.embedding, .position_table = {}, .scale = 1.0f, .out = scratch_.residual});
-  device.rope_table({.inv_freq = weights_.inv_freq, .factor = rope_factor_, .out = scratch_.rope});
+  device.embed({.table = weights_.embedding,
+                .position_table = weights_.positions,
+                .scale = config_.embedding_scale,
+                .out = scratch_.residual});
+  if (weights_.inv_freq)
+    device.rope_table({.inv_freq = weights_.inv_freq, .factor = rope_factor_, .out = scratch_.rope});
+  if (weights_.local_inv_freq)
+    device.rope_table({.inv_freq = weights_.local_inv_freq, .factor = 1.0f, .out = scratch_.local_rope});
   const int64_t last = config_.layers - 1;
   for (int64_t layer = 0; layer < last; ++layer) {
     attention(step, layer, device);
-    mlp(weights_.layers[layer], step.tokens, step.decode_rows, scratch_.residual, device);
+    mlp(layer, {step.tokens, step.decode_rows, scratch_.residual}, device);
   }
   attention(step, last, device);
   if (step.samples == 0) return;
 
   // From here on only the rows that produce output matter.
-  Region rows = scratch_.residual;
+  Rows rows{step.samples, step.samples, scratch_.residual};
   if (step.samples < step.tokens) {
     device.gather_rows({.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
-    rows = scratch_.sampled;
+    rows.residual = scratch_.sampled;
   }
-  mlp(weights_.layers[last], step.samples, step.samples, rows, device);
-  device.norm({.kind = config_.norm,
-               .eps = config_.norm_eps,
-               .rows = step.samples,
-               .dim = config_.hidden,
-               .in = rows,
-               .weight = weights_.final_norm,
-               .bias = {},
-               .out = scratch_.narrow});
+  mlp(last, rows, device);
+  norm(rows, weights_.final_norm, weights_.final_norm_bias, device);
   device.linear({.rows = step.samples,
                  .in = scratch_.narrow,
                  .weight = weights_.head,
-                 .bias = {},
                  .out = scratch_.logits,
-                 .accumulate = false,
                  .f32_out = true,
                  .decode_rows = step.samples});
   device.sample({.logits = scratch_.logits, .vocab = config_.vocab});
 }
 
 void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) const {
-  const LayerWeights& w = weights_.layers[layer];
-  device.norm({.kind = config_.norm,
-               .eps = config_.norm_eps,
-               .rows = step.tokens,
-               .dim = config_.hidden,
-               .in = scratch_.residual,
-               .weight = w.attention_norm,
-               .bias = {},
-               .out = scratch_.narrow});
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const LayerConfig kind = config_.layer(layer);
+  const AttentionShape shape = {.heads = config_.heads,
+                                .kv_heads = config_.kv_heads,
+                                .head_size = config_.head_size,
+                                .scale = config_.attention_scale,
+                                .window = kind.window,
+                                .rope_dims = kind.rope == LayerConfig::Rope::none ? 0 : config_.rope_dims};
+  const Region rope = kind.rope == LayerConfig::Rope::local ? scratch_.local_rope : scratch_.rope;
+  const Rows rows{step.tokens, step.decode_rows, scratch_.residual};
+
+  norm(rows, w.attention_norm, w.attention_norm_bias, device);
   device.linear({.rows = step.tokens,
                  .in = scratch_.narrow,
                  .weight = w.qkv,
@@ -92,46 +101,103 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                  .out = scratch_.wide,
                  .decode_rows = step.decode_rows});
   if (step.decode_rows > 0)
-    device.decode_attention(
-        {.layer = layer, .shape = shape_, .qkv = scratch_.wide, .rope = scratch_.rope, .out = scratch_.narrow});
+    device.decode_attention({.layer = layer,
+                             .shape = shape,
+                             .qkv = scratch_.wide,
+                             .rope = rope,
+                             .q_norm = w.q_norm,
+                             .k_norm = w.k_norm,
+                             .norm_eps = config_.norm_eps,
+                             .out = scratch_.narrow});
   if (step.decode_rows < step.tokens) {
-    device.prefill_write({.layer = layer, .shape = shape_, .qkv = scratch_.wide, .rope = scratch_.rope});
-    device.prefill_attention({.layer = layer, .shape = shape_, .qkv = scratch_.wide, .out = scratch_.narrow});
+    device.prefill_write({.layer = layer,
+                          .shape = shape,
+                          .qkv = scratch_.wide,
+                          .rope = rope,
+                          .q_norm = w.q_norm,
+                          .k_norm = w.k_norm,
+                          .norm_eps = config_.norm_eps});
+    device.prefill_attention({.layer = layer, .shape = shape, .qkv = scratch_.wide, .out = scratch_.narrow});
   }
-  device.linear({.rows = step.tokens,
-                 .in = scratch_.narrow,
-                 .weight = w.output,
-                 .bias = w.output_bias,
-                 .out = scratch_.residual,
-                 .accumulate = true,
-                 .decode_rows = step.decode_rows});
+  join(rows, scratch_.narrow, w.output, w.output_bias, w.attention_post_norm, device);
 }
 
-void Decoder::mlp(const LayerWeights& w, int64_t rows, int64_t decode_rows, Region residual, Backend& device) const {
+void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  norm(rows, w.mlp_norm, w.mlp_norm_bias, device);
+  if (config_.layer(layer).experts) return experts(w, rows, device);
+  if (config_.gated_mlp) {
+    device.gated_linear({.rows = rows.count,
+                         .activation = config_.activation,
+                         .in = scratch_.narrow,
+                         .gate = w.gate,
+                         .up = w.up,
+                         .gate_bias = w.gate_bias,
+                         .up_bias = w.up_bias,
+                         .out = scratch_.wide,
+                         .decode_rows = rows.decode_rows});
+  } else {
+    device.linear({.rows = rows.count,
+                   .in = scratch_.narrow,
+                   .weight = w.up,
+                   .bias = w.up_bias,
+                   .out = scratch_.wide,
+                   .activation = config_.activation,
+                   .decode_rows = rows.decode_rows});
+  }
+  join(rows, scratch_.wide, w.down, w.down_bias, w.mlp_post_norm, device);
+}
+
+void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) const {
+  ExpertRoute route = scratch_.route;
+  route.rows = rows.count;
+  device.linear({.rows = rows.count,
+                 .in = scratch_.narrow,
+                 .weight = w.router,
+                 .out = scratch_.router,
+                 .f32_out = true,
+                 .decode_rows = rows.decode_rows});
+  device.route({.logits = scratch_.router, .route = route, .normalize = config_.norm_expert_weights});
+  device.expert_gated_linear({.route = route,
+                              .activation = config_.activation,
+                              .in = scratch_.narrow,
+                              .gate = w.expert_gate,
+                              .up = w.expert_up,
+                              .out = scratch_.wide});
+  device.expert_linear({.route = route, .in = scratch_.wide, .weight = w.expert_down, .out = scratch_.branch});
+  device.expert_sum({.route = route, .dim = config_.hidden, .in = scratch_.branch, .out = rows.residual});
+}
+
+void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const {
   device.norm({.kind = config_.norm,
                .eps = config_.norm_eps,
-               .rows = rows,
+               .rows = rows.count,
                .dim = config_.hidden,
-               .in = residual,
-               .weight = w.mlp_norm,
-               .bias = {},
+               .in = rows.residual,
+               .weight = weight,
+               .bias = bias,
                .out = scratch_.narrow});
-  device.gated_linear({.rows = rows,
-                       .activation = config_.activation,
-                       .in = scratch_.narrow,
-                       .gate = w.gate,
-                       .up = w.up,
-                       .gate_bias = w.gate_bias,
-                       .up_bias = w.up_bias,
-                       .out = scratch_.wide,
-                       .decode_rows = decode_rows});
-  device.linear({.rows = rows,
-                 .in = scratch_.wide,
-                 .weight = w.down,
-                 .bias = w.down_bias,
-                 .out = residual,
-                 .accumulate = true,
-                 .decode_rows = decode_rows});
+}
+
+void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm,
+                   Backend& device) const {
+  device.linear({.rows = rows.count,
+                 .in = in,
+                 .weight = weight,
+                 .bias = bias,
+                 .out = post_norm ? scratch_.branch : rows.residual,
+                 .accumulate = !post_norm,
+                 .f32_out = true,
+                 .decode_rows = rows.decode_rows});
+  if (!post_norm) return;
+  device.norm({.kind = config_.norm,
+               .eps = config_.norm_eps,
+               .rows = rows.count,
+               .dim = config_.hidden,
+               .in = scratch_.branch,
+               .weight = post_norm,
+               .out = rows.residual,
+               .accumulate = true});
 }
 
 }  // namespace ingot

@@ -11,12 +11,16 @@ namespace ingot {
 // Where the activations of a step lie in scratch memory, for the largest step. Regions that are never alive at the same
 // time share memory.
 struct DecoderScratch {
-  Region residual;  // f32 [T, hidden]
-  Region sampled;   // f32 [R, hidden]: the residual rows that produce output
-  Region rope;      // f32 [T, rope_dims / 2, 2]
-  Region narrow;    // activation [T, max(hidden, heads * head_size)]: normed input, then attention output
-  Region wide;      // activation [T, max(qkv width, ffn)]: qkv, then the MLP's inside
-  Region logits;    // f32 [R, vocab]
+  Region residual;    // f32 [T, hidden]
+  Region sampled;     // f32 [R, hidden]: the residual rows that produce output
+  Region rope;        // f32 [T, rope_dims / 2, 2]
+  Region local_rope;  // the same for layers with a rotary base of their own
+  Region narrow;      // activation [T, max(hidden, heads * head_size)]: normed input, then attention output
+  Region wide;        // activation [T, max(qkv width, ffn)]: qkv, then the MLP's inside; of experts [pairs, expert_ffn]
+  Region branch;      // f32 [T, hidden]: what is normed before it joins the residual stream; of experts [pairs, hidden]
+  Region router;      // f32 [T, experts]
+  ExpertRoute route;
+  Region logits;  // f32 [R, vocab]
   size_t bytes = 0;
 
   static DecoderScratch plan(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
@@ -32,13 +36,21 @@ class Decoder {
   void encode(const StagedStep& step, Backend& device) const;
 
  private:
+  // Rows of the residual stream that go through an operation; the first `decode_rows` of them as LinearOp says.
+  struct Rows {
+    int64_t count, decode_rows;
+    Region residual;
+  };
   void attention(const StagedStep& step, int64_t layer, Backend& device) const;
-  void mlp(const LayerWeights& weights, int64_t rows, int64_t decode_rows, Region residual, Backend& device) const;
+  void mlp(int64_t layer, const Rows& rows, Backend& device) const;
+  void experts(const LayerWeights& weights, const Rows& rows, Backend& device) const;
+  void norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const;
+  // residual += in W^T + bias, normed in between where the family does that.
+  void join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, Backend& device) const;
 
   ModelConfig config_;
   ModelWeights weights_;
   DecoderScratch scratch_;
-  AttentionShape shape_;
   float rope_factor_;
 };
 

@@ -94,6 +94,35 @@ TEST_P(Conformance, Norm) {
       }
 }
 
+// A norm that is added to the residual stream.
+TEST_P(Conformance, NormAccumulates) {
+  for (NormKind kind : {NormKind::rms, NormKind::layer}) {
+    SetUp();
+    constexpr int64_t kRows = 5, kDim = 77;
+    RegionPlan plan;
+    NormOp op;
+    op.kind = kind;
+    op.rows = kRows;
+    op.dim = kDim;
+    op.in = plan.take(kRows * kDim);
+    op.out = plan.take(kRows * kDim);
+    op.accumulate = true;
+    const std::vector<float> in = random_floats(random_, kRows * kDim, 3.0f);
+    const std::vector<float> residual = random_floats(random_, kRows * kDim, 5.0f);
+    const std::vector<float> weight = random_floats(random_, kDim);
+    both([&](Backend& backend) {
+      backend.create_scratch(plan.bytes());
+      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      put(backend, op.in, in, true);
+      put(backend, op.out, residual, true);
+      op.weight = backend.load_vector("weight", weight);
+    });
+    run(TestStep{}, [&](Backend& backend) { backend.norm(op); });
+    compare(op.out, kRows * kDim, 2e-6, "added", true);
+    reference_ = ReferenceBackend();
+  }
+}
+
 TEST_P(Conformance, RopeTable) {
   std::vector<float> freqs;
   for (int i = 0; i < 32; ++i) freqs.push_back(static_cast<float>(std::pow(100000.0, -i / 32.0)));
@@ -235,6 +264,100 @@ TEST_P(Conformance, GatedLinear) {
       compare(op.out, static_cast<size_t>(rows * kOut), tolerance(*device_, 1e-5), "gated");
       reference_ = ReferenceBackend();
     }
+}
+
+TEST_P(Conformance, LinearWithActivation) {
+  for (ActivationKind activation : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh})
+    for (int64_t rows : {1, 40}) {
+      SetUp();
+      constexpr int64_t kIn = 64, kOut = 35;
+      const auto weight = make_matrix(random_, DType::f32, kOut, kIn);
+      const std::vector<float> in = random_floats(random_, static_cast<size_t>(rows * kIn), 0.2f);
+      const std::vector<float> bias = random_floats(random_, kOut);
+      RegionPlan plan;
+      LinearOp op;
+      op.rows = rows;
+      op.activation = activation;
+      op.in = plan.take(in.size());
+      op.out = plan.take(static_cast<size_t>(rows * kOut));
+      both([&](Backend& backend) {
+        backend.create_scratch(plan.bytes());
+        backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+        op.weight = backend.load_matrix(weight->spec);
+        op.bias = backend.load_vector("bias", bias);
+        put(backend, op.in, in);
+      });
+      run(TestStep{}, [&](Backend& backend) { backend.linear(op); });
+      compare(op.out, static_cast<size_t>(rows * kOut), tolerance(*device_, 1e-5), "activated");
+      reference_ = ReferenceBackend();
+    }
+}
+
+// A mixture of experts from the router's logits to the residual stream; every table in between is compared too.
+TEST_P(Conformance, Experts) {
+  struct Shape {
+    int64_t rows, experts, per_token, hidden, ffn;
+    DType type;
+    bool normalize;
+  };
+  for (const Shape& s : {Shape{1, 5, 2, 64, 32, DType::f32, true}, Shape{7, 5, 2, 64, 40, DType::bf16, false},
+                         Shape{37, 9, 4, 96, 64, DType::q8_0, true}, Shape{33, 2, 1, 32, 32, DType::q4_0, true},
+                         Shape{21, 130, 8, 32, 24, DType::f16, true}}) {
+    SetUp();
+    RegionPlan plan;
+    const auto words = [&](int64_t n) { return plan.take(static_cast<size_t>(n)); };
+    const int64_t pairs = s.rows * s.per_token;
+    ExpertRoute route{s.rows, s.experts, s.per_token};
+    route.ids = words(pairs);
+    route.weights = words(pairs);
+    route.order = words(pairs);
+    route.places = words(pairs);
+    route.starts = words(s.experts + 1);
+    route.items = words(2 * pairs + 1);
+    RouteOp routing{words(s.rows * s.experts), route, s.normalize};
+    ExpertGatedLinearOp inside{route, ActivationKind::silu, words(s.rows * s.hidden), {}, {}, words(pairs * s.ffn)};
+    ExpertLinearOp outside{route, inside.out, {}, words(pairs * s.hidden)};
+    ExpertSumOp sum{route, s.hidden, outside.out, words(s.rows * s.hidden)};
+
+    auto gate = make_matrix(random_, s.type, s.experts * s.ffn, s.hidden);
+    auto up = make_matrix(random_, s.type, s.experts * s.ffn, s.hidden);
+    // ffn columns that no block fits are f16, as in files.
+    const DType down_type = s.ffn % dtype_info(s.type).block_size == 0 ? s.type : DType::f16;
+    auto down = make_matrix(random_, down_type, s.experts * s.hidden, s.ffn);
+    for (StoredMatrix* m : {gate.get(), up.get(), down.get()}) m->spec.groups = s.experts;
+    const std::vector<float> logits = random_floats(random_, static_cast<size_t>(s.rows * s.experts), 2.0f);
+    const std::vector<float> in = random_floats(random_, static_cast<size_t>(s.rows * s.hidden), 0.05f);
+    const std::vector<float> residual = random_floats(random_, static_cast<size_t>(s.rows * s.hidden));
+    both([&](Backend& backend) {
+      backend.create_scratch(plan.bytes());
+      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      inside.gate = backend.load_matrix(gate->spec);
+      inside.up = backend.load_matrix(up->spec);
+      outside.weight = backend.load_matrix(down->spec);
+      put(backend, routing.logits, logits, true);
+      put(backend, inside.in, in);
+      put(backend, sum.out, residual, true);
+    });
+    run(TestStep{}, [&](Backend& backend) {
+      backend.route(routing);
+      backend.expert_gated_linear(inside);
+      backend.expert_linear(outside);
+      backend.expert_sum(sum);
+    });
+    const std::string what = fmt::format("{} of {} experts, {}", s.per_token, s.experts, dtype_name(s.type));
+    for (const Region& table : {route.ids, route.order, route.places}) {
+      std::vector<int32_t> got(static_cast<size_t>(pairs)), want(got.size());
+      device_->read_scratch({table.offset, got.size() * 4}, std::as_writable_bytes(std::span(got)));
+      reference_.read_scratch({table.offset, want.size() * 4}, std::as_writable_bytes(std::span(want)));
+      EXPECT_EQ(got, want) << what;
+    }
+    compare(route.weights, static_cast<size_t>(pairs), 2e-6, what + " weights", true);
+    const double limit = is_block_quantized(s.type) ? 3e-2 : tolerance(*device_, s.type == DType::bf16 ? 1e-2 : 2e-5);
+    compare(inside.out, static_cast<size_t>(pairs * s.ffn), limit, what + " inside");
+    compare(outside.out, static_cast<size_t>(pairs * s.hidden), 4 * limit, what + " outside", true);
+    compare(sum.out, static_cast<size_t>(s.rows * s.hidden), 4 * limit, what + " sum", true);
+    reference_ = ReferenceBackend();
+  }
 }
 
 TEST_P(Conformance, GatherRows) {

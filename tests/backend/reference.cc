@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "core/half.h"
 #include "formats/block_quant.h"
@@ -165,22 +167,10 @@ void ReferenceBackend::norm(const NormOp& op) {
       for (int64_t i = 0; i < op.dim; ++i)
         out[static_cast<size_t>(i)] =
             (in[i] - mean) * scale * weight(op.weight).values[static_cast<size_t>(i)] + bias(op.bias, i);
-      std::copy(out.begin(), out.end(), at(op.out) + r * op.dim);
+      float* to = at(op.out) + r * op.dim;
+      for (int64_t i = 0; i < op.dim; ++i)
+        to[i] = static_cast<float>(out[static_cast<size_t>(i)] + (op.accumulate ? to[i] : 0.0));
     }
-  });
-}
-
-void ReferenceBackend::linear(const LinearOp& op) {
-  record([this, op] {
-    const Matrix& w = weight(op.weight);
-    for (int64_t r = 0; r < op.rows; ++r)
-      for (int64_t n = 0; n < w.rows; ++n) {
-        double sum = bias(op.bias, n);
-        for (int64_t k = 0; k < w.cols; ++k)
-          sum += at(op.in)[r * w.cols + k] * w.values[static_cast<size_t>(n * w.cols + k)];
-        float& out = at(op.out)[r * w.rows + n];
-        out = static_cast<float>(op.accumulate ? out + sum : sum);
-      }
   });
 }
 
@@ -196,6 +186,21 @@ double activate(ActivationKind kind, double x) {
 }
 }  // namespace
 
+void ReferenceBackend::linear(const LinearOp& op) {
+  record([this, op] {
+    const Matrix& w = weight(op.weight);
+    for (int64_t r = 0; r < op.rows; ++r)
+      for (int64_t n = 0; n < w.rows; ++n) {
+        double sum = bias(op.bias, n);
+        for (int64_t k = 0; k < w.cols; ++k)
+          sum += at(op.in)[r * w.cols + k] * w.values[static_cast<size_t>(n * w.cols + k)];
+        if (op.activation) sum = activate(*op.activation, sum);
+        float& out = at(op.out)[r * w.rows + n];
+        out = static_cast<float>(op.accumulate ? out + sum : sum);
+      }
+  });
+}
+
 void ReferenceBackend::gated_linear(const GatedLinearOp& op) {
   record([this, op] {
     const Matrix& gate = weight(op.gate);
@@ -209,6 +214,90 @@ void ReferenceBackend::gated_linear(const GatedLinearOp& op) {
           u += x * up.values[static_cast<size_t>(n * gate.cols + k)];
         }
         at(op.out)[r * gate.rows + n] = static_cast<float>(activate(op.activation, g) * u);
+      }
+  });
+}
+
+// ---- experts ----
+
+void ReferenceBackend::route(const RouteOp& op) {
+  record([this, op] {
+    const ExpertRoute& r = op.route;
+    std::vector<std::pair<int32_t, int32_t>> sorted;  // expert, pair
+    for (int64_t row = 0; row < r.rows; ++row) {
+      const float* logits = at(op.logits) + row * r.experts;
+      std::vector<double> p(static_cast<size_t>(r.experts));
+      double sum = 0, chosen = 0;
+      for (size_t e = 0; e < p.size(); ++e) sum += p[e] = std::exp(static_cast<double>(logits[e]));
+      std::vector<size_t> ranks(p.size());
+      std::iota(ranks.begin(), ranks.end(), size_t{0});
+      std::stable_sort(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+      for (int64_t k = 0; k < r.per_token; ++k) chosen += p[ranks[static_cast<size_t>(k)]];
+      for (int64_t k = 0; k < r.per_token; ++k) {
+        const int64_t pair = row * r.per_token + k;
+        const size_t expert = ranks[static_cast<size_t>(k)];
+        words(r.ids)[pair] = static_cast<int32_t>(expert);
+        at(r.weights)[pair] = static_cast<float>(p[expert] / (op.normalize ? chosen : sum));
+        sorted.push_back({static_cast<int32_t>(expert), static_cast<int32_t>(pair)});
+      }
+    }
+    std::sort(sorted.begin(), sorted.end());
+    std::fill_n(words(r.starts), r.experts + 1, 0);
+    for (size_t i = 0; i < sorted.size(); ++i) {
+      words(r.order)[i] = sorted[i].second;
+      words(r.places)[sorted[i].second] = static_cast<int32_t>(i);
+      for (int64_t e = sorted[i].first + 1; e <= r.experts; ++e) ++words(r.starts)[e];
+    }
+  });
+}
+
+void ReferenceBackend::expert_gated_linear(const ExpertGatedLinearOp& op) {
+  record([this, op] {
+    const ExpertRoute& r = op.route;
+    const Matrix& gate = weight(op.gate);
+    const Matrix& up = weight(op.up);
+    const int64_t outputs = gate.rows / r.experts;
+    for (int64_t i = 0; i < r.pairs(); ++i) {
+      const int32_t pair = words(r.order)[i];
+      const float* x = at(op.in) + pair / r.per_token * gate.cols;
+      for (int64_t n = 0; n < outputs; ++n) {
+        const int64_t row = words(r.ids)[pair] * outputs + n;
+        double g = 0, u = 0;
+        for (int64_t k = 0; k < gate.cols; ++k) {
+          g += x[k] * gate.values[static_cast<size_t>(row * gate.cols + k)];
+          u += x[k] * up.values[static_cast<size_t>(row * gate.cols + k)];
+        }
+        at(op.out)[i * outputs + n] = static_cast<float>(activate(op.activation, g) * u);
+      }
+    }
+  });
+}
+
+void ReferenceBackend::expert_linear(const ExpertLinearOp& op) {
+  record([this, op] {
+    const ExpertRoute& r = op.route;
+    const Matrix& w = weight(op.weight);
+    const int64_t outputs = w.rows / r.experts;
+    for (int64_t i = 0; i < r.pairs(); ++i)
+      for (int64_t n = 0; n < outputs; ++n) {
+        const int64_t row = words(r.ids)[words(r.order)[i]] * outputs + n;
+        double sum = 0;
+        for (int64_t k = 0; k < w.cols; ++k)
+          sum += at(op.in)[i * w.cols + k] * w.values[static_cast<size_t>(row * w.cols + k)];
+        at(op.out)[i * outputs + n] = static_cast<float>(sum);
+      }
+  });
+}
+
+void ReferenceBackend::expert_sum(const ExpertSumOp& op) {
+  record([this, op] {
+    const ExpertRoute& r = op.route;
+    for (int64_t row = 0; row < r.rows; ++row)
+      for (int64_t i = 0; i < op.dim; ++i) {
+        double sum = at(op.out)[row * op.dim + i];
+        for (int64_t pair = row * r.per_token; pair < (row + 1) * r.per_token; ++pair)
+          sum += static_cast<double>(at(r.weights)[pair]) * at(op.in)[words(r.places)[pair] * op.dim + i];
+        at(op.out)[row * op.dim + i] = static_cast<float>(sum);
       }
   });
 }

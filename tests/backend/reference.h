@@ -41,6 +41,10 @@ class ReferenceBackend : public Backend {
   void norm(const NormOp& op) override;
   void linear(const LinearOp& op) override;
   void gated_linear(const GatedLinearOp& op) override;
+  void route(const RouteOp& op) override;
+  void expert_gated_linear(const ExpertGatedLinearOp& op) override;
+  void expert_linear(const ExpertLinearOp& op) override;
+  void expert_sum(const ExpertSumOp& op) override;
   void decode_attention(const DecodeAttentionOp& op) override;
   void prefill_write(const PrefillWriteOp& op) override;
   void prefill_attention(const PrefillAttentionOp& op) override;
@@ -72,6 +76,7 @@ class ReferenceBackend : public Backend {
                 float eps, int64_t row);
   void attend(int64_t layer, const AttentionShape& shape, int64_t seq, int64_t row, int64_t head,
               const std::vector<double>& q, float* out);
+  int32_t* words(Region region) { return reinterpret_cast<int32_t*>(at(region)); }
   void sample_row(const float* logits, int64_t vocab, int64_t row);
 
   template <typename T>

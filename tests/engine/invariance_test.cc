@@ -105,7 +105,8 @@ TEST_P(Invariance, BlockSizeDoesNotMatter) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                          ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "gguf-q8_0-llama3",
-                                           "mistral-bf16-window", "default"),
+                                           "mistral-bf16-window", "qwen3moe-bf16", "qwen3moe-gguf-q8_0", "gemma3-bf16",
+                                           "default"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -56,7 +56,7 @@ TEST_P(MetalNeighbours, DoNotMatter) {
 INSTANTIATE_TEST_SUITE_P(Models, MetalNeighbours,
                          ::testing::Combine(::testing::Values("metal", "cuda"),
                                             ::testing::Values("llama-bf16-llama3", "llama-f16-yarn",
-                                                              "mistral-bf16-window")),
+                                                              "mistral-bf16-window", "qwen3moe-f16")),
                          [](const auto& info) {
                            std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');

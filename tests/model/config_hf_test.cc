@@ -111,6 +111,45 @@ TEST(HfConfig, RopeInItsThreeSpellings) {
   EXPECT_FALSE(yarn.truncate);
 }
 
+// What only some families have, from the keys that only they have.
+TEST(HfConfig, FamiliesDiffer) {
+  const ModelConfig qwen2 = read_with(R"({"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": true,
+                                          "sliding_window": 32, "max_window_layers": 1, "num_hidden_layers": 3})");
+  EXPECT_EQ(qwen2.architecture, "qwen2");
+  EXPECT_TRUE(qwen2.attention_bias);
+  EXPECT_FALSE(qwen2.output_bias);
+  EXPECT_EQ(qwen2.layer(0).window, 0);
+  EXPECT_EQ(qwen2.layer(2).window, 32);
+
+  const ModelConfig moe =
+      read_with(R"({"architectures": ["Qwen3MoeForCausalLM"], "num_hidden_layers": 4, "num_experts": 8,
+      "num_experts_per_tok": 2, "moe_intermediate_size": 24, "decoder_sparse_step": 2, "mlp_only_layers": [3]})");
+  EXPECT_TRUE(moe.qk_norm);
+  EXPECT_FALSE(moe.norm_expert_weights);
+  EXPECT_EQ(moe.head_size, 128);
+  EXPECT_FALSE(moe.layer(0).experts);
+  EXPECT_TRUE(moe.layer(1).experts);
+  EXPECT_FALSE(moe.layer(3).experts);
+
+  const ModelConfig smollm3 = read_with(R"({"architectures": ["SmolLM3ForCausalLM"], "num_hidden_layers": 5})");
+  EXPECT_EQ(smollm3.layer(3).rope, LayerConfig::Rope::none);
+  EXPECT_EQ(smollm3.layer(4).rope, LayerConfig::Rope::main);
+
+  const ModelConfig gemma = read_with(R"({"architectures": ["Gemma3ForCausalLM"], "num_hidden_layers": 7,
+      "sliding_window": 16, "query_pre_attn_scalar": 100, "rope_theta": null, "rope_parameters": {"full_attention":
+      {"rope_type": "linear", "factor": 8, "rope_theta": 5000}, "sliding_attention": {"rope_type": "default",
+      "rope_theta": 70}}})");
+  EXPECT_EQ(gemma.attention_scale, 0.1f);
+  EXPECT_EQ(gemma.embedding_scale, 8.0f);
+  EXPECT_EQ(gemma.rope_theta, 5000.0);
+  EXPECT_EQ(gemma.local_rope_theta, 70.0);
+  EXPECT_EQ(gemma.rope_scaling.factor, 8.0);
+  EXPECT_EQ(gemma.layer(4).window, 16);
+  EXPECT_EQ(gemma.layer(4).rope, LayerConfig::Rope::local);
+  EXPECT_EQ(gemma.layer(5).window, 0);
+  EXPECT_EQ(gemma.layer(5).rope, LayerConfig::Rope::main);
+}
+
 struct Bad {
   std::string patch;
   std::string error;
@@ -170,9 +209,11 @@ TEST(HfConfig, ImpossibleValuesNameTheKey) {
 
 TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
   const std::vector<Bad> cases = {
-      {R"({"architectures": ["Qwen2ForCausalLM"]})",
-       "architecture Qwen2ForCausalLM is not supported; supported are LlamaForCausalLM and MistralForCausalLM"},
-      {R"({"architectures": null, "model_type": "gemma3"})", "architecture gemma3 is not supported"},
+      {R"({"architectures": ["PhiForCausalLM"]})",
+       "architecture PhiForCausalLM is not supported; supported are LlamaForCausalLM, MistralForCausalLM, "
+       "Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, GPT2LMHeadModel, SmolLM3ForCausalLM, "
+       "Gemma3ForCausalLM"},
+      {R"({"architectures": null, "model_type": "gemma9"})", "architecture gemma9 is not supported"},
       {R"({"hidden_act": "relu"})", "hidden_act relu is not supported; supported are silu"},
       {R"({"rope_scaling": {"rope_type": "longrope"}})", "rope_scaling.rope_type longrope is not supported"},
       {R"({"rope_scaling": {"type": "dynamic", "factor": 2}})", "dynamic is not supported"},

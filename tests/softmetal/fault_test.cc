@@ -52,6 +52,30 @@ TEST_F(Fault, IndexBeforeABuffer) {
               HasSubstr("loads 4 bytes at offset -8 of buffer 1"));
 }
 
+// The compiler makes one block operation of each of these loops.
+TEST_F(Fault, BlocksPastABuffersEnd) {
+  SKIP_WITHOUT_TRACKER();
+  gpu.compile(
+      "struct Row { float v[40]; };\n"
+      "kernel void copy(device Row* out, device const Row* in) { out[1] = in[1]; }\n"
+      "kernel void clear(device float* out) { for (uint i = 0; i < 80; ++i) out[i] = 0; }\n"
+      "kernel void whole(device float* out) {\n"
+      "  threadgroup float t[40];\n"
+      "  for (uint i = 0; i < 40; ++i) t[i] = 0;\n"
+      "  for (uint i = 0; i < 40; ++i) out[i] = t[i] + 1;\n"
+      "}\n");
+  auto rows = gpu.buffer(std::vector<float>(80, 1)), other = gpu.empty(320), unwritten = gpu.empty(320);
+  auto shorter = gpu.buffer(std::vector<float>(79));
+  const MTL::Size one(1, 1, 1);
+  EXPECT_EQ(gpu.run("copy", {{other.get(), rows.get()}, one, one}), "");
+  EXPECT_EQ(gpu.run("clear", {{other.get()}, one, one}), "");
+  EXPECT_EQ(gpu.run("whole", {{other.get()}, one, one}), "");
+  EXPECT_THAT(gpu.run("copy", {{other.get(), shorter.get()}, one, one}), HasSubstr("which has 316 bytes"));
+  EXPECT_THAT(gpu.run("copy", {{shorter.get(), rows.get()}, one, one}), HasSubstr("which has 316 bytes"));
+  EXPECT_THAT(gpu.run("copy", {{other.get(), unwritten.get()}, one, one}), HasSubstr("never written"));
+  EXPECT_THAT(gpu.run("clear", {{shorter.get()}, one, one}), HasSubstr("which has 316 bytes"));
+}
+
 TEST_F(Fault, IndexPastInlineBytes) {
   SKIP_WITHOUT_TRACKER();
   gpu.compile("kernel void k(device uint* out, constant uint* table) { out[0] = table[3] + table[out[1]]; }");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/experts.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels/select.h"
 #include "backend/cpu/kv_cache.h"
@@ -36,8 +37,9 @@ struct PrefillCall : AttentionCall {};
 struct SampleCall {
   const float* logits = nullptr;
 };
-using Command = std::variant<PrepareCall, EmbedCall, RopeTableCall, NormCall, LinearArgs, GatedLinearArgs, DecodeCall,
-                             WriteCall, PrefillCall, GatherCall, SampleCall>;
+using Command =
+    std::variant<PrepareCall, EmbedCall, RopeTableCall, NormCall, LinearArgs, GatedLinearArgs, RouteCall,
+                 ExpertLinearArgs, ExpertSumCall, DecodeCall, WriteCall, PrefillCall, GatherCall, SampleCall>;
 
 template <typename... Fs>
 struct Overloaded : Fs... {
@@ -67,21 +69,7 @@ class Cpu final : public CpuBackend {
   DeviceCounters counters() const override { return counters_; }
 
   std::optional<std::string> decline(const ModelConfig& config, const KvLayout& kv) const override {
-    if (config.head_size < 8 || config.head_size % 8 != 0 || config.head_size > 512)
-      return fmt::format("head size {}: the CPU runs multiples of 8 up to 512", config.head_size);
-    if (config.kv_heads < 1 || config.heads % config.kv_heads != 0)
-      return fmt::format("{} query heads do not divide among {} KV heads", config.heads, config.kv_heads);
-    if (config.heads / config.kv_heads > kMaxAttentionRows)
-      return fmt::format("{} query heads a KV head: the CPU runs at most {}", config.heads / config.kv_heads,
-                         kMaxAttentionRows);
-    if (config.rope_dims % 2 != 0 || config.rope_dims > config.head_size)
-      return fmt::format("{} rotary dims of a head of {}: expected an even number, at most the head size",
-                         config.rope_dims, config.head_size);
-    if (kv.dtype != DType::f16 && kv.dtype != DType::bf16 && kv.dtype != DType::f32)
-      return fmt::format("a KV cache of {}: the CPU runs f16, bf16 and f32", dtype_name(kv.dtype));
-    if (kv.block_size < 8 || kv.block_size % 8 != 0)
-      return fmt::format("block size {}: the CPU runs multiples of 8", kv.block_size);
-    return std::nullopt;
+    return decline_model(config, kv);
   }
 
   // -- load --
@@ -104,8 +92,8 @@ class Cpu final : public CpuBackend {
   void create_scratch(size_t bytes) override {
     scratch_ = allocate(bytes, true);
     // Activations in the form of the kernels take at most one and a half times their size as floats, for each worker
-    // when there are few rows. Touched as far as used.
-    linear_scratch_ = allocate(bytes + bytes / 2 + (size_t{1} << 20) * static_cast<size_t>(pool_.size()), false);
+    // when there are few rows; those of experts are gathered first. Touched as far as used.
+    linear_scratch_ = allocate(3 * bytes + (size_t{1} << 20) * static_cast<size_t>(pool_.size()), false);
   }
   size_t work_bytes(int64_t rows, int64_t cols) const override {
     return linear_scratch_bytes(rows, cols, pool_.size());
@@ -220,6 +208,7 @@ class Cpu final : public CpuBackend {
     call.weight = optional_vector(op.weight, op.dim);
     call.bias = optional_vector(op.bias, op.dim);
     call.out = floats(op.out, op.rows * op.dim);
+    if (op.accumulate) call.scratch = work<float>(static_cast<size_t>(op.dim * pool_.size()) * sizeof(float));
     record(call);
   }
 
@@ -236,6 +225,7 @@ class Cpu final : public CpuBackend {
     args.out = floats(op.out, op.rows * weight.rows());
     args.out_stride = weight.rows();
     args.accumulate = op.accumulate;
+    args.activation = op.activation;
     args.scratch = linear_scratch(op.rows, weight.cols());
     encoding_->times.weight_bytes += weight.bytes();
     record(args);
@@ -260,6 +250,52 @@ class Cpu final : public CpuBackend {
     args.scratch = linear_scratch(op.rows, gate.cols());
     encoding_->times.weight_bytes += gate.bytes() + up.bytes();
     record(args);
+  }
+
+  void route(const RouteOp& op) override {
+    check_encoding();
+    const ExpertRoute& r = op.route;
+    if (r.rows == 0) return;
+    RouteCall call;
+    call.rows = r.rows;
+    call.experts = r.experts;
+    call.per_token = r.per_token;
+    call.normalize = op.normalize;
+    call.logits = floats(op.logits, r.rows * r.experts);
+    call.ids = words(r.ids, r.pairs());
+    call.weights = floats(r.weights, r.pairs());
+    call.order = words(r.order, r.pairs());
+    call.places = words(r.places, r.pairs());
+    call.starts = words(r.starts, r.experts + 1);
+    record(call);
+  }
+
+  void expert_gated_linear(const ExpertGatedLinearOp& op) override {
+    check_encoding();
+    if (op.route.rows == 0) return;
+    ExpertLinearArgs args = expert_args(op.route, matrix(op.gate), op.out);
+    args.up = &matrix(op.up);
+    args.activation = op.activation;
+    args.order = words(op.route.order, op.route.pairs());
+    args.per_token = op.route.per_token;
+    args.in = floats(op.in, op.route.rows * args.weight->cols());
+    record(args);
+  }
+
+  void expert_linear(const ExpertLinearOp& op) override {
+    check_encoding();
+    if (op.route.rows == 0) return;
+    ExpertLinearArgs args = expert_args(op.route, matrix(op.weight), op.out);
+    args.in = floats(op.in, op.route.pairs() * args.weight->cols());
+    record(args);
+  }
+
+  void expert_sum(const ExpertSumOp& op) override {
+    check_encoding();
+    const ExpertRoute& r = op.route;
+    if (r.rows == 0) return;
+    record(ExpertSumCall{r.rows, r.per_token, op.dim, floats(r.weights, r.pairs()), words(r.places, r.pairs()),
+                         floats(op.in, r.pairs() * op.dim), floats(op.out, r.rows * op.dim)});
   }
 
   void decode_attention(const DecodeAttentionOp& op) override {
@@ -391,6 +427,9 @@ class Cpu final : public CpuBackend {
   float* floats(Region region, int64_t n) const {
     return reinterpret_cast<float*>(bytes_at(region, static_cast<size_t>(n) * sizeof(float)));
   }
+  int32_t* words(Region region, int64_t n) const {
+    return reinterpret_cast<int32_t*>(bytes_at(region, static_cast<size_t>(n) * sizeof(int32_t)));
+  }
 
   const Weight& weight(WeightId id) const {
     if (id.index < 0 || static_cast<size_t>(id.index) >= weights_.size())
@@ -415,12 +454,27 @@ class Cpu final : public CpuBackend {
     return v.data();
   }
 
-  void* linear_scratch(int64_t rows, int64_t cols) const {
-    const size_t need = linear_scratch_bytes(rows, cols, pool_.size());
-    if (need > linear_scratch_.size())
-      throw_error(ErrorKind::internal, "cpu: {} rows of {} need {} bytes of scratch, there are {}", rows, cols, need,
+  // The work memory that every operation uses anew.
+  template <typename T>
+  T* work(size_t bytes) const {
+    if (bytes > linear_scratch_.size())
+      throw_error(ErrorKind::internal, "cpu: {} bytes of work memory are needed, there are {}", bytes,
                   linear_scratch_.size());
-    return linear_scratch_.data();
+    return linear_scratch_.as<T>();
+  }
+  void* linear_scratch(int64_t rows, int64_t cols) const {
+    return work<std::byte>(linear_scratch_bytes(rows, cols, pool_.size()));
+  }
+
+  ExpertLinearArgs expert_args(const ExpertRoute& route, const PackedMatrix& weight, Region out) const {
+    ExpertLinearArgs args;
+    args.weight = &weight;
+    args.experts = route.experts;
+    args.rows = route.pairs();
+    args.starts = words(route.starts, route.experts + 1);
+    args.out = floats(out, route.pairs() * (weight.rows() / route.experts));
+    args.scratch = work<std::byte>(expert_scratch_bytes(route.pairs(), weight.cols()));
+    return args;
   }
 
   KvCache& cache(int64_t layer) const {
@@ -489,6 +543,12 @@ class Cpu final : public CpuBackend {
                    [&](const NormCall& call) { cpu::norm(call, kernels_, worker); },
                    [&](const LinearArgs& args) { cpu::linear(args, worker); },
                    [&](const GatedLinearArgs& args) { cpu::gated_linear(args, worker); },
+                   [&](const RouteCall& call) { cpu::route(call, worker); },
+                   [&](const ExpertLinearArgs& args) {
+                     const size_t bytes = cpu::expert_linear(args, worker);
+                     if (worker.index() == 0) ring.times.weight_bytes += bytes;
+                   },
+                   [&](const ExpertSumCall& call) { cpu::expert_sum(call, worker); },
                    [&](const DecodeCall& call) { attention_->decode(call, ring.view, *ring.plan, worker); },
                    [&](const WriteCall& call) { attention_->prefill_write(call, ring.view, worker); },
                    [&](const PrefillCall& call) { attention_->prefill(call, ring.view, *ring.plan, worker); },

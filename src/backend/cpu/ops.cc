@@ -1,10 +1,30 @@
 #include "backend/cpu/ops.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 namespace ingot::cpu {
+
+std::optional<std::string> decline_model(const ModelConfig& config, const KvLayout& kv) {
+  if (config.head_size < 8 || config.head_size % 8 != 0 || config.head_size > 512)
+    return fmt::format("head size {}: the CPU runs multiples of 8 up to 512", config.head_size);
+  if (config.kv_heads < 1 || config.heads % config.kv_heads != 0)
+    return fmt::format("{} query heads do not divide among {} KV heads", config.heads, config.kv_heads);
+  if (config.heads / config.kv_heads > kMaxAttentionRows)
+    return fmt::format("{} query heads a KV head: the CPU runs at most {}", config.heads / config.kv_heads,
+                       kMaxAttentionRows);
+  if (config.rope_dims % 2 != 0 || config.rope_dims > config.head_size)
+    return fmt::format("{} rotary dims of a head of {}: expected an even number, at most the head size",
+                       config.rope_dims, config.head_size);
+  if (kv.dtype != DType::f16 && kv.dtype != DType::bf16 && kv.dtype != DType::f32)
+    return fmt::format("a KV cache of {}: the CPU runs f16, bf16 and f32", dtype_name(kv.dtype));
+  if (kv.block_size < 8 || kv.block_size % 8 != 0)
+    return fmt::format("block size {}: the CPU runs multiples of 8", kv.block_size);
+  return std::nullopt;
+}
 
 void prepare_step(const StepView& view, KvCache* cache, Sampler* sampler, Worker& worker) {
   const StagedStep& step = view.step();
@@ -58,8 +78,13 @@ void norm(const NormCall& call, const Kernels& kernels, Worker& worker) {
   constexpr int64_t kRows = 4;
   worker.share((call.rows + kRows - 1) / kRows, [&](int64_t task) {
     const int64_t end = std::min(call.rows, (task + 1) * kRows);
-    for (int64_t row = task * kRows; row < end; ++row)
-      run(call.in + row * call.dim, call.weight, call.bias, call.eps, call.dim, call.out + row * call.dim);
+    for (int64_t row = task * kRows; row < end; ++row) {
+      float* out = call.out + row * call.dim;
+      float* normed = call.scratch != nullptr ? call.scratch + worker.index() * call.dim : out;
+      run(call.in + row * call.dim, call.weight, call.bias, call.eps, call.dim, normed);
+      if (call.scratch != nullptr)
+        for (int64_t i = 0; i < call.dim; ++i) out[i] += normed[i];
+    }
   });
 }
 

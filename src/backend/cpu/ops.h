@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kv_cache.h"
@@ -12,6 +14,9 @@
 
 // The small operations of a step. Each is called by every worker of a job alike, and is complete on return.
 namespace ingot::cpu {
+
+// A reason why the kernels cannot run a model, or nothing.
+std::optional<std::string> decline_model(const ModelConfig& config, const KvLayout& kv);
 
 // Zeroing, then copies, then sampler resets: what happens before a step.
 void prepare_step(const StepView& view, KvCache* cache, Sampler* sampler, Worker& worker);
@@ -41,6 +46,7 @@ struct NormCall {
   const float* weight = nullptr;
   const float* bias = nullptr;
   float* out = nullptr;
+  float* scratch = nullptr;  // [workers, dim]: out += the result; nullptr: out = the result
 };
 void norm(const NormCall& call, const Kernels& kernels, Worker& worker);
 

@@ -27,13 +27,16 @@ struct Operands {
   const Matrix* up = nullptr;
   const PackedPart* up_part = nullptr;
   BufferView in, bias, bias_up, out;
+  BufferView items, starts, order;  // of experts
 };
 
 void encode(Context& context, LinearShape shape, const Operands& operands) {
   shape.format = operands.part->format;
   shape.cols = operands.weight->cols;
-  shape.outputs = operands.part->rows;
-  shape.out_stride = operands.weight->rows;
+  if (shape.experts == 0) {
+    shape.outputs = operands.part->rows;
+    shape.out_stride = operands.weight->rows;
+  }
   shape.in = context.activation;
   shape.bias = static_cast<bool>(operands.bias);
   shape.bias_up = static_cast<bool>(operands.bias_up);
@@ -45,7 +48,7 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
 
   Encoder& encoder = context.encoder;
   encoder.use(plan.kernel,
-              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), u(10), b(11), b(12), b(13), b(14)});
+              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), u(10), b(11), b(12), b(13), b(14), b(15)});
   const int64_t first = operands.part->first;
   encoder.weight(0, part_view(*operands.weight, *operands.part));
   if (operands.up != nullptr) encoder.weight(1, part_view(*operands.up, *operands.up_part));
@@ -58,6 +61,11 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   else
     encoder.write(5, out);
   encoder.value(6, plan.params);
+  if (shape.experts > 0) {
+    encoder.read(7, operands.items);
+    encoder.read(8, operands.starts);
+    encoder.read(9, operands.order);
+  }
   encoder.threadgroup_memory(0, plan.threadgroup_bytes);
   encoder.dispatch(MTL::Size(plan.groups, 1, 1), MTL::Size(plan.threads, 1, 1));
 }
@@ -99,6 +107,7 @@ void linear(Context& context, const LinearArgs& args) {
   shape.decode_rows = args.decode_rows;
   shape.out = args.accumulate || args.f32_out ? DType::f32 : context.activation;
   shape.accumulate = args.accumulate;
+  shape.plain_activation = args.activation;
   for (const PackedPart& part : args.weight->parts) {
     Operands operands{.weight = args.weight, .part = &part};
     operands.in = args.in;
@@ -129,6 +138,42 @@ void gated_linear(Context& context, const GatedLinearArgs& args) {
     operands.out = args.out;
     encode(context, shape, operands);
   }
+}
+
+int64_t expert_item_rows(const ExpertRoute& route) {
+  int64_t rows = 1;
+  while (rows < route.rows) rows *= 2;
+  const int64_t share = rows * route.per_token / route.experts;  // of an expert, when all are chosen alike
+  return share <= 2 ? std::min<int64_t>(rows, 4) : share <= 4 ? 8 : 16;
+}
+
+void expert_linear(Context& context, const ExpertLinearArgs& args) {
+  const ExpertRoute& route = args.route;
+  LinearShape shape;
+  shape.rows = route.pairs();
+  shape.experts = route.experts;
+  shape.item_rows = expert_item_rows(route);
+  shape.items = std::min(route.pairs(), std::min(route.experts, route.pairs()) + route.pairs() / shape.item_rows);
+  shape.per_token = args.look_up ? route.per_token : 0;
+  shape.outputs = shape.out_stride = args.weight->rows / route.experts;
+  if (args.up != nullptr) shape.activation = args.activation;
+  shape.out = args.up != nullptr ? context.activation : DType::f32;
+  for (const Matrix* matrix : {args.weight, args.up})
+    if (matrix != nullptr && matrix->parts.size() != 1)
+      throw_error(ErrorKind::declined, "{} has several formats; store all experts of a layer in one", matrix->name);
+
+  Operands operands{.weight = args.weight, .part = &args.weight->parts[0]};
+  if (args.up != nullptr) {
+    operands.up = args.up;
+    operands.up_part = &args.up->parts[0];
+  }
+  operands.in = args.in;
+  operands.out = args.out;
+  const size_t pairs = static_cast<size_t>(route.pairs());
+  operands.items = context.region(route.items, (2 * pairs + 1) * 4);
+  operands.starts = context.region(route.starts, static_cast<size_t>(route.experts + 1) * 4);
+  operands.order = context.region(route.order, pairs * 4);
+  encode(context, shape, operands);
 }
 
 void embed(Context& context, const EmbedArgs& args) {

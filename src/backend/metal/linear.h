@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct LinearArgs {
   BufferView out;   // activation [rows, N]; f32 when `accumulate` or `f32_out`
   bool accumulate = false;
   bool f32_out = false;
+  std::optional<ActivationKind> activation;  // of the result
 };
 // One dispatch for each part of the weight.
 void linear(Context& context, const LinearArgs& args);
@@ -61,6 +63,20 @@ struct GatedLinearArgs {
   BufferView out;                 // activation [rows, N]
 };
 void gated_linear(Context& context, const GatedLinearArgs& args);
+
+// Products grouped by expert, see ExpertGatedLinearOp and ExpertLinearOp: rows of `out` in the order of the route. With
+// `up`, gated. `items` is the list of row groups that route() made for the same route.
+struct ExpertLinearArgs {
+  const Matrix* weight = nullptr;  // [experts][N, cols]
+  const Matrix* up = nullptr;
+  ExpertRoute route;
+  ActivationKind activation = ActivationKind::silu;
+  bool look_up = false;  // rows of `in` are the step's, not the pairs'
+  BufferView in, out;    // activations; `out` is f32 without `up`
+};
+void expert_linear(Context& context, const ExpertLinearArgs& args);
+// Rows of one expert that are multiplied at a time; from the rows of the step, rounded up to a power of two.
+int64_t expert_item_rows(const ExpertRoute& route);
 
 // Rows of a packed matrix as floats: out[t, :] = table[id(t), :] * scale (+ positions[position(t), :]).
 // id(t) = token_ids[t], or previous[-1 - token_ids[t]] (at least 0) when that is negative.

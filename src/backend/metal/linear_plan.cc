@@ -39,6 +39,7 @@ constexpr TableLine kTable[] = {
 };
 
 bool fits_matrix(const LinearShape& shape) {
+  if (shape.experts > 0) return false;
   if (shape.format != DType::f16 && shape.format != DType::bf16) return false;
   if (shape.activation && shape.format_up != shape.format) return false;
   return shape.format == shape.in && shape.cols % 32 == 0;
@@ -64,14 +65,18 @@ DType tile_type(const LinearShape& shape) {
   return shape.activation && fits(shape.format_up) != first ? DType::f32 : first;
 }
 
-uint32_t activation_number(const std::optional<ActivationKind>& activation) {
-  if (!activation) return 0;
-  switch (*activation) {
+uint32_t number_of(ActivationKind activation) {
+  switch (activation) {
     case ActivationKind::silu: return 1;
     case ActivationKind::gelu_tanh: return 2;
     case ActivationKind::gelu: return 3;
   }
   return 1;
+}
+
+uint32_t activation_number(const LinearShape& shape) {
+  if (shape.activation) return number_of(*shape.activation);
+  return shape.plain_activation ? 3 + number_of(*shape.plain_activation) : 0;
 }
 
 }  // namespace
@@ -88,7 +93,7 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   for (const TableLine& line : kTable) {
     if (family < line.min_family || family > line.max_family || (line.matrix && !matrix)) continue;
     const int64_t most = line.matrix ? kMostMatrixRows : kMostRows;
-    const int64_t rows = mixed ? kMostRows : std::min(shape.rows, most);
+    const int64_t rows = shape.experts > 0 ? shape.item_rows : mixed ? kMostRows : std::min(shape.rows, most);
     if (rows > line.max_rows || shape.outputs < line.min_outputs) continue;
     variant = line.variant;
     break;
@@ -111,12 +116,16 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   LinearPlan plan;
   int64_t few = shape.decode_rows;
   if (few < 0) few = shape.rows <= kMostRows ? shape.rows : 0;
+  if (shape.experts > 0) few = shape.rows;
   const int64_t tiled = shape.rows - few;
   const DType type = tile_type(shape);
   const bool gated = shape.activation.has_value();
 
   // Beside tiles the first way costs little, so there it has one size.
-  const int64_t bucket = few == 0 ? 0 : tiled > 0 ? kMostRows : row_bucket(few, variant.matrix > 0);
+  const int64_t bucket = shape.experts > 0 ? shape.item_rows
+                         : few == 0        ? 0
+                         : tiled > 0       ? kMostRows
+                                           : row_bucket(few, variant.matrix > 0);
   const int64_t most_tile_rows = type == DType::f32 ? 32 : 64;
   const int64_t tile_rows = tiled == 0 ? 0 : tiled <= 32 ? 32 : most_tile_rows;
 
@@ -134,7 +143,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     const int64_t per_group =
         variant.matrix > 0 ? 8 * variant.matrix : int64_t{plan.threads} / variant.lanes * variant.outputs;
     p.output_groups = static_cast<uint32_t>(div_up(shape.outputs, per_group));
-    p.small_groups = p.output_groups * static_cast<uint32_t>(div_up(few, bucket));
+    p.small_groups = p.output_groups * static_cast<uint32_t>(shape.experts > 0 ? shape.items : div_up(few, bucket));
+    p.per_token = static_cast<uint32_t>(shape.per_token);
   }
   plan.groups = p.small_groups;
   plan.threadgroup_bytes = 16;
@@ -162,7 +172,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       few > 0 && variant.matrix == 0 ? static_cast<uint32_t>(variant.lanes) : 32,
       few > 0 ? static_cast<uint32_t>(variant.unroll) : 1,
       static_cast<uint32_t>(tile_rows),
-      activation_number(shape.activation),
+      activation_number(shape),
       static_cast<uint32_t>(shape.in),
       static_cast<uint32_t>(shape.out),
       few > 0 ? static_cast<uint32_t>(variant.matrix) : 0,
@@ -170,6 +180,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       shape.bias,
       shape.bias_up,
       shape.cols % 8 == 0,
+      shape.experts > 0,
   };
   return plan;
 }

@@ -24,6 +24,11 @@ struct LinearShape {
   DType out = DType::f16;  // f32 to accumulate
   bool accumulate = false;
   bool bias = false, bias_up = false;
+  std::optional<ActivationKind> plain_activation;  // of the result of one matrix
+  // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (1, 2, 4, 8 or 16),
+  // by a list that is made on the device. 0: one matrix.
+  int64_t experts = 0, items = 0, item_rows = 0;
+  int64_t per_token = 0;  // > 0: rows of x are looked up, see kernels/linear.metal
 };
 
 // How the first way of kernels/linear.metal is cut; any choice of outputs, unroll and simdgroups gives the same bits.
@@ -48,11 +53,11 @@ inline std::optional<LinearVariant> tried_variant;
 struct LinearParams {
   PackedPlanes planes, planes_up;
   uint32_t rows = 0, cols = 0, outputs = 0, out_stride = 0;
-  uint32_t small_rows = 0, small_groups = 0, output_groups = 1, row_tiles = 1;
+  uint32_t small_rows = 0, small_groups = 0, output_groups = 1, row_tiles = 1, per_token = 0;
 };
 
 inline constexpr uint16_t kLinearFirstConstant = 20;  // numbers of the function constants
-inline constexpr size_t kLinearConstants = 15;        // the last four are bool, the others uint
+inline constexpr size_t kLinearConstants = 16;        // the last five are bool, the others uint
 
 struct LinearPlan {
   const char* kernel = nullptr;

@@ -26,7 +26,6 @@ using namespace metal;
 
 constexpr int32_t kStepTokens = 256;       // in one step: keeps the longest one well under the GPU's watchdog
 constexpr int32_t kCudaStepTokens = 2048;  // no watchdog there
-constexpr int64_t kMaxHeadSize = 256;
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention
 
 class Metal final : public MetalBackend {
@@ -73,19 +72,7 @@ class Metal final : public MetalBackend {
   uint64_t barriers() const override { return encoder_.barriers(); }
 
   std::optional<std::string> decline(const ModelConfig& config, const KvLayout& kv) const override {
-    if (config.head_size < 8 || config.head_size % 8 != 0 || config.head_size > kMaxHeadSize)
-      return fmt::format("head size {}: the Metal kernels run multiples of 8 up to {}", config.head_size, kMaxHeadSize);
-    if (config.kv_heads < 1 || config.heads % config.kv_heads != 0)
-      return fmt::format("{} query heads do not divide among {} KV heads", config.heads, config.kv_heads);
-    if (config.rope_dims % 2 != 0 || config.rope_dims > config.head_size)
-      return fmt::format("{} rotary dims of a head of {}: expected an even number, at most the head size",
-                         config.rope_dims, config.head_size);
-    if (kv.dtype != DType::f16 && kv.dtype != DType::bf16 && kv.dtype != DType::f32)
-      return fmt::format("a KV cache of {}: the Metal kernels run f16, bf16 and f32", dtype_name(kv.dtype));
-    if (kv.dtype == DType::bf16 && !device_.bfloat) return "a KV cache of bf16 needs macOS 14 or newer";
-    if (kv.block_size < 8 || kv.block_size % 8 != 0)
-      return fmt::format("block size {}: the Metal kernels run multiples of 8", kv.block_size);
-    return std::nullopt;
+    return decline_model(config, kv, device_.bfloat);
   }
 
   // -- load --
@@ -109,10 +96,7 @@ class Metal final : public MetalBackend {
     return WeightId{static_cast<int32_t>(weights_.size()) - 1};
   }
 
-  void create_scratch(size_t bytes) override {
-    context_.scratch = memory_.new_private(bytes, "scratch");
-    scratch_bytes_ = bytes;
-  }
+  void create_scratch(size_t bytes) override { context_.scratch = memory_.new_private(bytes, "scratch"); }
 
   size_t work_bytes(int64_t rows, int64_t cols) const override {
     return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float);
@@ -205,7 +189,10 @@ class Metal final : public MetalBackend {
     ring.fail = std::exchange(fail_next_, false);
 
     close_step();
-    if (capture_next_step_) start_capture();
+    if (std::exchange(capture_next_step_, false)) {
+      start_capture(device_.queue.get());
+      capturing_ = true;
+    }
     if (!profiling_) {
       softmetal::begin_step();
       step_open_ = true;
@@ -269,6 +256,7 @@ class Metal final : public MetalBackend {
     args.out = context_.region(op.out, static_cast<size_t>(op.rows * w.rows) * out_element);
     args.accumulate = op.accumulate;
     args.f32_out = op.f32_out;
+    args.activation = op.activation;
     args.decode_rows = op.decode_rows;
     times_.weight_bytes += w.bytes;
     metal::linear(context_, args);
@@ -288,6 +276,35 @@ class Metal final : public MetalBackend {
     args.out = context_.region(op.out, static_cast<size_t>(op.rows * args.gate->rows) * 2);
     times_.weight_bytes += args.gate->bytes + args.up->bytes;
     metal::gated_linear(context_, args);
+  }
+
+  void route(const RouteOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    metal::route(context_, op);
+  }
+
+  void expert_gated_linear(const ExpertGatedLinearOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    ExpertLinearArgs args;
+    args.weight = &matrix(op.gate);
+    args.up = &matrix(op.up);
+    args.activation = op.activation;
+    args.look_up = true;
+    args.in = context_.region(op.in, static_cast<size_t>(op.route.rows * args.weight->cols) * 2);
+    expert_linear(args, op.route, op.out, 2);
+  }
+
+  void expert_linear(const ExpertLinearOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    ExpertLinearArgs args;
+    args.weight = &matrix(op.weight);
+    args.in = context_.region(op.in, static_cast<size_t>(op.route.pairs() * args.weight->cols) * 2);
+    expert_linear(args, op.route, op.out, 4);
+  }
+
+  void expert_sum(const ExpertSumOp& op) override {
+    if (skips() || op.route.rows == 0) return;
+    metal::expert_sum(context_, op);
   }
 
   void decode_attention(const DecodeAttentionOp& op) override {
@@ -416,22 +433,6 @@ class Metal final : public MetalBackend {
     return !rehearsing_ && encoding_->fail;
   }
 
-  // VLLM_METAL_CAPTURE_NEXT_STEP: a trace of the first step, for Xcode.
-  void start_capture() {
-    capture_next_step_ = false;
-    const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
-    const auto descriptor = NS::TransferPtr(MTL::CaptureDescriptor::alloc()->init());
-    descriptor->setCaptureObject(device_.queue.get());
-    descriptor->setDestination(MTL::CaptureDestinationGPUTraceDocument);
-    descriptor->setOutputURL(NS::URL::fileURLWithPath(MTLSTR("ingot-step.gputrace")));
-    NS::Error* error = nullptr;
-    capturing_ = MTL::CaptureManager::sharedCaptureManager()->startCapture(descriptor.get(), &error);
-    if (!capturing_)
-      throw_error(ErrorKind::device,
-                  "VLLM_METAL_CAPTURE_NEXT_STEP: no GPU trace can be taken ({}); set METAL_CAPTURE_ENABLED=1 on a Mac",
-                  error != nullptr ? error->localizedDescription()->utf8String() : "no reason given");
-  }
-
   void close_step() {
     if (std::exchange(step_open_, false)) softmetal::end_step();
   }
@@ -456,23 +457,13 @@ class Metal final : public MetalBackend {
 
   // The outputs of the step's rows, from the GPU's memory to the shared buffer.
   void copy_outputs(const Ring& ring) {
-    const OutputLayout& out = output_layout_;
     const size_t rows = static_cast<size_t>(step_.step().samples);
-    MTL::BlitCommandEncoder* blit = commands_->blitCommandEncoder();
-    blit->waitForFence(fence_.get());
-    const auto copy = [&](size_t offset, size_t bytes) {
-      bytes = std::min(bytes, out.bytes - offset);
-      if (bytes > 0) blit->copyFromBuffer(output_.get(), offset, ring.output.get(), offset, bytes);
-    };
-    copy(out.tokens, rows * 4);
-    copy(out.logprobs, rows * 4);
-    copy(out.ranks, rows * 4);
-    copy(out.top_ids, rows * static_cast<size_t>(out.max_top) * 4);
-    copy(out.top_values, rows * static_cast<size_t>(out.max_top) * 4);
     const auto* params = reinterpret_cast<const StagedSampling*>(ring.stage_host.data() + step_.step().sampling);
     size_t logits_rows = 0;
     for (size_t r = 0; r < rows; ++r) logits_rows += params[r].logits_row >= 0 ? 1 : 0;
-    copy(out.logits, logits_rows * static_cast<size_t>(out.vocab) * 4);
+    MTL::BlitCommandEncoder* blit = commands_->blitCommandEncoder();
+    blit->waitForFence(fence_.get());
+    metal::copy_outputs(blit, output_layout_, output_.get(), ring.output.get(), rows, logits_rows);
     blit->updateFence(fence_.get());
     blit->endEncoding();
   }
@@ -494,6 +485,17 @@ class Metal final : public MetalBackend {
     if (w.size != size)
       throw_error(ErrorKind::internal, "metal: weight {} has {} values, not {}", id.index, w.size, size);
     return {w.vector.get(), 0, static_cast<size_t>(size) * 4};
+  }
+
+  void expert_linear(ExpertLinearArgs& args, const ExpertRoute& route, Region out, size_t element) {
+    const int64_t outputs = args.weight->rows / route.experts;
+    args.route = route;
+    args.out = context_.region(out, static_cast<size_t>(route.pairs() * outputs) * element);
+    // Which experts have rows is known on the GPU alone: at most as many as there are pairs.
+    const size_t bytes = args.weight->bytes + (args.up != nullptr ? args.up->bytes : 0);
+    times_.weight_bytes +=
+        bytes / static_cast<size_t>(route.experts) * static_cast<size_t>(std::min(route.experts, route.pairs()));
+    metal::expert_linear(context_, args);
   }
 
   const KvCache& cache() const {
@@ -555,7 +557,6 @@ class Metal final : public MetalBackend {
   bool fence_used_ = false;
 
   std::vector<Weight> weights_;
-  size_t scratch_bytes_ = 0;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<Sampler> sampler_;

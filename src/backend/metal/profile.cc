@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/error.h"
+
 namespace ingot::metal {
 
 void Profile::add(const std::vector<Timed>& dispatches) {
@@ -31,6 +33,19 @@ std::string Profile::table() const {
                     all > 0 ? 100 * line.seconds / all : 0.0, static_cast<double>(line.weight_bytes) / 1e6,
                     line.seconds > 0 ? static_cast<double>(line.weight_bytes) / line.seconds / 1e9 : 0.0);
   return text + fmt::format("{} steps, {:.3f} ms of GPU time\n", steps_, all * 1e3);
+}
+
+void start_capture(MTL::CommandQueue* queue) {
+  const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
+  const auto descriptor = NS::TransferPtr(MTL::CaptureDescriptor::alloc()->init());
+  descriptor->setCaptureObject(queue);
+  descriptor->setDestination(MTL::CaptureDestinationGPUTraceDocument);
+  descriptor->setOutputURL(NS::URL::fileURLWithPath(MTLSTR("ingot-step.gputrace")));
+  NS::Error* error = nullptr;
+  if (!MTL::CaptureManager::sharedCaptureManager()->startCapture(descriptor.get(), &error))
+    throw_error(ErrorKind::device,
+                "VLLM_METAL_CAPTURE_NEXT_STEP: no GPU trace can be taken ({}); set METAL_CAPTURE_ENABLED=1 on a Mac",
+                error != nullptr ? error->localizedDescription()->utf8String() : "no reason given");
 }
 
 }  // namespace ingot::metal

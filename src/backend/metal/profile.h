@@ -32,4 +32,7 @@ class Profile {
   uint64_t steps_ = 0;
 };
 
+// VLLM_METAL_CAPTURE_NEXT_STEP: a trace of what the queue does from now on, for Xcode. Throws where none can be taken.
+void start_capture(MTL::CommandQueue* queue);
+
 }  // namespace ingot::metal

@@ -30,7 +30,7 @@ struct TileArgs {
 // The results of some panels and a tile on their way to memory.
 struct StoreArgs {
   const float* tile;       // [panels][rows][16]
-  const float* gate_tile;  // [panels][rows][16], gated products only
+  const float* gate_tile;  // [panels][rows][16], gated products only; without it an activation takes the tile itself
   const float* bias;       // [cols]; nullptr: none
   const float* gate_bias;
   int rows;

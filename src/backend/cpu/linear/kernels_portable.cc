@@ -234,7 +234,11 @@ void store(const StoreArgs& args) {
       if constexpr (kKind == StoreKind::add) {
         value = out[i] + value;
       } else if constexpr (kKind != StoreKind::set) {
-        value = activate(kKind, args.gate_tile[at] + (args.gate_bias ? args.gate_bias[i] : 0.0f)) * value;
+        if (args.gate_tile == nullptr) {
+          value = activate(kKind, value);
+        } else {
+          value = activate(kKind, args.gate_tile[at] + (args.gate_bias ? args.gate_bias[i] : 0.0f)) * value;
+        }
       }
       out[i] = value;
     }

@@ -2,154 +2,9 @@
 
 #include <algorithm>
 
-#include "backend/cpu/linear/packed.h"
+#include "backend/cpu/linear/call.h"
 
 namespace ingot::cpu {
-namespace {
-
-// Up to this many rows every worker converts the activations for itself: cheaper than a barrier.
-constexpr int64_t kRedundantRows = 2;
-
-// Activations that stay in a core's second-level cache while panels pass by.
-constexpr size_t kActivationBlockBytes = size_t{384} << 10;
-
-// Weights handed to a worker at a time: at least this much, when they are read once, and few enough chunks that the
-// processor's prefetchers seldom start anew.
-constexpr size_t kChunkBytes = size_t{16} << 10;
-constexpr int64_t kChunksPerWorker = 4;
-
-constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Bytes of converted activations of a row.
-size_t quantized_row_bytes(int64_t cols, bool halves) { return activation_bytes(1, div_up(cols, kBlock), halves); }
-size_t bf16_row_bytes(int64_t cols) { return static_cast<size_t>(div_up(cols, kBlock)) * kBlock * 2; }
-
-// One call, as one worker sees it. Rows are cut into tiles of nearly equal size; in converted form tiles follow each
-// other in memory, the rows of each interleaved.
-struct Call {
-  const KernelTable& kernels;
-  const float* in;
-  int64_t in_stride;
-  int64_t rows;
-  int64_t cols;
-  bool quantize;  // some weights want quantized activations,
-  bool halves;    // with sums of half blocks
-  bool bf16;      // some weights want bf16 activations
-  int64_t tiles;
-  uint8_t* quantized = nullptr;
-  uint8_t* rounded = nullptr;
-
-  Call(const PackedMatrix::Impl& a, const PackedMatrix::Impl& b, const float* in_, int64_t in_stride_, int64_t rows_)
-      : kernels(*a.kernels), in(in_), in_stride(in_stride_), rows(rows_), cols(a.cols) {
-    quantize = a.quantized || b.quantized;
-    halves = a.halves || b.halves;
-    bf16 = kernels.round_to_bf16 != nullptr && (a.bf16 || b.bf16);
-    tiles = div_up(rows, kernels.max_tile);
-  }
-
-  int64_t tile_start(int64_t tile) const { return rows * tile / tiles; }
-  int tile_rows(int64_t tile) const { return static_cast<int>(tile_start(tile + 1) - tile_start(tile)); }
-  size_t row_bytes() const {
-    return std::max<size_t>((quantize ? quantized_row_bytes(cols, halves) : 0) + (bf16 ? bf16_row_bytes(cols) : 0), 64);
-  }
-
-  void convert(int64_t tile, int64_t first, int64_t last) const {
-    const int64_t row = tile_start(tile);
-    const float* x = in + row * in_stride;
-    if (quantize)
-      kernels.quantize(x, in_stride, tile_rows(tile), cols, first, last, halves,
-                       quantized + row * quantized_row_bytes(cols, halves));
-    if (bf16)
-      kernels.round_to_bf16(x, in_stride, tile_rows(tile), cols, first, last, rounded + row * bf16_row_bytes(cols));
-  }
-
-  // Brings the activations into the kernels' form.
-  void prepare(void* scratch, Worker& worker) {
-    if (!quantize && !bf16) return;
-    const int64_t blocks = div_up(cols, kBlock);
-    const bool redundant = rows <= kRedundantRows && worker.count() > 1;
-    const size_t share = round_up(static_cast<size_t>(rows) * row_bytes(), 64);
-    quantized = static_cast<uint8_t*>(scratch) + (redundant ? static_cast<size_t>(worker.index()) * share : 0);
-    rounded = quantized + (quantize ? static_cast<size_t>(rows) * quantized_row_bytes(cols, halves) : 0);
-    if (redundant || worker.count() == 1) {
-      for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
-      return;
-    }
-    const int64_t pieces = std::clamp<int64_t>(4 * worker.count() / tiles, 1, div_up(blocks, 4));
-    worker.share(tiles * pieces, [&](int64_t i) {
-      const int64_t piece = i % pieces;
-      convert(i / pieces, blocks * piece / pieces, blocks * (piece + 1) / pieces);
-    });
-  }
-
-  void run_tile(const PackedMatrix::Impl& matrix, const Segment& segment, int64_t panel, int panels, int64_t tile,
-                float* out) const {
-    const int64_t row = tile_start(tile);
-    TileArgs args;
-    args.panel = matrix.panel_data(segment, panel);
-    args.panel_bytes = segment.panel_bytes;
-    args.panels = panels;
-    args.cols = cols;
-    args.act = nullptr;
-    if (is_block_quantized(segment.type)) args.act = quantized + row * quantized_row_bytes(cols, halves);
-    if (segment.type == DType::bf16 && bf16) args.act = rounded + row * bf16_row_bytes(cols);
-    args.halves = halves;
-    args.in = in + row * in_stride;
-    args.in_stride = in_stride;
-    args.out = out;
-    kernels.tile[static_cast<int>(segment.type)][tile_rows(tile) - 1](args);
-  }
-
-  // f(segment, panel, panels, tile) for all panels and tiles, shared among the workers a chunk of panels at a time. A
-  // few panels meet all tiles (as many as stay in cache) before the next ones, so that weights come from memory once.
-  template <typename F>
-  void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, F&& f) const {
-    const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / panel_bytes) / tiles);
-    const int64_t chunk = std::max(least, layout.panels / (worker.count() * kChunksPerWorker));
-    const int64_t cached_rows = static_cast<int64_t>(kActivationBlockBytes / row_bytes());
-    const int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
-    worker.share(div_up(layout.panels, chunk), [&](int64_t i) {
-      const int64_t end = std::min(layout.panels, (i + 1) * chunk);
-      for (int64_t first_tile = 0; first_tile < tiles; first_tile += cached_tiles) {
-        const int64_t last_tile = std::min(tiles, first_tile + cached_tiles);
-        for (int64_t panel = i * chunk; panel < end;) {
-          const Segment& segment = segment_of_panel(layout, panel);
-          const int64_t stop = std::min({end, segment.first_panel + segment.panels(), panel + kMaxTilePanels});
-          for (int64_t tile = first_tile; tile < last_tile; ++tile)
-            f(segment, panel, static_cast<int>(stop - panel), tile);
-          panel = stop;
-        }
-      }
-    });
-  }
-
-  // Where the results of these panels and this tile go.
-  StoreArgs target(const Segment& segment, int64_t panel, int panels, int64_t tile, float* out, int64_t out_stride,
-                   const float* bias) const {
-    const int64_t in_segment = (panel - segment.first_panel) * kPanelRows;
-    const int64_t col = segment.first_row + in_segment;
-    StoreArgs to = {};
-    to.bias = bias == nullptr ? nullptr : bias + col;
-    to.rows = tile_rows(tile);
-    to.cols = static_cast<int>(std::min<int64_t>(panels * kPanelRows, segment.rows - in_segment));
-    to.out = out + tile_start(tile) * out_stride + col;
-    to.out_stride = out_stride;
-    return to;
-  }
-};
-
-constexpr int kTileFloats = kMaxTilePanels * kMaxTileRows * kPanelRows;
-
-StoreKind store_kind(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::silu: return StoreKind::silu;
-    case ActivationKind::gelu_tanh: return StoreKind::gelu_tanh;
-    case ActivationKind::gelu: return StoreKind::gelu;
-  }
-  return StoreKind::silu;
-}
-
-}  // namespace
 
 size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers) {
   const size_t row_bytes = quantized_row_bytes(cols, true) + bf16_row_bytes(cols);
@@ -161,7 +16,10 @@ void linear(const LinearArgs& args, Worker& worker) {
   const PackedMatrix::Impl& matrix = args.weight->impl();
   Call call(matrix, matrix, args.in, args.in_stride, args.rows);
   call.prepare(args.scratch, worker);
-  const auto store = call.kernels.store[static_cast<int>(args.accumulate ? StoreKind::add : StoreKind::set)];
+  const StoreKind kind = args.activation   ? store_kind(*args.activation)
+                         : args.accumulate ? StoreKind::add
+                                           : StoreKind::set;
+  const auto store = call.kernels.store[static_cast<int>(kind)];
   call.share_panels(matrix.layout, matrix.layout.segments[0].panel_bytes, worker,
                     [&](const Segment& segment, int64_t panel, int panels, int64_t tile) {
                       alignas(64) float result[kTileFloats];

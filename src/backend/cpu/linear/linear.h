@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "backend/backend.h"
@@ -61,6 +62,7 @@ struct LinearArgs {
   float* out = nullptr;         // [rows, N], out_stride floats apart; must not overlap `in`
   int64_t out_stride = 0;
   bool accumulate = false;
+  std::optional<ActivationKind> activation;  // of the result; not with `accumulate`
   void* scratch = nullptr;  // linear_scratch_bytes(rows, K, workers), 64-byte aligned, the same for all workers
 };
 
@@ -80,6 +82,23 @@ struct GatedLinearArgs {
   void* scratch = nullptr;  // as for LinearArgs
 };
 
+// Products grouped by expert: rows [starts[e], starts[e + 1]) of `out` belong to matrix e of a stack. With `up`, out =
+// activation(x G^T) * (x U^T), else out = x G^T. Experts without rows are not read.
+struct ExpertLinearArgs {
+  const PackedMatrix* weight = nullptr;  // [experts][N, K]
+  const PackedMatrix* up = nullptr;      // the same, or none
+  ActivationKind activation = ActivationKind::silu;
+  int64_t experts = 0;
+  int64_t rows = 0;                 // of `out`
+  const int32_t* starts = nullptr;  // [experts + 1]
+  const int32_t* order = nullptr;   // x of row i is row order[i] / per_token of `in`; nullptr: row i itself
+  int64_t per_token = 1;
+  const float* in = nullptr;  // [.., K]
+  float* out = nullptr;       // [rows, N]
+  void* scratch = nullptr;    // expert_scratch_bytes(rows, K)
+};
+size_t expert_scratch_bytes(int64_t rows, int64_t cols);
+
 // Scratch of one call, for any weight format: activations in the kernels' form.
 size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers);
 
@@ -87,5 +106,7 @@ size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers);
 // workers.
 void linear(const LinearArgs& args, Worker& worker);
 void gated_linear(const GatedLinearArgs& args, Worker& worker);
+// Returns the bytes of weights that were read, on every worker.
+size_t expert_linear(const ExpertLinearArgs& args, Worker& worker);
 
 }  // namespace ingot::cpu

@@ -50,6 +50,13 @@ void check(const MatrixSpec& spec) {
                   part.interleaved_head_size);
     rows += tensor.shape[0];
   }
+  if (spec.groups > 1) {
+    bool alike = spec.rows % spec.groups == 0;
+    for (const MatrixPart& part : spec.parts) alike = alike && part.tensor->dtype == spec.parts[0].tensor->dtype;
+    if (!alike)
+      throw_error(ErrorKind::declined, "matrix {}: its {} experts differ in size or format, which is not supported",
+                  spec.name, spec.groups);
+  }
   if (rows != spec.rows || spec.rows < 1 || spec.cols < 1)
     throw_error(ErrorKind::bad_file, "matrix {}: its tensors have {} rows of {} columns, expected {}", spec.name, rows,
                 spec.cols, spec.rows);
@@ -74,17 +81,24 @@ size_t record_offset(int64_t block) {
 PackedLayout plan(const MatrixSpec& spec) {
   PackedLayout layout;
   int64_t row = 0;
+  const int64_t group_rows = spec.groups > 1 ? spec.rows / spec.groups : spec.rows;
   for (const MatrixPart& part : spec.parts) {
     const DType type = part.tensor->dtype;
-    if (layout.segments.empty() || layout.segments.back().type != type) {
-      Segment segment;
-      segment.type = type;
-      segment.first_row = row;
-      segment.panel_bytes = panel_bytes(type, spec.cols);
-      layout.segments.push_back(segment);
+    // A matrix of a stack is a segment of its own.
+    for (int64_t left = part.tensor->shape[0]; left > 0;) {
+      const bool starts = spec.groups > 1 && row % group_rows == 0;
+      if (layout.segments.empty() || layout.segments.back().type != type || starts) {
+        Segment segment;
+        segment.type = type;
+        segment.first_row = row;
+        segment.panel_bytes = panel_bytes(type, spec.cols);
+        layout.segments.push_back(segment);
+      }
+      const int64_t rows = spec.groups > 1 ? std::min(left, group_rows - row % group_rows) : left;
+      layout.segments.back().rows += rows;
+      row += rows;
+      left -= rows;
     }
-    layout.segments.back().rows += part.tensor->shape[0];
-    row += part.tensor->shape[0];
   }
   for (Segment& segment : layout.segments) {
     segment.first_panel = layout.panels;

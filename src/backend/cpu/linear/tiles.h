@@ -308,9 +308,13 @@ INGOT_INLINE void store_16(const float* tile, const float* gate_tile, const floa
     if (bias != nullptr) v = V::add(v, V::load_float(bias + at));
     if constexpr (kKind == StoreKind::add) v = V::add(V::load_float(out + at), v);
     if constexpr (kKind != StoreKind::add && kKind != StoreKind::set) {
-      auto gate = V::load_float(gate_tile + at);
-      if (gate_bias != nullptr) gate = V::add(gate, V::load_float(gate_bias + at));
-      v = V::mul(activate<V, kKind>(gate), v);
+      if (gate_tile == nullptr) {
+        v = activate<V, kKind>(v);
+      } else {
+        auto gate = V::load_float(gate_tile + at);
+        if (gate_bias != nullptr) gate = V::add(gate, V::load_float(gate_bias + at));
+        v = V::mul(activate<V, kKind>(gate), v);
+      }
     }
     V::store(out + at, v);
   }

@@ -12,7 +12,7 @@ constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
 constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
 constant bool ATTENTION_QK_NORM [[function_constant(53)]];
 constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
-constant bool ATTENTION_WIDE = ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
+constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
 
 constant constexpr uint kSpan = 64;         // keys
 constant constexpr uint kMaxHeadSize = 256;
@@ -35,12 +35,13 @@ struct AttentionParams {
 
 // ---- rotation ----
 
-// 1 / rms of a head, or 1. Called by a whole simdgroup.
+// 1 / rms of a head, or 1. Called by a whole simdgroup, whose lanes may write to the head afterwards.
 template <typename T>
 static float attention_head_scale(device const T* head, float eps, uint lane) {
   if (!ATTENTION_QK_NORM) return 1;
   float sum = 0;
   for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sum = fma(float(head[d]), float(head[d]), sum);
+  simdgroup_barrier(mem_flags::mem_device);
   return precise::rsqrt(simd_sum(sum) / float(ATTENTION_HEAD_SIZE) + eps);
 }
 

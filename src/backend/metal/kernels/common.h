@@ -30,6 +30,11 @@ METAL_FUNC void wait_for_dispatches() {}
 // Some matrix units take 16 rows by 16 columns at once, and lanes that load 16 bytes: softmetal has both for NVIDIA GPUs
 // and says so by a macro. Elsewhere these are the operations on 8 by 8 matrices that they stand for.
 
+#ifdef SOFTMETAL_WIDE_MATRICES
+constant constexpr bool kWideMatrices = true;
+#else
+constant constexpr bool kWideMatrices = false;
+#endif
 #define MATRIX_UNROLL _Pragma("clang loop unroll(full)")
 
 // d0 += a00 b0 + a01 b1, d1 += a10 b0 + a11 b1

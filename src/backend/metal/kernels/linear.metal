@@ -22,7 +22,7 @@ constant uint LINEAR_OUTPUTS [[function_constant(23)]];      // few rows: output
 constant uint LINEAR_LANES [[function_constant(24)]];        // few rows: lanes that share a dot product; 1 to 32
 constant uint LINEAR_UNROLL [[function_constant(25)]];       // units (matrix: 32 columns) loaded together; 1 to 4
 constant uint LINEAR_TILE_ROWS [[function_constant(26)]];    // tiles: 32 or 64; 0: none, few rows only
-constant uint LINEAR_ACTIVATION [[function_constant(27)]];   // 0 none (one matrix), 1 silu, 2 gelu_tanh, 3 gelu (gated)
+constant uint LINEAR_ACTIVATION [[function_constant(27)]];   // 0 none, 1 silu, 2 gelu_tanh, 3 gelu, gated; 4 to 6 not
 constant uint LINEAR_X [[function_constant(28)]];            // PackedFormat of the activations: f32, f16 or bf16
 constant uint LINEAR_OUT [[function_constant(29)]];          // of the output
 constant uint LINEAR_MATRIX [[function_constant(30)]];       // matrix: 8 outputs times this a threadgroup; 0: few rows
@@ -30,8 +30,9 @@ constant bool LINEAR_ACCUMULATE [[function_constant(31)]];   // out += result
 constant bool LINEAR_HAS_BIAS [[function_constant(32)]];
 constant bool LINEAR_HAS_BIAS_UP [[function_constant(33)]];
 constant bool LINEAR_ALIGNED [[function_constant(34)]];      // cols % 8 == 0: rows of x can be read 16 bytes at a time
+constant bool LINEAR_EXPERTS [[function_constant(35)]];      // few rows: W is a stack of experts, see LinearParams
 
-constant bool LINEAR_GATED = LINEAR_ACTIVATION != 0;
+constant bool LINEAR_GATED = LINEAR_ACTIVATION >= 1 && LINEAR_ACTIVATION <= 3;
 
 // Everything a dispatch needs beside its buffers.
 struct LinearParams {
@@ -45,6 +46,9 @@ struct LinearParams {
   uint small_groups;       // threadgroups of the first way: output groups times row groups
   uint output_groups;      // few rows: threadgroups that cover the outputs once
   uint row_tiles;          // tiles: tiles that cover the rows
+  // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
+  // other. Row i of `out` takes row i of x, or row order[i] / per_token when per_token is not 0.
+  uint per_token;
 };
 
 // ---- activations in and out -----------------------------------------------------------------------------------------
@@ -99,8 +103,9 @@ METAL_FUNC float linear_erf(float x) {
 
 // The exponents are held where nothing overflows: infinities are not to be relied on under fast math.
 METAL_FUNC float linear_activation(float x) {
-  if (LINEAR_ACTIVATION == 1) return x / (1.0f + precise::exp(min(-x, 80.0f)));
-  if (LINEAR_ACTIVATION == 2) {
+  const uint kind = LINEAR_GATED ? LINEAR_ACTIVATION : LINEAR_ACTIVATION - 3;
+  if (kind == 1) return x / (1.0f + precise::exp(min(-x, 80.0f)));
+  if (kind == 2) {
     const float u = 0.79788456080286535588f * fma(0.044715f * x * x, x, x);
     return x - x / (1.0f + precise::exp(min(2.0f * u, 80.0f)));
   }
@@ -113,6 +118,8 @@ METAL_FUNC void linear_finish(constant LinearParams& p, device const float* bias
   if (LINEAR_GATED) {
     if (LINEAR_HAS_BIAS_UP) up += bias_up[output];
     value = linear_activation(value) * up;
+  } else if (LINEAR_ACTIVATION != 0) {
+    value = linear_activation(value);
   }
   linear_store(out, ulong(row) * p.out_stride + output, value);
 }
@@ -130,9 +137,16 @@ METAL_FUNC float linear_dot8(Float8 w, Float8 x, float sum) {
   return fma(w.high.w, x.high.w, sum);
 }
 
+// Which row of x row `row` of `out` takes. Rows past the last repeat it and are not stored.
+METAL_FUNC uint linear_x_row(constant LinearParams& p, device const int* order, uint row, uint last_row) {
+  const uint at = min(row, last_row);
+  return LINEAR_EXPERTS && p.per_token > 0 ? uint(order[at]) / p.per_token : at;
+}
+
 // sums[r * LINEAR_ROWS + b] += this lane's share of output r, row b, for `count` rows of W (at most 4).
 METAL_FUNC void linear_accumulate(uint format, thread const PackedRow* w, uint count, device const uchar* x,
-                                  constant LinearParams& p, uint first_row, uint slice, thread float* sums) {
+                                  constant LinearParams& p, device const int* order, uint first_row, uint last_row,
+                                  uint slice, thread float* sums) {
   const uint columns = packed_unit_columns(format);
   const uint units = (p.cols + columns - 1) / columns;
   for (uint unit = slice; unit < units; unit += LINEAR_LANES * LINEAR_UNROLL) {
@@ -152,8 +166,7 @@ METAL_FUNC void linear_accumulate(uint format, thread const PackedRow* w, uint c
             weights[r] = packed_decode(format, loaded[u][r], scales[r], chunk);
           const uint col = (unit + u * LINEAR_LANES) * columns + chunk * 8;
           PACKED_UNROLL for (uint b = 0; b < LINEAR_ROWS; ++b) {
-            // Rows past the last repeat it and are not stored.
-            const Float8 v = linear_x8(x, p.cols, min(first_row + b, p.small_rows - 1), col);
+            const Float8 v = linear_x8(x, p.cols, linear_x_row(p, order, first_row + b, last_row), col);
             PACKED_UNROLL for (uint r = 0; r < count; ++r)
               sums[r * LINEAR_ROWS + b] = linear_dot8(weights[r], v, sums[r * LINEAR_ROWS + b]);
           }
@@ -192,37 +205,46 @@ METAL_FUNC uint linear_reduce(thread float* values, uint count, uint lane) {
 
 METAL_FUNC void linear_few(device const uchar* w, device const uchar* w_up, device const uchar* x,
                            device const float* bias, device const float* bias_up, device uchar* out,
-                           constant LinearParams& p, uint group, uint simdgroup, uint simdgroups, uint lane) {
+                           constant LinearParams& p, device const int* items, device const int* starts,
+                           device const int* order, uint group, uint simdgroup, uint simdgroups, uint lane) {
+  wait_for_dispatches();
   const uint slice = lane % LINEAR_LANES;
   const uint team = (group % p.output_groups * simdgroups + simdgroup) * (32 / LINEAR_LANES) + lane / LINEAR_LANES;
   const uint first_output = team * LINEAR_OUTPUTS;
-  const uint first_row = group / p.output_groups * LINEAR_ROWS;
+  uint first_row = group / p.output_groups * LINEAR_ROWS, last_row = p.small_rows - 1, first_weight = 0;
+  if (LINEAR_EXPERTS) {
+    const uint item = group / p.output_groups;
+    if (item >= uint(items[0])) return;
+    const uint expert = uint(items[1 + 2 * item]);
+    first_row = uint(items[2 + 2 * item]);
+    last_row = uint(starts[expert + 1]) - 1;
+    first_weight = expert * p.outputs;
+  }
 
   // Outputs past the last repeat it and are not stored.
   PackedRow rows[4];
   PACKED_UNROLL for (uint r = 0; r < LINEAR_OUTPUTS; ++r)
-    rows[r] = packed_row(w, p.planes, min(first_output + r, p.outputs - 1));
-  wait_for_dispatches();
+    rows[r] = packed_row(w, p.planes, first_weight + min(first_output + r, p.outputs - 1));
   float sums[64], ups[64];
   PACKED_UNROLL for (uint i = 0; i < LINEAR_OUTPUTS * LINEAR_ROWS; ++i) sums[i] = ups[i] = 0.0f;
   if (!LINEAR_GATED) {
-    linear_accumulate(LINEAR_FORMAT, rows, LINEAR_OUTPUTS, x, p, first_row, slice, sums);
+    linear_accumulate(LINEAR_FORMAT, rows, LINEAR_OUTPUTS, x, p, order, first_row, last_row, slice, sums);
   } else if (LINEAR_FORMAT == LINEAR_FORMAT_UP && LINEAR_OUTPUTS <= 2) {
     // Both matrices in one pass over x.
     float both[64];
     PACKED_UNROLL for (uint i = 0; i < 2 * LINEAR_OUTPUTS * LINEAR_ROWS; ++i) both[i] = 0.0f;
     PACKED_UNROLL for (uint r = 0; r < LINEAR_OUTPUTS; ++r)
-      rows[LINEAR_OUTPUTS + r] = packed_row(w_up, p.planes_up, min(first_output + r, p.outputs - 1));
-    linear_accumulate(LINEAR_FORMAT, rows, 2 * LINEAR_OUTPUTS, x, p, first_row, slice, both);
+      rows[LINEAR_OUTPUTS + r] = packed_row(w_up, p.planes_up, first_weight + min(first_output + r, p.outputs - 1));
+    linear_accumulate(LINEAR_FORMAT, rows, 2 * LINEAR_OUTPUTS, x, p, order, first_row, last_row, slice, both);
     PACKED_UNROLL for (uint i = 0; i < LINEAR_OUTPUTS * LINEAR_ROWS; ++i) {
       sums[i] = both[i];
       ups[i] = both[LINEAR_OUTPUTS * LINEAR_ROWS + i];
     }
   } else {
-    linear_accumulate(LINEAR_FORMAT, rows, LINEAR_OUTPUTS, x, p, first_row, slice, sums);
+    linear_accumulate(LINEAR_FORMAT, rows, LINEAR_OUTPUTS, x, p, order, first_row, last_row, slice, sums);
     PACKED_UNROLL for (uint r = 0; r < LINEAR_OUTPUTS; ++r)
-      rows[r] = packed_row(w_up, p.planes_up, min(first_output + r, p.outputs - 1));
-    linear_accumulate(LINEAR_FORMAT_UP, rows, LINEAR_OUTPUTS, x, p, first_row, slice, ups);
+      rows[r] = packed_row(w_up, p.planes_up, first_weight + min(first_output + r, p.outputs - 1));
+    linear_accumulate(LINEAR_FORMAT_UP, rows, LINEAR_OUTPUTS, x, p, order, first_row, last_row, slice, ups);
   }
 
   const uint count = LINEAR_OUTPUTS * LINEAR_ROWS;
@@ -231,7 +253,7 @@ METAL_FUNC void linear_few(device const uchar* w, device const uchar* w_up, devi
   const uint kept = count > LINEAR_LANES ? count / LINEAR_LANES : 1;
   PACKED_UNROLL for (uint i = 0; i < kept; ++i) {
     const uint row = first_row + (first + i) % LINEAR_ROWS, output = first_output + (first + i) / LINEAR_ROWS;
-    if (first < count && row < p.small_rows && output < p.outputs)
+    if (first < count && row <= last_row && output < p.outputs)
       linear_finish(p, bias, bias_up, out, row, output, sums[i], ups[i]);
   }
 }
@@ -451,7 +473,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
     else
       linear_unpack<T>(LINEAR_FORMAT, row, row_cols, col + tile_col, to);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (sizeof(T) == 4) {
+    if (sizeof(T) == 4 || !kWideMatrices) {
       for (uint k = 0; k < kLinearTileColumns; k += 8) {
         simdgroup_matrix<T, 8, 8> a[4], b[4];
         PACKED_UNROLL for (uint i = 0; i < high; ++i)
@@ -505,6 +527,9 @@ template <typename T>
     device const float* bias_up [[buffer(4), function_constant(LINEAR_HAS_BIAS_UP)]],
     device uchar* out [[buffer(5)]],
     constant LinearParams& p [[buffer(6)]],
+    device const int* items [[buffer(7), function_constant(LINEAR_EXPERTS)]],   // count, then [expert, first row]
+    device const int* starts [[buffer(8), function_constant(LINEAR_EXPERTS)]],  // [experts + 1]
+    device const int* order [[buffer(9), function_constant(LINEAR_EXPERTS)]],   // [rows of out]
     threadgroup uchar* memory [[threadgroup(0)]],
     uint group [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]],
@@ -515,7 +540,7 @@ template <typename T>
     if (LINEAR_MATRIX > 0)
       linear_matrix<T>(w, w_up, x, bias, bias_up, out, p, memory, group, thread_index, simdgroup, simdgroups, lane);
     else
-      linear_few(w, w_up, x, bias, bias_up, out, p, group, simdgroup, simdgroups, lane);
+      linear_few(w, w_up, x, bias, bias_up, out, p, items, starts, order, group, simdgroup, simdgroups, lane);
   } else if (LINEAR_TILE_ROWS > 0) {
     linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, memory, group - p.small_groups, thread_index, simdgroup);
   }

@@ -3,6 +3,7 @@
 constant bool NORM_LAYER [[function_constant(0)]];  // LayerNorm; else RMSNorm
 constant bool NORM_WEIGHT [[function_constant(1)]];
 constant bool NORM_BIAS [[function_constant(2)]];
+constant bool NORM_ADD [[function_constant(3)]];  // out += the result
 
 struct NormParams {
   float eps;
@@ -44,11 +45,11 @@ static void norm_row(device const float4* x, device const float4* weight, device
     float4 value = (x[i] - mean) * scale;
     if (NORM_WEIGHT) value = value * weight[i];
     if (NORM_BIAS) value = value + bias[i];
-    y[i] = vec<T, 4>(value);
+    y[i] = vec<T, 4>(NORM_ADD ? float4(y[i]) + value : value);
   }
 }
 
-// One row a threadgroup: the residual stream in, an activation out.
+// One row a threadgroup: the residual stream in, an activation out (or the residual stream, to add to).
 template <typename T>
 [[kernel]] void norm(device const float* in [[buffer(0)]],  // [rows, dim]
                      device const float* weight [[buffer(1), function_constant(NORM_WEIGHT)]],
@@ -85,10 +86,11 @@ template <typename T>
     float value = (x[i] - mean) * scale;
     if (NORM_WEIGHT) value *= weight[i];
     if (NORM_BIAS) value += bias[i];
-    y[i] = T(value);
+    y[i] = T(NORM_ADD ? float(y[i]) + value : value);
   }
 }
 
+template [[host_name("norm_f32")]] [[kernel]] decltype(norm<float>) norm<float>;
 template [[host_name("norm_f16")]] [[kernel]] decltype(norm<half>) norm<half>;
 #if INGOT_BFLOAT
 template [[host_name("norm_bf16")]] [[kernel]] decltype(norm<bfloat>) norm<bfloat>;

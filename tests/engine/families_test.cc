@@ -1,0 +1,120 @@
+// Tiny checkpoints of every family against fp32 logits from transformers, at every position: from safetensors, and from
+// GGUF files that llama.cpp's own converter wrote.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "backend/metal_mode.h"
+#include "engine/sequences.h"
+#include "engine/step_builder.h"
+
+namespace ingot::testing {
+namespace {
+
+constexpr double kTolerance = 0.05;
+constexpr double kQuantizedTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
+
+double tolerance(const std::string& name) { return name.ends_with("q8_0") ? kQuantizedTolerance : kTolerance; }
+
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+double difference(const std::string& name, const std::string& device, const std::string& isa) {
+  EngineOptions options;
+  options.model = fixture_model(name);
+  options.device = device;
+  options.isa = isa;
+  options.threads = 2;
+  options.max_seqs = 1;
+  options.max_model_len = 64;
+  options.max_step_tokens = 64;
+  options.max_logits_rows = 64;
+  const std::unique_ptr<Engine> engine = Engine::load(options);
+  const Reference reference = fixture_reference(name);
+  return max_difference(run_alone(*engine, reference.ids), reference.logits);
+}
+
+class Family : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Family, MatchesOnTheCpu) {
+  for (const char* isa : {"", "portable"}) EXPECT_LT(difference(GetParam(), "cpu", isa), tolerance(GetParam())) << isa;
+}
+
+TEST_P(Family, MutationsWouldBeSeen) {
+  std::ifstream file(fixture_model(GetParam()) + "/report.json");
+  const nlohmann::json report = nlohmann::json::parse(file);
+  EXPECT_GE(report["logits_std"].get<double>(), 1.0);
+  EXPECT_GE(report["mutations"].size(), 2u);
+  for (const auto& [name, moved] : report["mutations"].items()) EXPECT_GT(moved.get<double>(), 10 * kTolerance) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Family,
+                         ::testing::Values("mistral-f16", "mistral-gguf-bf16", "mistral-gguf-f16", "qwen2-bf16",
+                                           "qwen2-f16", "qwen2-gguf-bf16", "qwen2-gguf-f16", "qwen2-window-bf16",
+                                           "qwen3-bf16", "qwen3-f16", "qwen3-gguf-bf16", "qwen3-gguf-f16",
+                                           "qwen3moe-bf16", "qwen3moe-f16", "qwen3moe-gguf-bf16", "qwen3moe-gguf-f16",
+                                           "qwen3moe-gguf-q8_0", "qwen3moe-sparse-bf16", "gpt2-bf16", "gpt2-f16",
+                                           "gpt2-gguf-bf16", "gpt2-gguf-f16", "smollm3-bf16", "smollm3-f16",
+                                           "smollm3-gguf-bf16", "smollm3-gguf-f16", "gemma3-bf16", "gemma3-f16",
+                                           "gemma3-gguf-bf16", "gemma3-gguf-f16", "gemma3-gguf-q8_0",
+                                           "gemma3-scaled-bf16"),
+                         test_name);
+
+// The software device takes seconds a checkpoint: both activation types and both kinds of file of every family.
+class MetalFamily : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(MetalFamily, MatchesOnMetal) {
+  test::metal_in_strict_mode();
+  EXPECT_LT(difference(GetParam(), "metal", ""), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalFamily,
+                         ::testing::Values("mistral-f16", "mistral-gguf-bf16", "qwen2-bf16", "qwen2-gguf-f16",
+                                           "qwen3-bf16", "qwen3-gguf-f16", "qwen3moe-bf16", "qwen3moe-gguf-f16",
+                                           "qwen3moe-gguf-q8_0", "gpt2-bf16", "gpt2-gguf-f16", "smollm3-bf16",
+                                           "smollm3-gguf-f16", "gemma3-bf16", "gemma3-gguf-f16"),
+                         test_name);
+
+// A prompt as long as the model's context. logits.npy has the rows that positions.json names.
+class LongContext : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(LongContext, MatchesTheReferenceToItsEnd) {
+  const Reference reference = fixture_reference(GetParam());
+  std::ifstream file(fixture_model(GetParam()) + "/positions.json");
+  const std::vector<int64_t> positions = nlohmann::json::parse(file).get<std::vector<int64_t>>();
+  ASSERT_EQ(positions.size(), reference.logits.size());
+
+  EngineOptions options;
+  options.model = fixture_model(GetParam());
+  options.device = "cpu";
+  options.max_seqs = 1;
+  const std::unique_ptr<Engine> engine = Engine::load(options);
+  const auto length = static_cast<int64_t>(reference.ids.size());
+  ASSERT_GE(length, 32768);
+  ASSERT_LE(length, engine->limits().max_model_len);
+  const std::vector<int32_t> blocks = assign_blocks(engine->limits(), 1, length, 5)[0];
+  StepBuilder builder(engine->limits().block_size);
+  Logits logits;
+  for (int64_t done = 0; done < length;) {
+    const int64_t rows = std::min<int64_t>(engine->limits().max_step_tokens, length - done);
+    builder.clear();
+    builder.add(std::span(reference.ids).subspan(static_cast<size_t>(done), static_cast<size_t>(rows)), done, blocks);
+    for (const int64_t position : positions)
+      if (position >= done && position < done + rows)
+        builder.sample(static_cast<int32_t>(position - done), {}, -1, {.kind = RowOutput::Kind::full_logits});
+    for (RowResult& row : engine->run(builder.finish()).rows) logits.push_back(std::move(row.logits));
+    done += rows;
+  }
+  EXPECT_LT(max_difference(logits, reference.logits), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, LongContext,
+                         ::testing::Values("long-llama3-f16", "long-yarn-f16", "long-gemma3-f16"), test_name);
+
+}  // namespace
+}  // namespace ingot::testing
