@@ -48,7 +48,7 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
 
   Encoder& encoder = context.encoder;
   encoder.use(plan.kernel,
-              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), b(10), b(11), b(12), b(13), b(14)});
+              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), u(10), b(11), b(12), b(13), b(14), b(15)});
   const int64_t first = operands.part->first;
   encoder.weight(0, part_view(*operands.weight, *operands.part));
   if (operands.up != nullptr) encoder.weight(1, part_view(*operands.up, *operands.up_part));
