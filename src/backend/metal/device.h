@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "backend/metal/family.h"
+
 namespace ingot::metal {
 
 #ifdef __APPLE__
@@ -22,9 +24,6 @@ struct Device {
   bool bfloat = false;        // kernels may use bfloat
   uint64_t memory_bytes = 0;  // what a model may take: recommendedMaxWorkingSetSize
 };
-
-// Stands for NVIDIA GPUs where kernels' variants are chosen by family.
-inline constexpr int kNvidiaFamily = 100;
 
 // `cuda`: an NVIDIA GPU, which runs the same kernels through softmetal. Throws Error(declined) with the reason when
 // there is no GPU this engine can use.

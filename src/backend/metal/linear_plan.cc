@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/metal/family.h"
+
 namespace ingot::metal {
 namespace {
 
@@ -25,7 +27,7 @@ struct TableLine {
   int64_t min_outputs;         // of the product
   LinearVariant variant;
 };
-constexpr int kNewestApple = 99, kNvidia = 100;
+constexpr int kNvidia = kNvidiaFamily;
 constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, true, 8, 5632, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, true, 8, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
