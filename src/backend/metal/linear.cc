@@ -158,10 +158,8 @@ void expert_linear(Context& context, const ExpertLinearArgs& args) {
   shape.outputs = shape.out_stride = args.weight->rows / route.experts;
   if (args.up != nullptr) shape.activation = args.activation;
   shape.out = args.up != nullptr ? context.activation : DType::f32;
-  for (const Matrix* matrix : {args.weight, args.up})
-    if (matrix != nullptr && matrix->parts.size() != 1)
-      throw_error(ErrorKind::declined, "{} has several formats; store all experts of a layer in one", matrix->name);
 
+  // One part each: check_matrix() takes experts of one format only.
   Operands operands{.weight = args.weight, .part = &args.weight->parts[0]};
   if (args.up != nullptr) {
     operands.up = args.up;

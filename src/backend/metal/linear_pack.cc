@@ -171,30 +171,15 @@ PackedPlanes packed_planes(DType type, int64_t cols) {
 }
 
 std::vector<PackedPart> packed_parts(const MatrixSpec& spec) {
+  check_matrix(spec);
   std::vector<PackedPart> parts;
   int64_t row = 0;
   for (const MatrixPart& part : spec.parts) {
     const TensorView& tensor = *part.tensor;
-    const DTypeInfo& info = dtype_info(tensor.dtype);
-    if (tensor.shape.size() != 2 || tensor.shape[1] != spec.cols)
-      throw_error(ErrorKind::bad_file, "tensor {}: expected a matrix of {} columns for {}", tensor.name, spec.cols,
-                  spec.name);
-    if (spec.cols % info.block_size != 0)
-      throw_error(ErrorKind::bad_file, "tensor {}: {} columns are not a multiple of the {} block of {}", tensor.name,
-                  spec.cols, info.name, info.block_size);
-    if (tensor.data.size() != dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())))
-      throw_error(ErrorKind::bad_file, "tensor {}: {} bytes do not match its shape", tensor.name, tensor.data.size());
-    if (part.interleaved_head_size != 0 &&
-        (part.interleaved_head_size % 2 != 0 || tensor.shape[0] % part.interleaved_head_size != 0))
-      throw_error(ErrorKind::bad_file, "tensor {}: {} rows are not whole heads of {}", tensor.name, tensor.shape[0],
-                  part.interleaved_head_size);
     if (parts.empty() || parts.back().format != tensor.dtype) parts.push_back({tensor.dtype, row, 0, 0});
     parts.back().rows += tensor.shape[0];
     row += tensor.shape[0];
   }
-  if (row != spec.rows || spec.rows < 1 || spec.cols < 1)
-    throw_error(ErrorKind::bad_file, "matrix {}: its tensors have {} rows of {} columns, expected {}", spec.name, row,
-                spec.cols, spec.rows);
   size_t offset = 0;
   for (PackedPart& part : parts) {
     part.offset = offset;
