@@ -73,8 +73,9 @@ def _encode(folder, texts):
 
 
 @SCHEDULING
-def test_tiny_model_on_the_metal_device(is_async, monkeypatch):
+@pytest.mark.parametrize("name", TINY)
+def test_tiny_models_on_the_metal_device(name, is_async, monkeypatch):
     """The software device where there is no Apple GPU: slow, so little is asked of it."""
     monkeypatch.setenv("INGOT_DEVICE", "metal")
     prompts = [ids[:70] + ids[-3:] for ids in tiny_prompts()[:3]]
-    check_every_way(str(FIXTURES / "llama-bf16-llama3"), prompts, 4, is_async, "metal", skip_tokenizer_init=True)
+    check_every_way(str(FIXTURES / name), prompts, 4, is_async, "metal", skip_tokenizer_init=True)
