@@ -99,6 +99,7 @@ struct Context {
   DType activation = DType::f16;  // f16 or bf16; residual stream and logits are f32
   int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
   BufferPtr scratch;              // activations
+  BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
 
   // The first `bytes` of a region; what lies behind them is not this dispatch's business.
   BufferView region(Region r, size_t bytes) const;

@@ -19,7 +19,7 @@ void route(Context& context, const RouteOp& op) {
   };
   const ExpertRoute& r = op.route;
   const Params params{static_cast<uint32_t>(r.rows), static_cast<uint32_t>(r.experts),
-                      static_cast<uint32_t>(r.per_token), static_cast<uint32_t>(expert_item_rows(r))};
+                      static_cast<uint32_t>(r.per_token), static_cast<uint32_t>(expert_item_rows(r, context.family))};
   const size_t pairs = static_cast<size_t>(r.pairs());
   Encoder& encoder = context.encoder;
   encoder.use("route_rows", {Constant::b(kNormalize, op.normalize)});
