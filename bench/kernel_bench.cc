@@ -1,7 +1,7 @@
 // Each kernel of the Metal device against its roof: read bandwidth for what streams weights or cache, arithmetic for
 // prefill. One operation, many times in one step, weights rotated through more memory than any cache holds.
 //   kernel_bench --device cuda [--limit-gb-s 4600] [--limit-tflops 790] [--only decode,512] [--rows 8]
-//                [--activation f16] [--tune] [--json FILE]
+//                [--activation f16] [--slices 4] [--tune] [--json FILE]
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -179,8 +179,12 @@ class Bench {
         for (const int matrix : {1, 2, 4})
           for (const int unroll : {1, 2, 4})
             for (const int crowd : {256, 512, 768})
-              for (const auto& [simdgroups, shared, split] :
-                   {Cut{8, false, false}, {8, true, false}, {8, true, true}, {4, true, false}, {4, true, true}}) {
+              for (const auto& [simdgroups, shared, split] : {Cut{8, false, false},
+                                                              {4, false, false},
+                                                              {8, true, false},
+                                                              {8, true, true},
+                                                              {4, true, false},
+                                                              {4, true, true}}) {
                 const bool plain = format == DType::bf16;
                 if (shared && (!plain || rows < 32 || rows * unroll * 4 % (32 * simdgroups) != 0)) continue;
                 if (!shared && rows >= 32 && unroll * matrix > 2) continue;
@@ -192,7 +196,7 @@ class Bench {
                                                             .split = split,
                                                             .crowd = crowd};
                 all(fmt::format(" {} m{} u{} c{}{}{}", dtype_name(format), matrix, unroll, crowd,
-                                shared ? fmt::format(" shared{}", simdgroups) : "", split ? " split" : ""),
+                                fmt::format(" {}{}", shared ? "shared" : "g", simdgroups), split ? " split" : ""),
                     rows, format, matrix <= 2 && !split);
               }
     metal::tried_variant.reset();
@@ -373,6 +377,8 @@ int main(int argc, char** argv) try {
       options.only = value;
     else if (name == "--json")
       options.json = value;
+    else if (name == "--slices")
+      ingot::metal::tried_slices = std::atoi(value.c_str());
     else if (name == "--rows")
       options.rows = std::atoll(value.c_str());
     else if (name == "--activation")

@@ -82,7 +82,7 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   }
   encoder.threadgroup_memory(0, plan.threadgroup_bytes);
   encoder.dispatch(MTL::Size(plan.groups, 1, 1), MTL::Size(plan.threads, 1, 1));
-  if (plan.partial_bytes == 0) return;
+  if (plan.add_groups == 0) return;
 
   use("linear_add");
   if (operands.bias) encoder.weight(3, from(operands.bias, first, DType::f32));

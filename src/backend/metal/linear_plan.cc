@@ -9,8 +9,9 @@ namespace {
 
 constexpr int64_t kMostRows = 16;  // of the first way at a time
 constexpr int64_t kMostMatrixRows = 64;
-constexpr int64_t kSuper = 256;       // columns of a block of scales
-constexpr int64_t kTileOutputs = 64;  // as in kernels/linear.metal
+constexpr int64_t kManyOutputs = 32768;  // keep a device busy without slices
+constexpr int64_t kSuper = 256;          // columns of a block of scales
+constexpr int64_t kTileOutputs = 64;     // as in kernels/linear.metal
 constexpr int64_t kTileStride = 64 + 8;
 constexpr uint32_t kTileThreads = 128;
 
@@ -20,7 +21,8 @@ constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
 // groups busy. Those of Apple's families are chosen by these counts and not tuned on hardware; those of NVIDIA's are
 // tuned on an H200 (docs/benchmarks.md).
-enum class Way { few, matrix, blocks };  // in registers; on the matrix unit, 16-bit weights; the same, quantized ones
+// In registers; on the matrix unit: 16-bit weights, the same of experts, q8_0, other quantized ones.
+enum class Way { few, matrix, experts, bytes, blocks };
 struct TableLine {
   int min_family, max_family;  // Apple GPU families, or kNvidiaFamily
   Way way;
@@ -35,15 +37,24 @@ constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
     {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 32, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .shared = true}},
     {kNvidia, kNvidia, Way::matrix, 64, 16384, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true}},
     {kNvidia,
      kNvidia,
      Way::matrix,
      64,
+     4096,
      0,
-     16384,
-     {.unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true}},
-    {kNvidia, kNvidia, Way::matrix, 64, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1, .shared = true}},
+     {.unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true, .crowd = 768}},
+    {kNvidia, kNvidia, Way::matrix, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
+    {kNvidia, kNvidia, Way::bytes, 16, 0, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
+    {kNvidia, kNvidia, Way::bytes, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::bytes, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 1}},
+    {kNvidia, kNvidia, Way::bytes, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::blocks, 8, kManyOutputs, 0, {.unroll = 2, .simdgroups = 8, .matrix = 4, .crowd = 512}},
+    {kNvidia, kNvidia, Way::blocks, 8, 0, 16384, {.unroll = 2, .simdgroups = 8, .matrix = 2, .crowd = 768}},
+    {kNvidia, kNvidia, Way::blocks, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
     {kNvidia, kNvidia, Way::blocks, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::blocks, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::few, 8, 512, 0, {.outputs = 2, .unroll = 1, .simdgroups = 8}},
@@ -54,10 +65,11 @@ constexpr TableLine kTable[] = {
 
 bool is_plain(DType format) { return format == DType::f16 || format == DType::bf16; }
 
-// Slices must be equally long, and whole turns of the loop.
-bool fits_shared(const LinearShape& shape, const LinearVariant& variant) {
-  return shape.experts == 0 && is_plain(shape.format) && shape.cols % (32 * variant.lanes * variant.unroll) == 0 &&
-         !(variant.split && shape.activation);
+// Slices must be equally long, and whole turns of the loop; every thread copies a part of x.
+bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
+  return shape.experts == 0 && is_plain(shape.format) && rows > kMostRows &&
+         shape.cols % (32 * variant.lanes * variant.unroll) == 0 &&
+         rows * variant.unroll * 4 % (32 * variant.simdgroups) == 0 && !(variant.split && shape.activation);
 }
 
 // Rows at a time of the first way: what the kernels are specialised for.
@@ -101,9 +113,11 @@ int linear_lanes(DType format, int64_t cols) {
   return units >= 128 ? 32 : units >= 64 ? 16 : units >= 16 ? 8 : 4;
 }
 
-int linear_slices(DType format, int64_t cols, int64_t outputs) {
-  // Many outputs keep the device busy without slices.
-  if (is_plain(format)) return outputs >= 32768 ? 1 : 8;
+int linear_slices(DType format, int64_t cols, int64_t outputs, bool experts) {
+  if (tried_slices > 0) return tried_slices;
+  if (experts) return cols >= 4096 ? 8 : cols >= 1536 ? 4 : 2;  // there are many of them
+  if (is_plain(format)) return 8;
+  if (outputs >= kManyOutputs && format != DType::q8_0) return 1;
   // Blocks of scales stay whole: slices of equal length where eight would not be.
   const int64_t blocks = cols / kSuper;
   return blocks % 8 == 0 && blocks >= 32 ? 8 : 4;
@@ -119,7 +133,10 @@ bool fits_matrix(const LinearShape& shape) {
 LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool mixed = shape.decode_rows >= 0 && shape.decode_rows < shape.rows;
   const bool matrix = fits_matrix(shape);
-  const Way way = !matrix ? Way::few : is_plain(shape.format) ? Way::matrix : Way::blocks;
+  const Way way = !matrix                       ? Way::few
+                  : is_plain(shape.format)      ? shape.experts > 0 ? Way::experts : Way::matrix
+                  : shape.format == DType::q8_0 ? Way::bytes
+                                                : Way::blocks;
   LinearVariant variant;
   for (const TableLine& line : kTable) {
     if (family < line.min_family || family > line.max_family) continue;
@@ -133,13 +150,15 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool tried = tried_variant && (tried_variant->matrix > 0) == matrix && !mixed;
   if (tried) variant = *tried_variant;
   if (variant.matrix > 0) {
-    variant.lanes = linear_slices(shape.format, shape.cols, shape.outputs);
+    variant.lanes = linear_slices(shape.format, shape.cols, shape.outputs, shape.experts > 0);
     if (shape.activation && !tried) variant.matrix = std::max(variant.matrix / 2, 1);  // of each of two matrices
-    if (variant.shared && (mixed || !fits_shared(shape, variant))) {
+    if (variant.shared && (mixed || !fits_shared(shape, variant, row_bucket(shape.rows, true)))) {
       variant.shared = variant.split = false;
       variant.unroll = 1;
+      variant.crowd = 256;
     }
-    if (!variant.shared && variant.lanes > 1) variant.simdgroups = std::min(variant.simdgroups, variant.lanes);
+    if (mixed) variant.crowd = 256;  // tiles need their registers
+    if (!variant.shared && variant.lanes > 2) variant.simdgroups = std::min(variant.simdgroups, variant.lanes);
     return variant;
   }
   variant.lanes = linear_lanes(shape.format, shape.cols);

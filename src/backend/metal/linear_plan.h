@@ -49,13 +49,14 @@ struct LinearVariant {
 
 // Lanes that share a dot product, and slices on the matrix unit: from format and shape of the matrix alone.
 int linear_lanes(DType format, int64_t cols);
-int linear_slices(DType format, int64_t cols, int64_t outputs);
+int linear_slices(DType format, int64_t cols, int64_t outputs, bool experts = false);
 // Whether a family that has it takes the matrix unit for few rows of this product.
 bool fits_matrix(const LinearShape& shape);
 // From the one table of variants. `family` is the newest Apple GPU family the device has.
 LinearVariant linear_variant(const LinearShape& shape, int family);
 // For benchmarks: where set, it stands for what the table has for few rows.
 inline std::optional<LinearVariant> tried_variant;
+inline int tried_slices = 0;  // likewise; 0: what linear_slices() says
 
 // The LinearParams of the kernels, field for field.
 struct LinearParams {

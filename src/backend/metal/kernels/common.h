@@ -32,8 +32,10 @@ METAL_FUNC void wait_for_dispatches() {}
 
 #ifdef SOFTMETAL_WIDE_MATRICES
 constant constexpr bool kWideMatrices = true;
+constant constexpr bool kHalfSubnormals = true;  // halves below 2^-14 are numbers like any other, and as fast
 #else
 constant constexpr bool kWideMatrices = false;
+constant constexpr bool kHalfSubnormals = false;
 #endif
 #define MATRIX_UNROLL _Pragma("clang loop unroll(full)")
 
@@ -116,12 +118,11 @@ template <>
 struct MatrixPair<float> {
   static METAL_FUNC vec<float, 2> of(uint bits) { return vec<float, 2>(float(bits)); }
 };
-// The same where each lane knows where its eight columns are, of 16 bits each; zeros where they do not exist.
+// The same where each lane knows where its eight columns are, of 16 bits each.
 template <typename T>
-METAL_FUNC void matrix_load_lanes(thread simdgroup_matrix<T, 8, 8>* m, device const T* from, bool exists, bool transpose,
+METAL_FUNC void matrix_load_lanes(thread simdgroup_matrix<T, 8, 8>* m, device const T* from, bool transpose,
                                   threadgroup T* part, uint lane) {
-  uint4 bits = uint4(0);
-  if (exists) bits = *(device const uint4*)from;
+  const uint4 bits = *(device const uint4*)from;
   matrix_set_wide(m, MatrixPair<T>::of(bits.x), MatrixPair<T>::of(bits.y), MatrixPair<T>::of(bits.z),
                   MatrixPair<T>::of(bits.w), transpose, part, lane);
 }

@@ -269,9 +269,18 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
 
 // ---- as halves, for the matrix unit ---------------------------------------------------------------------------------
 //
-// Weights come out kPackedBoost times too large, so that small scales stay normal numbers, and rounded to a half.
+// Weights are rounded to a half, and come out packed_boost() times too large.
+//
+// Where subnormal halves can be used, bits of a code in the low bits of a half are the code times a power of two, and one
+// fma makes a weight of it; a factor below 1 makes room for that power in the scales. Elsewhere, and for 8 bits, 1024 + code
+// is a half, and a factor above 1 keeps small scales normal.
 
-constant constexpr float kPackedBoost = 256.0f;
+METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals && packed_low_bits(format) < 8; }
+METAL_FUNC constexpr float packed_boost(uint format) { return packed_is_subnormal(format) ? 0x1p-5f : 256.0f; }
+// What a scale is multiplied by; codes are in bits 4 and up of a subnormal half.
+METAL_FUNC constexpr float packed_factor(uint format) {
+  return packed_is_subnormal(format) ? 0x1p20f * packed_boost(format) : packed_boost(format);
+}
 
 METAL_FUNC constexpr bool packed_has_min(uint format) {
   return format == packed_q4_1 || format == packed_q5_1 || format == packed_q2_k || format == packed_q4_k ||
@@ -281,17 +290,18 @@ METAL_FUNC constexpr bool packed_has_min(uint format) {
 METAL_FUNC constexpr uint packed_middle(uint format) {
   return packed_has_min(format) ? (1u << (packed_low_bits(format) + packed_high_bits(format))) / 2 : packed_zero(format);
 }
-
-// Of the first and second half of a unit.
+// Of the first and second half of a unit. A weight is code * scale + min; without subnormals (code - middle) * scale + min.
 struct PackedHalfScales {
   half2 scale[2], min[2];
 };
 METAL_FUNC PackedHalfScales packed_half_scales(uint format, PackedScales s) {
   PackedHalfScales h;
-  const float middle = float(packed_middle(format));
   PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
-    h.scale[i] = half2(half(s.scale[i] * kPackedBoost));
-    h.min[i] = packed_has_min(format) ? half2(half(fma(s.scale[i], middle, s.min[i]) * kPackedBoost)) : half2(0.0h);
+    const float shift = packed_is_subnormal(format) ? -float(packed_zero(format))
+                        : packed_has_min(format)    ? float(packed_middle(format))
+                                                    : 0.0f;
+    h.scale[i] = half2(half(s.scale[i] * packed_factor(format)));
+    h.min[i] = half2(half(fma(s.scale[i], shift, s.min[i]) * packed_boost(format)));
   }
   return h;
 }
@@ -299,39 +309,43 @@ METAL_FUNC PackedHalfScales packed_half_scales(uint format, PackedScales s) {
 // The scales of unit `group` of 256 columns out of all of theirs.
 METAL_FUNC PackedHalfScales packed_pick(uint format, uint4 meta, uint group) {
   PackedHalfScales h;
+  half2 scale, min;
   if (format == packed_q4_k || format == packed_q5_k) {
     // Two products move the halves of a byte, and of a nibble, 16 bits apart.
     const uint low = (group < 4 ? meta.y : meta.z) >> (group % 4 * 8) & 0xffu, high = meta.w >> (group * 4) & 0xfu;
     const uint bits = (low * 0x1001u & 0x000f000fu) | (high * 0x40010u & 0x00300030u) | 0x64006400u;
-    const half2 d = as_type<half2>(meta.x) * half2(half(kPackedBoost), half(-kPackedBoost));
+    const half2 d = as_type<half2>(meta.x) * half2(half(packed_factor(format)), -1.0h);
     const half2 s = (as_type<half2>(bits) - half2(1024.0h)) * d;
-    h.scale[0] = h.scale[1] = half2(s.x);
-    h.min[0] = h.min[1] = fma(half2(s.x), half2(half(float(packed_middle(format)))), half2(s.y));
+    scale = half2(s.x);
+    min = half2(s.y) * half2(half(packed_boost(format)));
+    if (!packed_is_subnormal(format)) min = fma(scale, half2(half(float(packed_middle(format)))), min);
   } else {
     const uint at = format == packed_q8_0 ? group / 2 : group;
     const uint2 pair = at < 4 ? meta.xy : meta.zw;
-    const half2 d = as_type<half2>(at % 4 < 2 ? pair.x : pair.y) * half2(half(kPackedBoost));
-    h.scale[0] = h.scale[1] = half2(at % 2 == 0 ? d.x : d.y);
-    h.min[0] = h.min[1] = half2(0.0h);
+    const half2 both = as_type<half2>(at % 4 < 2 ? pair.x : pair.y);
+    const half2 d = half2(at % 2 == 0 ? both.x : both.y);
+    scale = d * half2(half(packed_factor(format)));
+    min = packed_is_subnormal(format) ? d * half2(half(-float(packed_zero(format)) * packed_boost(format))) : half2(0.0h);
   }
+  h.scale[0] = h.scale[1] = scale;
+  h.min[0] = h.min[1] = min;
   return h;
 }
 
-// Codes 2i and 2i + 1 of a chunk of 8 columns, less the middle.
-METAL_FUNC half2 packed_half_pair(uint format, PackedUnit u, uint chunk, uint i) {
-  const float middle = float(packed_middle(format));
+// Codes 2i and 2i + 1 of a chunk of 8 columns as subnormal halves.
+METAL_FUNC half2 packed_subnormal_pair(uint format, PackedUnit u, uint chunk, uint i) {
   if (packed_low_bits(format) == 4 && packed_high_bits(format) == 0) {
-    // Every other pair stays where it is, 16 times too large.
-    const uint bits = i < 2 ? u.codes[chunk] : u.codes[chunk] >> 8;
-    if (i % 2 == 0) return as_type<half2>((bits & 0x000f000fu) | 0x64006400u) - half2(half(1024.0f + middle));
-    return fma(as_type<half2>((bits & 0x00f000f0u) | 0x64006400u), half2(0.0625h), half2(half(-64.0f - middle)));
+    const uint word = u.codes[chunk];
+    return as_type<half2>((i == 0 ? word << 4 : word >> (i * 4 - 4)) & 0x00f000f0u);
   }
-  return as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) - half2(half(1024.0f + middle));
+  return as_type<half2>(packed_code_bits(format, u, chunk, i) << 4);
 }
 
 // Columns 2i and 2i + 1 of a chunk as numbers.
 METAL_FUNC half2 packed_decode_half(uint format, PackedUnit u, PackedHalfScales s, uint chunk, uint i) {
   const uint second = packed_unit_columns(format) == 32 && chunk >= 2 ? 1 : 0;
-  const half2 code = packed_half_pair(format, u, chunk, i);
+  if (packed_is_subnormal(format)) return fma(packed_subnormal_pair(format, u, chunk, i), s.scale[second], s.min[second]);
+  const half2 code = as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
+                     half2(half(1024.0f + float(packed_middle(format))));
   return packed_has_min(format) ? fma(code, s.scale[second], s.min[second]) : code * s.scale[second];
 }

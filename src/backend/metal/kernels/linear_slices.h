@@ -6,7 +6,7 @@
 //
 // A *step* is what a simdgroup loads of a panel at once: four units of each of 8 rows, 32 columns of 16-bit weights, 64 of
 // q8_0, 128 of the others. LINEAR_LANES slices of the steps are summed apart, each in order, and added in order: the bits
-// of a result follow from the columns and the format alone. Weights of blocks become halves, kPackedBoost times too large.
+// of a result follow from the columns and the format alone. Weights of blocks become halves, packed_boost() times too large.
 
 constant bool LINEAR_BLOCKS = LINEAR_FORMAT > packed_bf16;
 constant constexpr uint kLinearMostSlices = 8;
@@ -19,7 +19,9 @@ METAL_FUNC uint linear_slice_steps(uint cols) {
   return (parts + LINEAR_LANES - 1) / LINEAR_LANES * whole;
 }
 
-METAL_FUNC float linear_unboost(float sum) { return LINEAR_BLOCKS ? sum * (1.0f / kPackedBoost) : sum; }
+METAL_FUNC float linear_unboost(float sum) {
+  return LINEAR_BLOCKS ? sum * (1.0f / packed_boost(LINEAR_FORMAT)) : sum;
+}
 
 // Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows and stores the results.
 METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* bias, device const float* bias_up,
@@ -52,9 +54,12 @@ struct LinearPanels {
 };
 template <typename T>
 struct LinearInputs {
-  device const T* at[8];  // the first row of eight; experts: the lane's row and run
-  uint count[8];          // rows; experts: whether the lane's row exists
+  device const T* at[8];  // the first row of eight; by lanes: the lane's row and run
+  uint count[8];          // rows
 };
+// Lanes look up their rows where these are scattered, and for blocks where it costs nothing. Rows past the last repeat it,
+// which takes fewer instructions than not to load them; what comes of them is not stored.
+constant bool LINEAR_BY_LANES = LINEAR_EXPERTS || (LINEAR_BLOCKS && kWideMatrices);
 
 // Panels past the last repeat it and are not stored.
 template <typename T>
@@ -81,11 +86,10 @@ METAL_FUNC LinearInputs<T> linear_inputs(device const T* x, constant LinearParam
   LinearInputs<T> inputs;
   PACKED_UNROLL for (uint g = 0; g < LINEAR_ROWS / 8; ++g) {
     const uint row = item.first_row + g * 8;
-    if (LINEAR_EXPERTS) {
-      const uint own = row + lane / 4;
-      inputs.at[g] = x + ulong(linear_x_row(p, order, own, item.last_row)) * p.cols +
+    if (LINEAR_BY_LANES) {
+      inputs.at[g] = x + ulong(linear_x_row(p, order, row + lane / 4, item.last_row)) * p.cols +
                      lane % 4 * packed_unit_columns(LINEAR_FORMAT);
-      inputs.count[g] = own <= item.last_row ? 1 : 0;
+      inputs.count[g] = 8;
     } else {
       inputs.at[g] = x + ulong(min(row, item.last_row)) * p.cols;
       inputs.count[g] = row <= item.last_row ? min(item.last_row + 1 - row, 8u) : 0;
@@ -98,25 +102,26 @@ METAL_FUNC LinearInputs<T> linear_inputs(device const T* x, constant LinearParam
 template <typename T>
 METAL_FUNC void linear_load_input(thread simdgroup_matrix<T, 8, 8>* b, thread const LinearInputs<T>& inputs, uint g,
                                   uint col, constant LinearParams& p, threadgroup T* part, uint lane) {
-  if (LINEAR_EXPERTS)
-    matrix_load_lanes(b, inputs.at[g] + col, inputs.count[g] != 0, true, part, lane);
+  if (LINEAR_BY_LANES)
+    matrix_load_lanes(b, inputs.at[g] + col, true, part, lane);
   else
     matrix_load_wide(b, inputs.at[g] + col, p.cols, true, inputs.count[g], part, lane,
                      packed_unit_columns(LINEAR_FORMAT));
 }
 
-// sums[i][g] += a[i] b[g], four matrices deep.
+// sums[i][g] += a[i] b[g - first], four matrices deep, for `count` eights of rows from `first` on: chains side by side.
 template <typename T>
 METAL_FUNC void linear_multiply(thread simdgroup_float8x8 (&sums)[8][8], thread simdgroup_matrix<T, 8, 8> (&a)[8][4],
-                                thread simdgroup_matrix<T, 8, 8> (&b)[4], uint eights, uint g) {
+                                thread simdgroup_matrix<T, 8, 8> (*b)[4], uint eights, uint first, uint count) {
   PACKED_UNROLL for (uint k = 0; k < 4; k += 2)
-    PACKED_UNROLL for (uint i = 0; i < eights; i += 2) {
-      if (i + 1 < eights)
-        matrix_multiply_wide(sums[i][g], sums[i + 1][g], a[i][k], a[i][k + 1], a[i + 1][k], a[i + 1][k + 1], b[k],
-                             b[k + 1]);
-      else
-        matrix_multiply_deep(sums[i][g], a[i][k], a[i][k + 1], b[k], b[k + 1]);
-    }
+    PACKED_UNROLL for (uint g = 0; g < count; ++g)
+      PACKED_UNROLL for (uint i = 0; i < eights; i += 2) {
+        if (i + 1 < eights)
+          matrix_multiply_wide(sums[i][first + g], sums[i + 1][first + g], a[i][k], a[i][k + 1], a[i + 1][k],
+                               a[i + 1][k + 1], b[g][k], b[g][k + 1]);
+        else
+          matrix_multiply_deep(sums[i][first + g], a[i][k], a[i][k + 1], b[g][k], b[g][k + 1]);
+      }
 }
 
 // ---- a slice --------------------------------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread con
     simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
       if (u == 0 || step + u < last) {
-        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) linear_multiply(sums, a[u], b[u][g], eights, g);
+        linear_multiply(sums, a[u], b[u], eights, 0, tiles);
       }
     }
     if (at_end) linear_load_panels(a, panels, eights, step + LINEAR_UNROLL, last, part, lane);
@@ -227,7 +232,7 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
                               packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 1),
                               packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 2),
                               packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 3), false, part, lane);
-            PACKED_UNROLL for (uint g = 0; g < tiles; ++g) linear_multiply(sums, a, b[chunk][g], eights, g);
+            linear_multiply(sums, a, b[chunk], eights, 0, tiles);
           }
           if (more) {
             linear_load_step(units, panels.row, eights, step + LINEAR_UNROLL, u, lane);
@@ -310,7 +315,7 @@ METAL_FUNC uint4 linear_next_input(device const uchar* x, constant LinearParams&
 // its own and all the columns, take x from threadgroup memory, two parts by turns. Slices follow one another. With
 // LINEAR_SPLIT a threadgroup takes one slice and leaves its sums in partials, [slice][output][row], for linear_add: where
 // outputs are few, there would be too few threadgroups.
-// 16-bit weights alone; slices are equally long, and LINEAR_UNROLL divides them.
+// 16-bit weights alone; slices are equally long, LINEAR_UNROLL divides them, and each thread copies as much of x.
 template <typename T>
 METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, device const uchar* x,
                               device const float* bias, device const float* bias_up, device uchar* out,
@@ -331,10 +336,10 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
   const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, 0, first_output, eights, lane);
   simdgroup_matrix<T, 8, 8> a[4][8][4];
   linear_load_panels(a, panels, eights, first, last, (threadgroup T*)memory, lane);
-  simdgroup_float8x8 sums[8][8], totals[8][8];
+  simdgroup_float8x8 sums[8][8], totals[8][8];  // of a slice, of those before it
   PACKED_UNROLL for (uint i = 0; i < eights; ++i)
     PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
-      sums[i][g] = totals[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);  // of a slice, of all before it
+      sums[i][g] = totals[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   wait_for_dispatches();
   PACKED_UNROLL for (uint c = 0; c < copies; ++c)
     tile[c * threads + thread_index] = linear_next_input(x, p, first_row, first, c * threads + thread_index);
@@ -350,10 +355,11 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
     }
     threadgroup const T* xs = (threadgroup const T*)(tile + side * half_tile);
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
-      PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
-        simdgroup_matrix<T, 8, 8> b[4];
-        matrix_load_wide(b, xs + (u * LINEAR_ROWS + g * 8) * 32, 32, true, 8, (threadgroup T*)memory, lane);
-        linear_multiply(sums, a[u], b, eights, g);
+      PACKED_UNROLL for (uint g = 0; g < tiles; g += 2) {
+        simdgroup_matrix<T, 8, 8> b[2][4];
+        PACKED_UNROLL for (uint i = 0; i < 2; ++i)
+          matrix_load_wide(b[i], xs + (u * LINEAR_ROWS + (g + i) * 8) * 32, 32, true, 8, (threadgroup T*)memory, lane);
+        linear_multiply(sums, a[u], b, eights, g, 2);
       }
       if (more) {
         PACKED_UNROLL for (uint i = 0; i < eights; ++i)
