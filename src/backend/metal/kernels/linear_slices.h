@@ -273,15 +273,18 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
       PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     const uint first = min(slice * slice_steps, steps), last = min(first + slice_steps, steps);
     const bool waits = slice < simdgroups && !LINEAR_EXPERTS;
-    if (LINEAR_BLOCKS)
-      linear_slice_blocks(
-          sums, linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane), eights,
-          linear_inputs((device const half*)x, p, order, item, lane), p, first, last, waits,
-          (threadgroup half*)parts + simdgroup * 256, lane);
-    else
-      linear_slice<T>(sums, linear_panels<T>(w, w_up, p, item.first_weight, first_output, eights, lane), eights,
-                      linear_inputs((device const T*)x, p, order, item, lane), p, first, last, waits,
-                      (threadgroup T*)parts + simdgroup * 256, lane);
+    if (LINEAR_BLOCKS) {
+      const LinearPanels<half> panels =
+          linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane);
+      const LinearInputs<half> inputs = linear_inputs((device const half*)x, p, order, item, lane);
+      linear_slice_blocks(sums, panels, eights, inputs, p, first, last, waits,
+                          (threadgroup half*)parts + simdgroup * 256, lane);
+    } else {
+      const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, item.first_weight, first_output, eights, lane);
+      const LinearInputs<T> inputs = linear_inputs((device const T*)x, p, order, item, lane);
+      linear_slice<T>(sums, panels, eights, inputs, p, first, last, waits, (threadgroup T*)parts + simdgroup * 256,
+                      lane);
+    }
     PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
       PACKED_UNROLL for (uint i = 0; i < eights; ++i)
         PACKED_UNROLL for (uint g = 0; g < round; ++g)
