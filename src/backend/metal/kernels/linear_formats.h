@@ -272,11 +272,12 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
 // Weights are rounded to a half, and come out packed_boost() times too large.
 //
 // Where subnormal halves can be used, bits of a code in the low bits of a half are the code times a power of two, and one
-// fma makes a weight of it; a factor below 1 makes room for that power in the scales. Elsewhere, and for 8 bits, 1024 + code
-// is a half, and a factor above 1 keeps small scales normal.
+// fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 8 (a weight of 4
+// bits is up to 15 times its scale). Elsewhere, and for 8 bits, 1024 + code is a half, and a factor above 1 keeps small
+// scales normal; weights may be up to 4,000.
 
 METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals && packed_low_bits(format) < 8; }
-METAL_FUNC constexpr float packed_boost(uint format) { return packed_is_subnormal(format) ? 0x1p-5f : 256.0f; }
+METAL_FUNC constexpr float packed_boost(uint format) { return packed_is_subnormal(format) ? 0x1p-7f : 16.0f; }
 // What a scale is multiplied by; codes are in bits 4 and up of a subnormal half.
 METAL_FUNC constexpr float packed_factor(uint format) {
   return packed_is_subnormal(format) ? 0x1p20f * packed_boost(format) : packed_boost(format);
