@@ -101,6 +101,9 @@ class CompileOnlyExecutor : public CudaCompiler {
     return built;
   }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<IdleStream>(); }
+  // So that the kernels beside it are compiled too.
+  std::string gemm_name() const override { return options_.gemm == Gemm::none ? "" : "none yet"; }
+  std::string prepare_gemm(const GemmShape&) override { return ""; }
 
  private:
   static std::string constants_text(const std::vector<ConstantValue>& constants) {
@@ -145,6 +148,11 @@ class CudaExecutor : public CudaCompiler {
   std::shared_ptr<Kernel> build(const Program& program, const std::string& kernel,
                                 const std::vector<ConstantValue>& constants) override;
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<CudaStream>(device_); }
+  std::string gemm_name() const override { return device_->gemm ? device_->gemm->name() : ""; }
+  std::string prepare_gemm(const GemmShape& shape) override {
+    device_->enter();
+    return device_->gemm ? device_->gemm->prepare(shape) : Executor::prepare_gemm(shape);
+  }
 
  private:
   // The newest architecture that clang knows and the GPU runs; the driver takes PTX of older ones.
@@ -217,6 +225,12 @@ std::shared_ptr<Executor> make_cuda_executor(const Options& options) {
   cuda::Result r = d.device_get(&device->device, 0);
   if (r == cuda::kSuccess) r = d.context_retain(&device->context, device->device);
   if (r != cuda::kSuccess) throw std::runtime_error("the NVIDIA GPU cannot be used: " + d.text(r));
+  device->fault_kernel = options.fault_kernel;
+  device->dispatches_left = options.fault_at;
+  if (options.gemm != Gemm::none) {
+    device->enter();
+    device->gemm = CudaGemm::load(options.gemm_library, &reason);
+  }
   return std::make_shared<CudaExecutor>(options, std::move(device));
 }
 

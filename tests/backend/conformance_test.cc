@@ -236,6 +236,62 @@ TEST_P(Conformance, Linear) {
     }
 }
 
+// Decode rows and prefill rows in one product, in sizes that a device may hand to a library.
+TEST_P(Conformance, PrefillProducts) {
+  for (DType type : {DType::f16, DType::bf16, DType::q8_0, DType::q4_1})
+    for (int64_t decode_rows : {0, 5}) {
+      SetUp();
+      constexpr int64_t kIn = 96, kOut = 48, kRows = 21;
+      const auto weight = make_matrix(random_, type, kOut, kIn), up = make_matrix(random_, type, kOut, kIn);
+      const std::vector<float> bias = random_floats(random_, kOut), bias_up = random_floats(random_, kOut);
+      const std::vector<float> in = random_floats(random_, kRows * kIn, 0.1f);
+      const std::vector<float> residual = random_floats(random_, kRows * kOut);
+      RegionPlan plan;
+      LinearOp set;
+      set.rows = kRows;
+      set.decode_rows = decode_rows;
+      set.in = plan.take(in.size());
+      set.out = plan.take(residual.size());
+      LinearOp biased = set, add = set, activated = set;
+      biased.out = plan.take(residual.size());
+      add.out = plan.take(residual.size());
+      add.accumulate = true;
+      activated.out = plan.take(residual.size());
+      activated.activation = ActivationKind::gelu;
+      GatedLinearOp gated{.rows = kRows,
+                          .activation = ActivationKind::silu,
+                          .in = set.in,
+                          .gate = {},
+                          .up = {},
+                          .gate_bias = {},
+                          .up_bias = {},
+                          .out = plan.take(residual.size()),
+                          .decode_rows = decode_rows};
+      both([&](Backend& backend) {
+        backend.create_scratch(plan.bytes());
+        backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+        set.weight = biased.weight = add.weight = activated.weight = gated.gate = backend.load_matrix(weight->spec);
+        gated.up = backend.load_matrix(up->spec);
+        biased.bias = gated.gate_bias = backend.load_vector("bias", bias);
+        gated.up_bias = backend.load_vector("up_bias", bias_up);
+        put(backend, set.in, in);
+        put(backend, add.out, residual, true);
+      });
+      run(TestStep{}, [&](Backend& backend) {
+        for (const LinearOp* op : {&set, &biased, &add, &activated}) backend.linear(*op);
+        backend.gated_linear(gated);
+      });
+      const double limit = is_block_quantized(type) ? 4e-2 : tolerance(*device_, 1e-2);
+      const std::string what = fmt::format("{} behind {} decode rows", dtype_name(type), decode_rows);
+      compare(set.out, residual.size(), limit, what);
+      compare(biased.out, residual.size(), limit, what + ", with bias");
+      compare(add.out, residual.size(), limit, what + ", accumulated", true);
+      compare(activated.out, residual.size(), limit, what + ", activated");
+      compare(gated.out, residual.size(), 4 * limit, what + ", gated");
+      reference_ = ReferenceBackend();
+    }
+}
+
 TEST_P(Conformance, GatedLinear) {
   for (ActivationKind activation : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh})
     for (int64_t rows : {1, 6}) {

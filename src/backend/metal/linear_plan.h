@@ -44,6 +44,12 @@ struct LinearVariant {
 
 // Lanes that share a dot product: from its length and format alone.
 int linear_lanes(DType format, int64_t cols);
+// How many rows, the first ones, are not prefill.
+int64_t few_rows(const LinearShape& shape);
+// Operands of the matrix unit for the others: the narrowest type that holds both sides.
+DType tile_type(const LinearShape& shape);
+// LINEAR_ACTIVATION of the kernels.
+uint32_t activation_number(const LinearShape& shape);
 // From the one table of variants. `family` is the newest Apple GPU family the device has.
 LinearVariant linear_variant(const LinearShape& shape, int family);
 // For benchmarks: where set, it stands for what the table has for few rows.

@@ -13,6 +13,7 @@
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/library.h"
 #include "backend/metal/linear.h"
+#include "backend/metal/linear_gemm.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/ops.h"
 #include "backend/metal/sampling.h"
@@ -36,6 +37,7 @@ class Metal final : public MetalBackend {
         pipelines_(device_.gpu, load_library(device_.gpu.get(), {options.resources, device_.bfloat})),
         memory_(device_.gpu, device_.queue),
         encoder_(pipelines_),
+        gemm_(device_.gpu),
         context_{encoder_, memory_, options.activation, device_.family, {}} {
     if (options.activation != DType::f16 && options.activation != DType::bf16)
       throw_error(ErrorKind::bad_call, "metal: activations of {}: must be f16 or bf16", dtype_name(options.activation));
@@ -49,6 +51,10 @@ class Metal final : public MetalBackend {
     info_.name = options.cuda ? "cuda" : "metal";
     info_.description = fmt::format("{}, {} activations", device_.name, dtype_name(options.activation));
     info_.activation = options.activation;
+    if (!gemm_.name().empty()) {
+      context_.gemm = &gemm_;
+      info_.description += ", prefill by " + gemm_.name();
+    }
     info_.memory_bytes = device_.memory_bytes;
     info_.step_tokens = options.cuda ? kCudaStepTokens : kStepTokens;
   }
@@ -99,7 +105,8 @@ class Metal final : public MetalBackend {
   void create_scratch(size_t bytes) override { context_.scratch = memory_.new_private(bytes, "scratch"); }
 
   size_t work_bytes(int64_t rows, int64_t cols) const override {
-    return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float);
+    return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float) +
+           gemm_.work_bytes(rows, cols);
   }
 
   void create_kv_cache(const KvLayout& layout) override {
@@ -552,6 +559,7 @@ class Metal final : public MetalBackend {
   PipelineCache pipelines_;
   Memory memory_;
   Encoder encoder_;
+  Gemm gemm_;
   Context context_;
   NS::SharedPtr<MTL::Fence> fence_;  // orders the encoders of all steps: nothing else does, buffers are untracked
   bool fence_used_ = false;
