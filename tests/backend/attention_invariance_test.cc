@@ -14,7 +14,7 @@ namespace {
 struct InvarianceCase {
   std::string isa;
   int64_t head_size, group, kv_heads, block_size, window;
-  DType dtype;
+  KvType dtype;
 };
 
 void PrintTo(const InvarianceCase& c, std::ostream* out) { *out << c.isa << " head size " << c.head_size; }
@@ -22,10 +22,13 @@ void PrintTo(const InvarianceCase& c, std::ostream* out) { *out << c.isa << " he
 std::vector<InvarianceCase> cases() {
   std::vector<InvarianceCase> list;
   for (const std::string& name : attention_isas()) {
-    list.push_back({name, 64, 3, 2, 16, 0, DType::f16});
-    list.push_back({name, 80, 1, 2, 8, 0, DType::bf16});
-    list.push_back({name, 128, 8, 1, 32, 100, DType::f16});
-    list.push_back({name, 40, 5, 1, 16, 300, DType::f32});
+    list.push_back({name, 64, 3, 2, 16, 0, KvType::f16});
+    list.push_back({name, 80, 1, 2, 8, 0, KvType::bf16});
+    list.push_back({name, 128, 8, 1, 32, 100, KvType::f16});
+    list.push_back({name, 40, 5, 1, 16, 300, KvType::f32});
+    list.push_back({name, 64, 3, 2, 16, 0, KvType::int8});
+    list.push_back({name, 72, 5, 1, 8, 100, KvType::int8});
+    list.push_back({name, 256, 4, 1, 32, 0, KvType::int8});
   }
   return list;
 }
@@ -161,7 +164,8 @@ TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionInvariance, testing::ValuesIn(cases()), [](const auto& info) {
-  return info.param.isa + "_head" + std::to_string(info.param.head_size);
+  return info.param.isa + "_" + std::string(kv_type_name(info.param.dtype)) + "_head" +
+         std::to_string(info.param.head_size);
 });
 
 }  // namespace
