@@ -44,7 +44,8 @@ class Bench {
  public:
   Bench(Options options)
       : options_(std::move(options)),
-        device_(make_metal_backend({.cuda = options_.device == "cuda", .activation = DType::bf16})) {
+        device_(make_metal_backend(
+            {.cuda = options_.device == "cuda", .activation = DType::bf16, .resources = resources()})) {
     residual_ = take(kMostRows * kHidden * 4);
     in_ = take(kMostRows * kFfn * 2);
     out_ = take(std::max(kMostRows * kFfn * 2, 64 * kVocab * 4));
@@ -199,6 +200,11 @@ class Bench {
   }
 
  private:
+  // Other kernels than the built-in ones, to compare.
+  static std::string resources() {
+    const char* folder = std::getenv("VLLM_METAL_PATH_RESOURCES");
+    return folder != nullptr ? folder : "";
+  }
   static std::string share(double value, double limit) {
     return limit > 0 ? fmt::format("{:.0f}%", 100 * value / limit) : "";
   }

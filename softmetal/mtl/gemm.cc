@@ -6,8 +6,8 @@ namespace softmetal {
 namespace {
 
 GemmShape shape_of(const GemmProduct& p) {
-  return {static_cast<GemmType>(p.type), static_cast<GemmType>(p.out_type), p.accumulate, p.outputs, p.cols,
-          p.out_stride};
+  return {
+      static_cast<GemmType>(p.type), static_cast<GemmType>(p.out_type), p.accumulate, p.outputs, p.cols, p.out_stride};
 }
 
 void check_range(const char* what, const MTL::Buffer* buffer, size_t offset, size_t bytes) {

@@ -139,7 +139,7 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
     return built;
   }
   std::unique_ptr<Stream> new_stream() override;
-  std::string gemm_name() const override { return options_.gemm == Gemm::all ? "a plain loop" : ""; }
+  std::string gemm_name() override { return options_.gemm == Gemm::all ? "a plain loop" : ""; }
   std::string prepare_gemm(const GemmShape&) override { return ""; }
 
   // Runs one list. Streams take turns a command at a time.

@@ -9,8 +9,8 @@ namespace {
 
 float from_half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float value = std::ldexp(static_cast<float>(exponent == 0 ? mantissa : mantissa | 1024),
-                           (exponent == 0 ? 1 : exponent) - 25);
+  float value =
+      std::ldexp(static_cast<float>(exponent == 0 ? mantissa : mantissa | 1024), (exponent == 0 ? 1 : exponent) - 25);
   if (exponent == 31) value = mantissa == 0 ? INFINITY : NAN;
   return bits >> 15 ? -value : value;
 }

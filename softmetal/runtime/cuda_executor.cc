@@ -102,7 +102,7 @@ class CompileOnlyExecutor : public CudaCompiler {
   }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<IdleStream>(); }
   // So that the kernels beside it are compiled too.
-  std::string gemm_name() const override { return options_.gemm == Gemm::none ? "" : "none yet"; }
+  std::string gemm_name() override { return options_.gemm == Gemm::none ? "" : "none yet"; }
   std::string prepare_gemm(const GemmShape&) override { return ""; }
 
  private:
@@ -148,10 +148,19 @@ class CudaExecutor : public CudaCompiler {
   std::shared_ptr<Kernel> build(const Program& program, const std::string& kernel,
                                 const std::vector<ConstantValue>& constants) override;
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<CudaStream>(device_); }
-  std::string gemm_name() const override { return device_->gemm ? device_->gemm->name() : ""; }
+  // The library is large: it is loaded when somebody asks for it.
+  std::string gemm_name() override {
+    std::call_once(gemm_loaded_, [this] {
+      if (options_.gemm == Gemm::none) return;
+      device_->enter();
+      device_->gemm = CudaGemm::load(options_.gemm_library);
+    });
+    return device_->gemm ? device_->gemm->name() : "";
+  }
   std::string prepare_gemm(const GemmShape& shape) override {
+    if (gemm_name().empty()) return Executor::prepare_gemm(shape);
     device_->enter();
-    return device_->gemm ? device_->gemm->prepare(shape) : Executor::prepare_gemm(shape);
+    return device_->gemm->prepare(shape);
   }
 
  private:
@@ -161,6 +170,7 @@ class CudaExecutor : public CudaCompiler {
   std::shared_ptr<CudaDevice> device_;
   std::string name_;
   int capability_ = 0;
+  std::once_flag gemm_loaded_;
 };
 
 std::shared_ptr<Kernel> CudaExecutor::build(const Program& program, const std::string& kernel,
@@ -227,10 +237,6 @@ std::shared_ptr<Executor> make_cuda_executor(const Options& options) {
   if (r != cuda::kSuccess) throw std::runtime_error("the NVIDIA GPU cannot be used: " + d.text(r));
   device->fault_kernel = options.fault_kernel;
   device->dispatches_left = options.fault_at;
-  if (options.gemm != Gemm::none) {
-    device->enter();
-    device->gemm = CudaGemm::load(options.gemm_library, &reason);
-  }
   return std::make_shared<CudaExecutor>(options, std::move(device));
 }
 

@@ -35,29 +35,27 @@ constexpr uint32_t kAlignment = 16;  // of rows of x and of the results; more is
 constexpr uint64_t kUsualRows = 2048;
 constexpr int kCandidates = 8;
 
-int type_number(GemmType type) {
-  return type == GemmType::f16 ? kHalf : type == GemmType::bf16 ? kBfloat : kFloat;
-}
+int type_number(GemmType type) { return type == GemmType::f16 ? kHalf : type == GemmType::bf16 ? kBfloat : kFloat; }
 
 }  // namespace
 
-#define SOFTMETAL_GEMM_CALLS(X)                                                                                      \
-  X(cublasLtCreate, create, Handle*)                                                                                 \
-  X(cublasLtDestroy, destroy, Handle)                                                                                \
-  X(cublasLtMatmulDescCreate, describe, Description*, int, int)                                                      \
-  X(cublasLtMatmulDescDestroy, destroy_description, Description)                                                     \
-  X(cublasLtMatmulDescSetAttribute, set_description, Description, int, const void*, size_t)                          \
-  X(cublasLtMatrixLayoutCreate, lay_out, Layout*, int, uint64_t, uint64_t, int64_t)                                  \
-  X(cublasLtMatrixLayoutDestroy, destroy_layout, Layout)                                                             \
-  X(cublasLtMatrixLayoutSetAttribute, set_layout, Layout, int, const void*, size_t)                                  \
-  X(cublasLtMatmulPreferenceCreate, prefer, Preference*)                                                             \
-  X(cublasLtMatmulPreferenceDestroy, destroy_preference, Preference)                                                 \
-  X(cublasLtMatmulPreferenceSetAttribute, set_preference, Preference, int, const void*, size_t)                      \
-  X(cublasLtMatmulAlgoGetHeuristic, find, Handle, Description, Layout, Layout, Layout, Layout, Preference, int,      \
-    Found*, int*)                                                                                                    \
-  X(cublasLtMatmulAlgoConfigGetAttribute, configuration, const Algorithm*, int, void*, size_t, size_t*)              \
-  X(cublasLtMatmul, multiply, Handle, Description, const void*, const void*, Layout, const void*, Layout,            \
-    const void*, const void*, Layout, void*, Layout, const Algorithm*, void*, size_t, cuda::StreamHandle)
+#define SOFTMETAL_GEMM_CALLS(X)                                                                                        \
+  X(cublasLtCreate, create, Handle*)                                                                                   \
+  X(cublasLtDestroy, destroy, Handle)                                                                                  \
+  X(cublasLtMatmulDescCreate, describe, Description*, int, int)                                                        \
+  X(cublasLtMatmulDescDestroy, destroy_description, Description)                                                       \
+  X(cublasLtMatmulDescSetAttribute, set_description, Description, int, const void*, size_t)                            \
+  X(cublasLtMatrixLayoutCreate, lay_out, Layout*, int, uint64_t, uint64_t, int64_t)                                    \
+  X(cublasLtMatrixLayoutDestroy, destroy_layout, Layout)                                                               \
+  X(cublasLtMatrixLayoutSetAttribute, set_layout, Layout, int, const void*, size_t)                                    \
+  X(cublasLtMatmulPreferenceCreate, prefer, Preference*)                                                               \
+  X(cublasLtMatmulPreferenceDestroy, destroy_preference, Preference)                                                   \
+  X(cublasLtMatmulPreferenceSetAttribute, set_preference, Preference, int, const void*, size_t)                        \
+  X(cublasLtMatmulAlgoGetHeuristic, find, Handle, Description, Layout, Layout, Layout, Layout, Preference, int,        \
+    Found*, int*)                                                                                                      \
+  X(cublasLtMatmulAlgoConfigGetAttribute, configuration, const Algorithm*, int, void*, size_t, size_t*)                \
+  X(cublasLtMatmul, multiply, Handle, Description, const void*, const void*, Layout, const void*, Layout, const void*, \
+    const void*, Layout, void*, Layout, const Algorithm*, void*, size_t, cuda::StreamHandle)
 
 struct CudaGemm::Calls {
 #define SOFTMETAL_GEMM_MEMBER(symbol, name, ...) Status (*name)(__VA_ARGS__) = nullptr;
@@ -66,7 +64,8 @@ struct CudaGemm::Calls {
   size_t (*version)() = nullptr;
 };
 
-// In the library's terms, where columns are contiguous: results [outputs, rows] = weights^T [outputs, cols] x [cols, rows].
+// In the library's terms, where columns are contiguous: results [outputs, rows] = weights^T [outputs, cols] x [cols,
+// rows].
 struct CudaGemm::Plan {
   const Calls* calls = nullptr;
   Description description = nullptr;
@@ -91,7 +90,7 @@ CudaGemm::~CudaGemm() {
   if (handle_) calls_->destroy(handle_);
 }
 
-std::unique_ptr<CudaGemm> CudaGemm::load(const std::string& library, std::string* reason) {
+std::unique_ptr<CudaGemm> CudaGemm::load(const std::string& library) {
   void* file = nullptr;
   if (!library.empty()) {
     file = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -99,26 +98,19 @@ std::unique_ptr<CudaGemm> CudaGemm::load(const std::string& library, std::string
     for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"})
       if (!file) file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   }
-  if (!file) {
-    *reason = library.empty() ? "libcublasLt.so.13 is not found" : library + " cannot be loaded";
-    return nullptr;
-  }
+  if (!file) return nullptr;
   std::unique_ptr<CudaGemm> gemm(new CudaGemm);
   Calls& calls = *gemm->calls_;
-  const char* missing = nullptr;
+  bool complete = true;
 #define SOFTMETAL_GEMM_FIND(symbol, name, ...)                                  \
   calls.name = reinterpret_cast<Status (*)(__VA_ARGS__)>(dlsym(file, #symbol)); \
-  if (!calls.name) missing = #symbol;
+  if (!calls.name) complete = false;
   SOFTMETAL_GEMM_CALLS(SOFTMETAL_GEMM_FIND)
 #undef SOFTMETAL_GEMM_FIND
   calls.version = reinterpret_cast<size_t (*)()>(dlsym(file, "cublasLtGetVersion"));
-  if (missing || !calls.version) {
-    *reason = std::string("cuBLASLt has no ") + (missing ? missing : "cublasLtGetVersion");
-    return nullptr;
-  }
-  if (const Status status = calls.create(&gemm->handle_); status != 0) {
+  if (!complete || !calls.version) return nullptr;
+  if (calls.create(&gemm->handle_) != 0) {
     gemm->handle_ = nullptr;
-    *reason = "cuBLASLt does not start: status " + std::to_string(status);
     return nullptr;
   }
   return gemm;
@@ -190,10 +182,10 @@ std::string CudaGemm::launch(const GemmCommand& command, cuda::StreamHandle stre
   const float one = 1, beta = command.shape.accumulate ? 1.0f : 0.0f;
   void* out = address(command.out, command.out_offset);
   if (!made->set_rows(command.rows)) return "cuBLASLt takes no matrix of " + std::to_string(command.rows) + " rows";
-  const Status status = calls_->multiply(
-      handle_, made->description, &one, address(command.weights, command.weights_offset), made->weights,
-      address(command.x, command.x_offset), made->x, &beta, out, made->results, out, made->results, &made->algorithm,
-      nullptr, 0, stream);
+  const Status status =
+      calls_->multiply(handle_, made->description, &one, address(command.weights, command.weights_offset),
+                       made->weights, address(command.x, command.x_offset), made->x, &beta, out, made->results, out,
+                       made->results, &made->algorithm, nullptr, 0, stream);
   return status == 0 ? "" : "a product of matrices by cuBLASLt: status " + std::to_string(status);
 }
 

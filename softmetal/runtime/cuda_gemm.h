@@ -15,8 +15,8 @@ namespace softmetal {
 // from the row and the weights alone.
 class CudaGemm {
  public:
-  // nullptr and the reason where the library is missing or does not start. `library`: its file; empty: the usual names.
-  static std::unique_ptr<CudaGemm> load(const std::string& library, std::string* reason);
+  // nullptr where the library is missing or does not start. `library`: its file; empty: the usual names.
+  static std::unique_ptr<CudaGemm> load(const std::string& library);
   ~CudaGemm();
 
   std::string name() const;

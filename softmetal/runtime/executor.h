@@ -182,7 +182,7 @@ class Executor {
                                         const std::vector<ConstantValue>& constants) = 0;
   virtual std::unique_ptr<Stream> new_stream() = 0;
   // What multiplies matrices for GemmCommand; empty: nothing does.
-  virtual std::string gemm_name() const { return ""; }
+  virtual std::string gemm_name() { return ""; }
   // Before the first command of a shape. An error, or empty.
   virtual std::string prepare_gemm(const GemmShape&) { return "this device multiplies no matrices"; }
 };

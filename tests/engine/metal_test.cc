@@ -66,8 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Models, MetalNeighbours,
                            return name;
                          });
 
-// However a prompt is cut, and whoever comes with it, each of its rows has the same bits. (A piece of one row is a decode
-// row, which may be summed in another order.)
+// However a prompt is cut, and whoever comes with it, each of its rows has the same bits. (A piece of one row is a
+// decode row, which may be summed in another order.)
 void expect_chunks_do_not_matter(Engine& engine, size_t length, const std::vector<int64_t>& chunks) {
   const std::vector<int32_t> ids = random_ids(length, engine.limits().vocab, 11);
   const auto blocks = assign_blocks(engine.limits(), 4, static_cast<int64_t>(length), 29);

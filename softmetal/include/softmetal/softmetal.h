@@ -47,7 +47,7 @@ struct Options {
   int architecture = 90;      // to compile for when there is no GPU to ask
   bool graphs = true;         // long runs of dispatches are replayed as CUDA graphs
   Gemm gemm = Gemm::cuda;
-  std::string gemm_library;   // cuBLASLt; empty: by its usual names
+  std::string gemm_library;  // cuBLASLt; empty: by its usual names
 };
 
 // The defaults with SOFTMETAL_* of the environment applied. Throws std::invalid_argument that names a bad variable.

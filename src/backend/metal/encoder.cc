@@ -100,7 +100,7 @@ void Encoder::dispatch(MTL::Size groups, MTL::Size threads) {
   if (rehearsing_) return;
   ++dispatches_;
   if (threads.width * threads.height * threads.depth > current_->max_threads)
-    throw_error(ErrorKind::device, "metal: kernel {} runs {} threads a threadgroup on this GPU, {} are needed",
+    throw_error(ErrorKind::device, "gpu: kernel {} runs {} threads a threadgroup on this GPU, {} are needed",
                 current_->kernel, current_->max_threads, threads.width * threads.height * threads.depth);
   place_barrier();
   commands_->dispatchThreadgroups(groups, threads);
@@ -141,7 +141,7 @@ void Encoder::gemm(softmetal::GemmProduct product, BufferView x, BufferView weig
 
 BufferView Context::region(Region r, size_t bytes) const {
   if (bytes > r.bytes || !scratch || r.offset + r.bytes > scratch->length())
-    throw_error(ErrorKind::internal, "metal: {} bytes at scratch offset {} do not fit (region {}, scratch {})", bytes,
+    throw_error(ErrorKind::internal, "gpu: {} bytes at scratch offset {} do not fit (region {}, scratch {})", bytes,
                 r.offset, r.bytes, scratch ? scratch->length() : 0);
   return {scratch.get(), r.offset, bytes};
 }

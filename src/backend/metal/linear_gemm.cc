@@ -54,7 +54,8 @@ void unpack(Context& context, DType format, DType type, int64_t cols, int64_t fi
 
 }  // namespace
 
-Gemm::Gemm(NS::SharedPtr<MTL::Device> device) : device_(std::move(device)), name_(softmetal::gemm_name(device_.get())) {}
+Gemm::Gemm(NS::SharedPtr<MTL::Device> device)
+    : device_(std::move(device)), name_(softmetal::gemm_name(device_.get())) {}
 
 size_t Gemm::work_bytes(int64_t rows, int64_t cols) const {
   if (name_.empty()) return 0;

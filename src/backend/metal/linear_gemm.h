@@ -22,8 +22,8 @@ struct GemmOperands {
 };
 
 // Prefill rows through a library of the device's maker (softmetal/gemm.h), where there is one: weights are brought into
-// plain rows in work memory, a part of the outputs at a time, then multiplied; biases and activations follow in a kernel
-// of their own. A row's bits depend on the row and the weights alone, as in every other way.
+// plain rows in work memory, a part of the outputs at a time, then multiplied; biases and activations follow in a
+// kernel of their own. A row's bits depend on the row and the weights alone, as in every other way.
 class Gemm {
  public:
   explicit Gemm(NS::SharedPtr<MTL::Device> device);

@@ -99,6 +99,11 @@ static ulong attention_row_offset(ulong slot, uint kv_heads, uint kv_head) {
   return (slot / ATTENTION_BLOCK_SIZE * kv_heads + kv_head) * attention_head_stride<S>() +
          slot % ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE;
 }
+// Where a key begins, by the number of its block and KV head.
+template <typename S>
+static ulong attention_head_offset(uint head, uint key) {
+  return ulong(head) * attention_head_stride<S>() + key % ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE;
+}
 static ulong attention_slot(device const int* blocks, uint key) {
   return ulong(uint(blocks[key / ATTENTION_BLOCK_SIZE])) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE;
 }
@@ -193,19 +198,20 @@ static void attention_load(thread simdgroup_matrix<half, 8, 8>* m, device const 
   matrix_load_integers(m, from, ATTENTION_HEAD_SIZE, transpose, dims, count, part, lane);
 }
 
-// Scales of keys [key, key + 16) as far as a row sees them, [low, high).
+// Scales of the keys that a lane softmaxes, [key + 16 i, + 4) of each i, as far as a row sees them, [low, high).
 template <typename S>
 static void attention_scales(thread float* scales, device const S* cache, device const int* blocks, uint kv_heads,
                              uint kv_head, uint key, uint low, uint high) {}
 static void attention_scales(thread float* scales, device const int8_t* cache, device const int* blocks, uint kv_heads,
                              uint kv_head, uint key, uint low, uint high) {
   device const float* all = (device const float*)cache;
-  for (uint first = 0; first < 16; first += 8) {
-    const bool some = key + first < high && key + first + 8 > low;
-    const ulong at = some ? attention_scale_offset(attention_slot(blocks, key + first), kv_heads, kv_head) : 0;
-    for (uint j = 0; j < 8; ++j) {
-      const bool seen = key + first + j >= low && key + first + j < high;
-      scales[first + j] = seen ? all[at + j] : 0.0f;
+  MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
+    const uint first = key + i * 16;
+    const bool some = first < high && first + 4 > low;
+    const ulong at = some ? attention_scale_offset(attention_slot(blocks, first), kv_heads, kv_head) : 0;
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
+      const bool seen = first + j >= low && first + j < high;
+      scales[i * 4 + j] = seen ? all[at + j] : 0.0f;
     }
   }
 }
