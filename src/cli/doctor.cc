@@ -20,6 +20,9 @@ struct DoctorArgs {
   ModelArgs model;
 };
 
+// Secrets are never printed.
+std::string shown(std::string_view name, const std::string& value) { return name == "HF_TOKEN" ? "(set)" : value; }
+
 void doctor(const DoctorArgs& args) {
   fmt::print("ingot            {}\n", INGOT_VERSION);
   fmt::print("CPUs             {} usable by this process\n", ThreadPool::available_cpus());
@@ -31,8 +34,8 @@ void doctor(const DoctorArgs& args) {
   fmt::print("\nsettings\n");
   for (const SettingInfo& setting : setting_table()) {
     const auto value = environment(setting.name);
-    fmt::print("  {:<30} {:<20} {}\n", setting.name, value ? *value : fmt::format("({})", setting.default_value),
-               setting.meaning);
+    fmt::print("  {:<30} {:<20} {}\n", setting.name,
+               value ? shown(setting.name, *value) : fmt::format("({})", setting.default_value), setting.meaning);
   }
   Settings::from_environment();  // a bad value ends here, by name
 
