@@ -12,6 +12,7 @@
 #include "core/threads.h"
 #include "engine/devices.h"
 #include "engine/self_test.h"
+#include "hub/settings.h"
 
 namespace ingot::cli {
 namespace {
@@ -38,6 +39,7 @@ void doctor(const DoctorArgs& args) {
                value ? shown(setting.name, *value) : fmt::format("({})", setting.default_value), setting.meaning);
   }
   Settings::from_environment();  // a bad value ends here, by name
+  hub::HubSettings::from_environment();
 
   fmt::print("\ndefault model    ");
   try {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -45,9 +46,14 @@ void list(bool json) {
 }
 
 void remove(const std::string& text) {
-  const hub::ModelName name = parse_or_throw(text);
-  const hub::HubSettings settings = hub::HubSettings::from_environment();
-  const uint64_t bytes = hub::Cache(settings.cache).remove(name, text.find('@') != std::string::npos);
+  const hub::Cache cache(hub::HubSettings::from_environment().cache);
+  // Models from the hub's first years have no owner; `ingot list` shows them so.
+  const bool ownerless = hub::is_safe_relative_path(text) && text.find_first_of("/@:") == std::string::npos &&
+                         std::filesystem::is_directory(cache.repo(text));
+  const hub::ModelName name = ownerless ? hub::ModelName{.repo = text} : parse_or_throw(text);
+  const uint64_t bytes = cache.remove(name, text.find('@') != std::string::npos, [&] {
+    fmt::print(stderr, "ingot: {}: another process is at it; waiting\n", name.repo);
+  });
   fmt::print("{}: removed, {} freed\n", name.text(), format_bytes(bytes));
 }
 

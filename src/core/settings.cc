@@ -74,6 +74,7 @@ const std::vector<SettingInfo>& setting_table() {
       {"HF_ENDPOINT", "https://huggingface.co", "where models by name are fetched from"},
       {"HF_TOKEN", "", "token for private and gated models"},
       {"HF_TOKEN_PATH", "", "file with the token, where it is not in HF_HOME"},
+      {"SSL_CERT_FILE", "", "certificates to trust when fetching, instead of the system's"},
       {"HF_HUB_OFFLINE", "0", "1: never fetch a model"},
       {"HF_HUB_DOWNLOAD_TIMEOUT", "30", "seconds without a byte until a transfer is tried again"},
       {"VLLM_METAL_SCRATCH_POOL_MB", "512", "most scratch memory a step may be planned for, in MiB"},

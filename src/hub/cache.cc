@@ -1,12 +1,10 @@
 #include "hub/cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -71,7 +69,9 @@ bool has_all_shards(const fs::path& folder, const std::string& index) {
   if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) return false;
   std::error_code ignored;
   for (const auto& shard : root["weight_map"])
-    if (!shard.is_string() || !fs::is_regular_file(folder / shard.get<std::string>(), ignored)) return false;
+    if (!shard.is_string() || !is_safe_relative_path(shard.get_ref<const std::string&>()) ||
+        !fs::is_regular_file(folder / shard.get<std::string>(), ignored))
+      return false;
   return true;
 }
 
@@ -118,16 +118,30 @@ std::map<std::string, std::vector<std::string>> refs_by_commit(const fs::path& r
   return refs;
 }
 
-// Removes the blobs no snapshot links to.
-uint64_t collect_blobs(const fs::path& repo) {
-  std::set<std::string> used;
+// Names of the blobs that the links under a folder lead to.
+std::set<std::string> blobs_linked_from(const fs::path& folder) {
+  std::set<std::string> blobs;
   std::error_code error;
-  for (fs::recursive_directory_iterator at(repo / "snapshots", error), end; !error && at != end; at.increment(error))
-    if (at->is_symlink()) used.insert(fs::read_symlink(at->path()).filename().string());
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->is_symlink()) blobs.insert(fs::read_symlink(at->path()).filename().string());
+  return blobs;
+}
+
+// What removing a blob gives back: nothing where it is itself a link, into the store that repositories share.
+uint64_t freed_by(const fs::path& blob) {
+  std::error_code ignored;
+  if (fs::is_symlink(blob, ignored)) return 0;
+  const uintmax_t size = fs::file_size(blob, ignored);
+  return ignored ? 0 : size;
+}
+
+// Removes those of the blobs that no snapshot links to any more. Others stay: they may be new, and their links to come.
+uint64_t remove_unlinked(const fs::path& repo, const std::set<std::string>& blobs) {
+  const std::set<std::string> used = blobs_linked_from(repo / "snapshots");
   uint64_t freed = 0;
-  for (const std::string& blob : files_under(repo / "blobs")) {
-    if (used.contains(blob) || blob.ends_with(".incomplete")) continue;  // that one may be in the making
-    freed += bytes_of(repo / "blobs", {blob});
+  for (const std::string& blob : blobs) {
+    if (used.contains(blob)) continue;
+    freed += freed_by(repo / "blobs" / blob);
     fs::remove(repo / "blobs" / blob);
   }
   return freed;
@@ -139,6 +153,16 @@ void remove_snapshot(const fs::path& repo, const std::string& commit) {
   fs::remove_all(repo / "snapshots" / commit);
 }
 
+// Names first, bytes last: an interrupted removal leaves nothing that looks like a model.
+uint64_t remove_repo(const fs::path& repo) {
+  uint64_t freed = 0;
+  for (const std::string& blob : files_under(repo / "blobs")) freed += freed_by(repo / "blobs" / blob);
+  fs::remove_all(repo / "refs");
+  fs::remove_all(repo / "snapshots");
+  fs::remove_all(repo);
+  return freed;
+}
+
 // Removes one GGUF, all its parts, from the snapshots that have it.
 void remove_variant(const ModelName& name, const fs::path& repo, const std::vector<std::string>& commits) {
   bool removed = false;
@@ -148,11 +172,42 @@ void remove_variant(const ModelName& name, const fs::path& repo, const std::vect
     try {
       for (const std::string& file : select_files(name, files_under(snapshot)).files) fs::remove(snapshot / file);
       removed = true;
+      if (files_under(snapshot).empty()) remove_snapshot(repo, commit);
     } catch (const Error& error) {
       last = error;
     }
   }
   if (!removed && last) throw Error(*last);
+}
+
+// What a snapshot has to offer: an entry for each GGUF, and one for a model of safetensors.
+void list_snapshot(const fs::path& snapshot, const Cache::Entry& common, std::vector<Cache::Entry>& entries) {
+  std::vector<std::string> rest;
+  bool gguf = false;
+  for (const std::string& file : files_under(snapshot)) {
+    if (!file.ends_with(".gguf")) {
+      rest.push_back(file);
+      continue;
+    }
+    gguf = true;
+    const std::vector<std::string> parts = split_parts(file);
+    if (file != parts.front()) continue;
+    Cache::Entry entry = common;
+    entry.name += ":" + variant_of(file);
+    entry.bytes = bytes_of(snapshot, parts);
+    entry.complete = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+      std::error_code ignored;
+      return fs::is_regular_file(snapshot / part, ignored);
+    });
+    entries.push_back(entry);
+  }
+  const bool weights =
+      std::any_of(rest.begin(), rest.end(), [](const std::string& file) { return file.ends_with(".safetensors"); });
+  if (rest.empty() || (gguf && !weights)) return;  // a GGUF's own configuration or page is no model beside it
+  Cache::Entry entry = common;
+  entry.bytes = bytes_of(snapshot, rest);
+  entry.complete = is_complete(snapshot, rest);
+  entries.push_back(entry);
 }
 
 }  // namespace
@@ -178,9 +233,17 @@ void write_file_atomically(const fs::path& path, const std::string& text) {
   fail(path, "written", error);
 }
 
+Cache::Cache(fs::path root) : root_(std::move(root)) {
+  if (root_.empty())
+    throw_error(ErrorKind::bad_call,
+                "no folder for models: neither HF_HUB_CACHE, HF_HOME nor HOME is set; set HF_HOME to one");
+}
+
 fs::path Cache::repo(const std::string& name) const {
-  const size_t slash = name.find('/');
-  return root_ / fmt::format("{}{}--{}", kPrefix, name.substr(0, slash), name.substr(slash + 1));
+  std::string folder(kPrefix);
+  folder += name;
+  if (const size_t slash = folder.find('/'); slash != std::string::npos) folder.replace(slash, 1, "--");
+  return root_ / folder;
 }
 
 fs::path Cache::snapshot(const std::string& name, const std::string& commit) const {
@@ -232,42 +295,23 @@ std::vector<Cache::Entry> Cache::list() const {
     if (!folder.starts_with(kPrefix)) continue;
     std::string name = folder.substr(kPrefix.size());
     if (const size_t dashes = name.find("--"); dashes != std::string::npos) name.replace(dashes, 2, "/");
+    const size_t before = entries.size();
     auto refs = refs_by_commit(root_ / folder);
-    for (const std::string& commit : folders_in(root_ / folder / "snapshots")) {
-      const fs::path snapshot = root_ / folder / "snapshots" / commit;
-      std::vector<std::string> rest;
-      for (const std::string& file : files_under(snapshot)) {
-        if (!file.ends_with(".gguf")) {
-          rest.push_back(file);
-          continue;
-        }
-        const std::vector<std::string> parts = split_parts(file);
-        if (file != parts.front()) continue;
-        Entry entry{.name = name + ":" + variant_of(file), .commit = commit, .refs = refs[commit]};
-        entry.bytes = bytes_of(snapshot, parts);
-        entry.complete = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
-          std::error_code ignored;
-          return fs::is_regular_file(snapshot / part, ignored);
-        });
-        entries.push_back(entry);
-      }
-      if (rest.empty()) continue;
-      entries.push_back({.name = name,
-                         .commit = commit,
-                         .refs = refs[commit],
-                         .bytes = bytes_of(snapshot, rest),
-                         .complete = is_complete(snapshot, rest)});
-    }
+    for (const std::string& commit : folders_in(root_ / folder / "snapshots"))
+      list_snapshot(root_ / folder / "snapshots" / commit, {.name = name, .commit = commit, .refs = refs[commit]},
+                    entries);
+    const fs::path blobs = root_ / folder / "blobs";
+    if (entries.size() == before) entries.push_back({.name = name, .bytes = bytes_of(blobs, files_under(blobs))});
   }
   return entries;
 }
 
-uint64_t Cache::remove(const ModelName& name, bool only_revision) const {
+uint64_t Cache::remove(const ModelName& name, bool only_revision, const std::function<void()>& waiting) const {
   const fs::path folder = repo(name.repo);
   if (!fs::is_directory(folder))
     throw_error(ErrorKind::bad_call, "{}: is not in {}; `ingot list` shows what is", name.text(), root_.string());
   try {
-    const FileLock lock(this->lock(name.repo, "ingot"));
+    const FileLock lock(this->lock(name.repo, "ingot"), waiting);
     std::vector<std::string> commits = folders_in(folder / "snapshots");
     if (only_revision) {
       const auto commit = commit_of(name);
@@ -276,20 +320,15 @@ uint64_t Cache::remove(const ModelName& name, bool only_revision) const {
                     root_.string());
       commits = {*commit};
     }
-    if (!name.variant.empty()) {
-      remove_variant(name, folder, commits);
-      return collect_blobs(folder);
-    }
-    if (only_revision && folders_in(folder / "snapshots").size() > 1) {
+    if (!only_revision && name.variant.empty()) return remove_repo(folder);
+    std::set<std::string> blobs;
+    for (const std::string& commit : commits) blobs.merge(blobs_linked_from(folder / "snapshots" / commit));
+    if (name.variant.empty())
       remove_snapshot(folder, commits[0]);
-      return collect_blobs(folder);
-    }
-    // Names first, bytes last: an interrupted removal leaves nothing that looks like a model.
-    const uint64_t bytes = bytes_of(folder / "blobs", files_under(folder / "blobs"));
-    fs::remove_all(folder / "refs");
-    fs::remove_all(folder / "snapshots");
-    fs::remove_all(folder);
-    return bytes;
+    else
+      remove_variant(name, folder, commits);
+    if (folders_in(folder / "snapshots").empty()) return remove_repo(folder);
+    return remove_unlinked(folder, blobs);
   } catch (const fs::filesystem_error& error) {
     fail(error.path1(), "removed", error.code());
   }

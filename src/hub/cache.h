@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,10 +18,10 @@ namespace ingot::hub {
 //   .locks/models--OWNER--NAME/HASH.lock     held by whoever fetches that file
 class Cache {
  public:
-  explicit Cache(std::filesystem::path root) : root_(std::move(root)) {}
+  explicit Cache(std::filesystem::path root);  // as in HubSettings: an empty one is an Error(bad_call)
 
   const std::filesystem::path& root() const { return root_; }
-  std::filesystem::path repo(const std::string& name) const;
+  std::filesystem::path repo(const std::string& name) const;  // of "OWNER/NAME"; old models have no owner
   std::filesystem::path snapshot(const std::string& name, const std::string& commit) const;
   std::filesystem::path blob(const std::string& name, const std::string& hash) const;
   std::filesystem::path lock(const std::string& name, const std::string& what) const;
@@ -36,8 +37,8 @@ class Cache {
   void write_ref(const ModelName& name, const std::string& commit) const;
 
   struct Entry {
-    std::string name;  // OWNER/NAME, with :VARIANT for a GGUF
-    std::string commit;
+    std::string name;               // OWNER/NAME, with :VARIANT for a GGUF
+    std::string commit;             // empty: nothing is complete yet
     std::vector<std::string> refs;  // names for that commit
     uint64_t bytes = 0;
     bool complete = false;
@@ -46,8 +47,9 @@ class Cache {
   std::vector<Entry> list() const;
 
   // Removes a model and gives back the bytes freed. With a revision (`only_revision`) or a variant only that; bytes
-  // that another snapshot needs stay. Throws Error(bad_call) when it is not here.
-  uint64_t remove(const ModelName& name, bool only_revision) const;
+  // that another snapshot needs stay. Throws Error(bad_call) when it is not here. `waiting` is called once when another
+  // process is at it.
+  uint64_t remove(const ModelName& name, bool only_revision, const std::function<void()>& waiting = {}) const;
 
  private:
   std::filesystem::path root_;

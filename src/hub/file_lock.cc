@@ -28,7 +28,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::function<void()
   bool told = false;
   while (true) {
     make_folder(path.parent_path());
-    descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
     if (descriptor_ < 0) {
       if (errno == ENOENT) continue;  // the folder went away in between
       throw_error(ErrorKind::io, "{}: cannot be opened: {}; may this user write there?", path.string(),

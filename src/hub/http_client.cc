@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -89,6 +90,25 @@ size_t on_body(char* data, size_t, size_t bytes, void* user) {
   }
 }
 
+// Where libcurl's own list of certificates is not there, because it was built for another distribution: the list of
+// this one. Empty: libcurl knows what to do.
+const std::string& system_ca_file() {
+  static const std::string found = [] {
+    const curl_version_info_data* info = curl_version_info(CURLVERSION_NOW);
+    if (info->age < CURLVERSION_SEVENTH || info->cainfo == nullptr || access(info->cainfo, R_OK) == 0) return "";
+    for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                             "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"})
+      if (access(path, R_OK) == 0) return path;
+    return "";
+  }();
+  return found;
+}
+
+bool is_hopeless(CURLcode code) {
+  return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE || code == CURLE_URL_MALFORMAT ||
+         code == CURLE_UNSUPPORTED_PROTOCOL;
+}
+
 // libcurl's own words for a failure, without line ends.
 std::string describe(CURLcode code, const char* detail) {
   std::string text = detail[0] != '\0' ? detail : curl_easy_strerror(code);
@@ -126,6 +146,7 @@ HttpAnswer HttpClient::send(const HttpRequest& request) {
     const bool home = origin_of(url) == origin;
     HttpAnswer answer = send_once(request, url, home);
     answer.url = url;
+    answer.redirected = !home;
     if (!is_redirect(answer.status)) return answer;
     // The hub says here what it redirects to; that place does not know it.
     if (request.head && !answer.header("x-linked-etag").empty()) return answer;
@@ -170,6 +191,8 @@ HttpAnswer HttpClient::send_once(const HttpRequest& request, const std::string& 
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "ingot");
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  if (const std::string& ca = request.ca_file.empty() ? system_ca_file() : request.ca_file; !ca.empty())
+    curl_easy_setopt(curl, CURLOPT_CAINFO, ca.c_str());
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, request.stall_s);
@@ -186,6 +209,7 @@ HttpAnswer HttpClient::send_once(const HttpRequest& request, const std::string& 
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   answer.status = static_cast<int>(status);
   if (code != CURLE_OK) answer.failure = describe(code, detail);
+  answer.hopeless = is_hopeless(code);
   return answer;
 }
 

@@ -14,7 +14,9 @@ struct HttpAnswer {
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;                            // unless the request had a sink
   std::string url;                             // the address that gave this answer
+  bool redirected = false;                     // its origin is another than that of the request
   std::string failure;                         // what broke the transfer, in words; may come with a status
+  bool hopeless = false;                       // that will break it again: a certificate, a malformed address
 
   std::string header(const std::string& name) const;
 };
@@ -25,6 +27,7 @@ struct HttpRequest {
   // Send the token. It goes to the origin (scheme, host, port) of `url` alone: redirects elsewhere are followed
   // without.
   std::string token;
+  std::string ca_file;       // certificates to trust, PEM; empty: the system's
   uint64_t range_start = 0;  // > 0: ask for the bytes from here on
   // Follow a redirect to another origin; otherwise that answer is returned as it is.
   bool leave_origin = false;

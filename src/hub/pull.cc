@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -24,17 +26,22 @@ namespace fs = std::filesystem;
 
 constexpr size_t kConnections = 8;
 
-// Runs work(client, i) for every i < count on a few threads, each with its own connection. The first error ends it and
-// is thrown; `stop` is then set for those still at work.
+using Note = std::function<void(const std::string& line)>;
+using Report = std::function<void(uint64_t done, uint64_t total)>;
+
+// Runs work(client, i, patience) for every i < count on a few threads, each with its own connection. The first error
+// ends it and is thrown; those still at work are told to stop.
 template <typename Work>
-void in_parallel(size_t count, std::atomic<bool>& stop, const Work& work) {
+void in_parallel(size_t count, const Note& note, const Work& work) {
+  std::atomic<bool> stop{false};
+  const Patience patience{.stop = &stop, .note = note};
   std::atomic<size_t> next{0};
   std::mutex mutex;
   std::exception_ptr first;
   const auto run = [&] {
     try {
       HttpClient client;
-      for (size_t i = next++; i < count && !stop; i = next++) work(client, i);
+      for (size_t i = next++; i < count && !stop; i = next++) work(client, i, patience);
     } catch (...) {
       const std::lock_guard guard(mutex);
       if (!first) first = std::current_exception();
@@ -42,7 +49,10 @@ void in_parallel(size_t count, std::atomic<bool>& stop, const Work& work) {
     }
   };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(count, kConnections); ++i) threads.emplace_back(run);
+  try {
+    for (size_t i = 1; i < std::min(count, kConnections); ++i) threads.emplace_back(run);
+  } catch (const std::system_error&) {  // no more threads to be had: fewer will do
+  }
   run();
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
@@ -50,8 +60,9 @@ void in_parallel(size_t count, std::atomic<bool>& stop, const Work& work) {
 
 void refuse_offline(const HubSettings& settings, const ModelName& name) {
   if (!settings.offline) return;
-  throw_error(ErrorKind::io, "{}: is not complete in {}, and HF_HUB_OFFLINE forbids to fetch it; unset that once",
-              name.text(), settings.cache.string());
+  throw_error(ErrorKind::io,
+              "{}: is not complete in {}, and HF_HUB_OFFLINE forbids to fetch it; unset that to fetch it", name.text(),
+              settings.cache.string());
 }
 
 void check_room(const Cache& cache, const ModelName& name, uint64_t needed) {
@@ -65,22 +76,22 @@ void check_room(const Cache& cache, const ModelName& name, uint64_t needed) {
 // Counts bytes of all connections together.
 class Progress {
  public:
-  Progress(const PullEvents& events, uint64_t done, uint64_t total) : events_(events), done_(done), total_(total) {}
+  Progress(const Report& report, uint64_t done, uint64_t total) : report_(report), done_(done), total_(total) {}
   void advance(int64_t bytes) {
     const std::lock_guard guard(mutex_);
     done_ += static_cast<uint64_t>(bytes);
-    if (events_.progress) events_.progress(std::min(done_, total_), total_);
+    report_(std::min(done_, total_), total_);
   }
 
  private:
-  const PullEvents& events_;
+  const Report& report_;
   std::mutex mutex_;
   uint64_t done_;
   uint64_t total_;
 };
 
 void fetch_all(const HubSettings& settings, const Cache& cache, const ModelName& name, const std::string& commit,
-               const std::vector<RemoteFile>& files, const PullEvents& events) {
+               const std::vector<RemoteFile>& files, const Report& report, const Note& note) {
   uint64_t total = 0;
   uint64_t present = 0;
   std::vector<const RemoteFile*> missing;
@@ -97,18 +108,20 @@ void fetch_all(const HubSettings& settings, const Cache& cache, const ModelName&
   // The largest first, so that none of them is left for the end.
   std::stable_sort(missing.begin(), missing.end(),
                    [](const RemoteFile* a, const RemoteFile* b) { return a->size > b->size; });
-  if (events.note)
-    events.note(fmt::format("{}: fetching {} in {} file{}{}", name.text(), format_bytes(total - present),
-                            missing.size(), missing.size() == 1 ? "" : "s",
-                            present > 0 ? fmt::format(" ({} are here already)", format_bytes(present)) : ""));
-  Progress progress(events, present, total);
-  std::atomic<bool> stop{false};
-  in_parallel(missing.size(), stop, [&](HttpClient& client, size_t i) {
+  note(fmt::format("{}: fetching {} in {} file{}{}", name.text(), format_bytes(total - present), missing.size(),
+                   missing.size() == 1 ? "" : "s",
+                   present > 0 ? fmt::format(" ({} are here already)", format_bytes(present)) : ""));
+  Progress progress(report, present, total);
+  in_parallel(missing.size(), note, [&](HttpClient& client, size_t i, const Patience& patience) {
     const RemoteFile& file = *missing[i];
     const fs::path blob = cache.blob(name.repo, file.hash);
     const FileLock lock(cache.lock(name.repo, file.hash));
-    if (fs::exists(blob)) return;  // another program brought it while we waited
-    download_file(client, settings, name, commit, file, blob, [&](int64_t bytes) { progress.advance(bytes); }, stop);
+    if (fs::exists(blob)) {  // another program brought it while we waited
+      progress.advance(static_cast<int64_t>(file.size));
+      return;
+    }
+    download_file(
+        client, settings, name, commit, file, blob, [&](int64_t bytes) { progress.advance(bytes); }, patience);
   });
 }
 
@@ -116,22 +129,29 @@ void fetch_all(const HubSettings& settings, const Cache& cache, const ModelName&
 
 fs::path pull_model(const HubSettings& settings, const ModelName& name, const PullEvents& events) {
   refuse_offline(settings, name);
+  std::mutex mutex;
+  const Note note = [&](const std::string& line) {
+    const std::lock_guard guard(mutex);
+    if (events.note) events.note(line);
+  };
+  const Report report = [&](uint64_t done, uint64_t total) {
+    const std::lock_guard guard(mutex);
+    if (events.progress) events.progress(done, total);
+  };
   const Cache cache(settings.cache);
   HttpClient client;
-  const Listing listing = list_remote(client, settings, name);
+  const Listing listing = list_remote(client, settings, name, {.note = note});
   const FileSelection selection = select_files(name, listing.files);
-
-  make_folder(cache.repo(name.repo) / "blobs");
-  const FileLock lock(cache.lock(name.repo, "ingot"), [&] {
-    if (events.note) events.note(fmt::format("{}: another process is fetching it; waiting", name.repo));
-  });
-  make_folder(cache.repo(name.repo) / "blobs");  // it may have been removed meanwhile
   std::vector<RemoteFile> files(selection.files.size());
-  std::atomic<bool> stop{false};
-  in_parallel(files.size(), stop, [&](HttpClient& own, size_t i) {
-    files[i] = stat_remote(own, settings, name, listing.commit, selection.files[i]);
+  in_parallel(files.size(), note, [&](HttpClient& own, size_t i, const Patience& patience) {
+    files[i] = stat_remote(own, settings, name, listing.commit, selection.files[i], patience);
   });
-  fetch_all(settings, cache, name, listing.commit, files, events);
+
+  const FileLock lock(cache.lock(name.repo, "ingot"),
+                      [&] { note(fmt::format("{}: another process is at it; waiting", name.repo)); });
+  make_folder(cache.repo(name.repo) / "blobs");
+  make_folder(cache.repo(name.repo) / "snapshots");
+  fetch_all(settings, cache, name, listing.commit, files, report, note);
   // Everything is here and checked; only now does it appear, the weights last, and then its name.
   for (const RemoteFile& file : files) cache.link(name.repo, listing.commit, file.path, file.hash);
   cache.write_ref(name, listing.commit);

@@ -27,6 +27,17 @@ uint64_t parse_size(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? size : UINT64_MAX;
 }
 
+HttpAnswer send_patiently(HttpClient& client, const HttpRequest& request, const std::string& what,
+                          const Patience& patience, int contact_attempts) {
+  for (int attempt = 0;; ++attempt) {
+    HttpAnswer answer = client.send(request);
+    const int most = answer.status == 0 ? contact_attempts : kAttempts;
+    const bool stopped = patience.stop != nullptr && *patience.stop;
+    if (!is_passing(answer) || attempt + 1 >= most || stopped) return answer;
+    wait_before_retry(answer, attempt, what, patience);
+  }
+}
+
 }  // namespace
 
 std::string file_url(const HubSettings& settings, const ModelName& name, const std::string& commit,
@@ -35,24 +46,30 @@ std::string file_url(const HubSettings& settings, const ModelName& name, const s
 }
 
 bool is_passing(const HttpAnswer& answer) {
+  if (answer.hopeless) return false;
   const int status = answer.status;
+  // An address signed for the storage expires; the next attempt begins at the hub and gets a new one.
+  if (answer.redirected && status >= 400) return true;
   return status == 0 || status == 408 || status == 429 || status >= 500 ||
          (status >= 200 && status <= 299 && !answer.failure.empty());
 }
 
-void wait_before_retry(const HttpAnswer& answer, int attempt) {
-  constexpr uint64_t kLongestMs = 60000;
-  uint64_t ms = uint64_t{500} << std::min(attempt, 6);
-  const uint64_t asked = parse_size(answer.header("retry-after"));
-  if (asked < 3600) ms = std::max<uint64_t>(asked * 1000, 100);
-  std::this_thread::sleep_for(std::chrono::milliseconds(std::min(ms, kLongestMs)));
-}
-
-HttpAnswer send_patiently(HttpClient& client, const HttpRequest& request) {
-  for (int attempt = 0;; ++attempt) {
-    HttpAnswer answer = client.send(request);
-    if (!is_passing(answer) || attempt + 1 == kAttempts) return answer;
-    wait_before_retry(answer, attempt);
+void wait_before_retry(const HttpAnswer& answer, int attempt, const std::string& what, const Patience& patience) {
+  using namespace std::chrono;
+  constexpr milliseconds kLongest = 60s;
+  constexpr milliseconds kWorthANote = 2s;
+  milliseconds wait(500 << std::min(attempt, 6));
+  if (const uint64_t asked = parse_size(answer.header("retry-after")); asked < 3600)
+    wait = std::max<milliseconds>(seconds(asked), 100ms);
+  wait = std::min(wait, kLongest);
+  if (patience.note && wait >= kWorthANote)
+    patience.note(
+        fmt::format("{}: {}; trying again in {} s", what,
+                    answer.failure.empty() ? fmt::format("the hub answered {}", answer.status) : answer.failure,
+                    ceil<seconds>(wait).count()));
+  for (const auto end = steady_clock::now() + wait; steady_clock::now() < end;) {
+    if (patience.stop != nullptr && *patience.stop) return;
+    std::this_thread::sleep_for(std::min<nanoseconds>(100ms, end - steady_clock::now()));
   }
 }
 
@@ -61,20 +78,24 @@ void throw_for(const HttpAnswer& answer, const HubSettings& settings, const Mode
   const std::string page = settings.endpoint + "/" + name.repo;
   const bool has_token = !settings.token.empty();
   if (!answer.failure.empty())
-    throw_error(ErrorKind::io, "{}: cannot be fetched from {}: {}; check the connection, what came so far is kept",
-                what, settings.endpoint, answer.failure);
+    throw_error(ErrorKind::io, "{}: cannot be fetched from {}: {}; {}", what, settings.endpoint, answer.failure,
+                answer.hopeless ? "check HF_ENDPOINT, and SSL_CERT_FILE where certificates of your own are needed"
+                                : "check the connection and try again, what came so far is kept");
+  if (answer.redirected)
+    throw_error(ErrorKind::io, "{}: {}, where {} keeps it, answered {}; try again later, what came so far is kept",
+                what, origin_of(answer.url), settings.endpoint, answer.status);
   if (code == "GatedRepo" || (answer.status == 403 && code != "RepoNotFound"))
     throw_error(ErrorKind::io, "{}: is gated: accept its terms at {}{}", what, page,
                 has_token ? " with the account HF_TOKEN belongs to" : ", then set HF_TOKEN to a token of that account");
   if (answer.status == 401)
-    throw_error(ErrorKind::io, "{}: {}", what,
-                has_token
-                    ? "the hub does not accept the token for it; check the name, and HF_TOKEN or the token file"
-                    : "does not exist on the hub or is private; check the name, or set HF_TOKEN if you have access");
+    throw_error(
+        ErrorKind::io, "{}: {}", what,
+        has_token ? "the hub does not accept the token for it; check the name, and HF_TOKEN or the token file"
+                  : "is no file or folder here, and not on the hub or private there; check the name, or set HF_TOKEN");
   if (code == "RevisionNotFound")
     throw_error(ErrorKind::bad_call, "{}: {} has no revision {}; see {}", what, name.repo, name.revision, page);
   if (answer.status == 404)
-    throw_error(ErrorKind::bad_call, "{}: is neither a file or folder here nor on the hub at {}; check the name", what,
+    throw_error(ErrorKind::bad_call, "{}: is no file or folder here, and not on the hub at {}; check the name", what,
                 settings.endpoint);
   if (answer.status == 429)
     throw_error(ErrorKind::io, "{}: the hub asks to wait (429){}; try again later", what,
@@ -82,13 +103,14 @@ void throw_for(const HttpAnswer& answer, const HubSettings& settings, const Mode
   throw_error(ErrorKind::io, "{}: {} answered {}; try again later", what, settings.endpoint, answer.status);
 }
 
-Listing list_remote(HttpClient& client, const HubSettings& settings, const ModelName& name) {
+Listing list_remote(HttpClient& client, const HubSettings& settings, const ModelName& name, const Patience& patience) {
   HttpRequest request;
   request.url =
       fmt::format("{}/api/models/{}/revision/{}", settings.endpoint, name.repo, url_encode(name.revision, false));
   request.token = settings.token;
+  request.ca_file = settings.ca_file;
   request.stall_s = settings.stall_s;
-  const HttpAnswer answer = send_patiently(client, request);
+  const HttpAnswer answer = send_patiently(client, request, name.text(), patience, kFirstContactAttempts);
   if (answer.status != 200 || !answer.failure.empty()) throw_for(answer, settings, name, name.text());
   const nlohmann::json root = nlohmann::json::parse(answer.body, nullptr, false);
   const auto broken = [&](const char* what) {
@@ -111,15 +133,16 @@ Listing list_remote(HttpClient& client, const HubSettings& settings, const Model
 }
 
 RemoteFile stat_remote(HttpClient& client, const HubSettings& settings, const ModelName& name,
-                       const std::string& commit, const std::string& path) {
+                       const std::string& commit, const std::string& path, const Patience& patience) {
+  const std::string what = fmt::format("{}: {}", name.text(), path);
   HttpRequest request;
   request.url = file_url(settings, name, commit, path);
   request.head = true;
   request.token = settings.token;
+  request.ca_file = settings.ca_file;
   request.stall_s = settings.stall_s;
   // The hub's own answer has the hash; the storage it redirects to has other tags.
-  const HttpAnswer answer = send_patiently(client, request);
-  const std::string what = fmt::format("{}: {}", name.text(), path);
+  const HttpAnswer answer = send_patiently(client, request, what, patience, kAttempts);
   if (answer.status < 200 || answer.status > 399 || !answer.failure.empty()) throw_for(answer, settings, name, what);
   RemoteFile file{.path = path};
   const std::string linked = answer.header("x-linked-etag");

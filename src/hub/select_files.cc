@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <string_view>
@@ -67,11 +68,17 @@ std::string join_some(const std::vector<std::string>& names) {
   return out;
 }
 
+std::string first_part(const std::string& gguf) {
+  std::smatch match;
+  if (!std::regex_match(gguf, match, split_pattern())) return gguf;
+  return fmt::format("{}-00001-of-{}.gguf", match[1].str(), match[3].str());
+}
+
 // One path for each GGUF model: of a split set the first part.
 std::vector<std::string> gguf_models(const std::vector<std::string>& files) {
   std::map<std::string, std::string> first;
   for (const std::string& path : files)
-    if (is_model_gguf(path)) first.emplace(stem(path), split_parts(path).front());
+    if (is_model_gguf(path)) first.emplace(stem(path), first_part(path));
   std::vector<std::string> models;
   for (const auto& [key, path] : first) models.push_back(path);
   return models;
@@ -118,22 +125,39 @@ FileSelection select_variant(const ModelName& name, const std::vector<std::strin
 
 bool is_top_level(const std::string& path) { return path.find('/') == std::string::npos; }
 
-// The weights as transformers names them; a repository may have the same weights a second time under other names.
+// The weights a loader would open: model.safetensors, else the index and its shards, else the only file there is. A
+// repository may have the same weights a second time under other names.
 std::vector<std::string> safetensors(const std::vector<std::string>& files) {
-  std::vector<std::string> named;
+  static const std::regex shard("(model-)?.*[0-9]+-of-[0-9]+\\.safetensors");
+  constexpr const char* kIndex = "model.safetensors.index.json";
   std::vector<std::string> all;
-  static const std::regex shard("model-[0-9]+-of-[0-9]+\\.safetensors");
+  std::vector<std::string> shards;
+  bool named = false;  // a shard is called model-...
+  bool index = false;
   for (const std::string& path : files) {
     if (!is_top_level(path)) continue;
     if (path == "model.safetensors") return {path};
-    if (path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json")) all.push_back(path);
-    if (path == "model.safetensors.index.json" || std::regex_match(path, shard)) named.push_back(path);
+    index = index || path == kIndex;
+    if (!path.ends_with(".safetensors")) continue;
+    all.push_back(path);
+    std::smatch match;
+    if (!std::regex_match(path, match, shard)) continue;
+    shards.push_back(path);
+    named = named || match[1].matched;
   }
-  std::vector<std::string>& chosen = named.empty() ? all : named;
+  if (!index) return all;
+  if (named) std::erase_if(shards, [](const std::string& path) { return !path.starts_with("model-"); });
+  std::vector<std::string>& chosen = shards.empty() ? all : shards;
   std::sort(chosen.begin(), chosen.end());
-  // An index before its shards: where it is, it says what is still missing.
-  std::stable_partition(chosen.begin(), chosen.end(), [](const std::string& path) { return path.ends_with(".json"); });
+  // Before its shards: where it is, it says what is still missing.
+  if (!chosen.empty()) chosen.insert(chosen.begin(), kIndex);
   return chosen;
+}
+
+// Templates beside the main one: for tools, say.
+bool is_named_template(const std::string& path) {
+  constexpr std::string_view kFolder = "additional_chat_templates/";
+  return path.starts_with(kFolder) && path.ends_with(".jinja") && is_top_level(path.substr(kFolder.size()));
 }
 
 }  // namespace
@@ -162,11 +186,16 @@ FileSelection select_files(const ModelName& name, const std::vector<std::string>
   if (!name.variant.empty()) return select_variant(name, files);
   const auto has = [&](std::string_view file) { return std::find(files.begin(), files.end(), file) != files.end(); };
   const std::vector<std::string> weights = safetensors(files);
+  if (has("config.json") && weights.size() > 1 && !has("model.safetensors.index.json"))
+    throw_error(ErrorKind::declined,
+                "{}: has {} .safetensors files but no model.safetensors.index.json that lists them", name.text(),
+                weights.size());
   if (has("config.json") && !weights.empty()) {
     FileSelection selection;
     for (const char* file : kSmallFiles)
       if (has(file)) selection.files.push_back(file);
     if (!has("tokenizer.json") && has("tekken.json")) selection.files.push_back("tekken.json");
+    std::copy_if(files.begin(), files.end(), std::back_inserter(selection.files), is_named_template);
     selection.files.insert(selection.files.end(), weights.begin(), weights.end());
     return selection;
   }

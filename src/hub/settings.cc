@@ -15,11 +15,18 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPublicHub = "https://huggingface.co";
 
+// "~/x" where no shell has seen it: a service's environment, say.
+fs::path expand_home(const std::string& path) {
+  const auto home = environment("HOME");
+  if (!home || !(path == "~" || path.starts_with("~/"))) return path;
+  return path.size() <= 2 ? fs::path(*home) : fs::path(*home) / path.substr(2);
+}
+
 fs::path hugging_face_home() {
-  if (const auto home = environment("HF_HOME")) return *home;
+  if (const auto home = environment("HF_HOME")) return expand_home(*home);
   if (const auto xdg = environment("XDG_CACHE_HOME")) return fs::path(*xdg) / "huggingface";
   if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / "huggingface";
-  throw_error(ErrorKind::bad_call, "no folder for models: neither HF_HUB_CACHE, HF_HOME nor HOME is set; set HF_HOME");
+  return {};
 }
 
 std::string trimmed(std::string text) {
@@ -34,8 +41,9 @@ std::string read_token() {
   std::string token = trimmed(environment("HF_TOKEN").value_or(""));
   if (token.empty()) {
     const auto given = environment("HF_TOKEN_PATH");
-    if (!given && !environment("HF_HOME") && !environment("XDG_CACHE_HOME") && !environment("HOME")) return "";
-    source = given ? *given : (hugging_face_home() / "token").string();
+    const fs::path home = hugging_face_home();
+    if (!given && home.empty()) return "";
+    source = given ? expand_home(*given).string() : (home / "token").string();
     std::ifstream file(source);
     std::getline(file, token);
     token = trimmed(token);
@@ -44,6 +52,13 @@ std::string read_token() {
   if (!std::all_of(token.begin(), token.end(), [](char c) { return c > 0x20 && c < 0x7f; }))
     throw_error(ErrorKind::bad_call, "{}: is not a token (it has spaces or odd characters); copy it again", source);
   return token;
+}
+
+std::string read_ca_file() {
+  const std::string path = environment("SSL_CERT_FILE").value_or("");
+  if (!path.empty() && !std::ifstream(path))
+    throw_error(ErrorKind::bad_call, "SSL_CERT_FILE={}: cannot be read; name a file of certificates (PEM)", path);
+  return path;
 }
 
 bool read_switch(const char* name) {
@@ -77,9 +92,11 @@ long read_seconds(const char* name, long value) {
 HubSettings HubSettings::from_environment() {
   HubSettings settings;
   const auto cache = environment("HF_HUB_CACHE");
-  settings.cache = cache ? fs::path(*cache) : hugging_face_home() / "hub";
+  settings.cache = cache ? expand_home(*cache) : hugging_face_home();
+  if (!cache && !settings.cache.empty()) settings.cache /= "hub";
   settings.endpoint = read_endpoint();
   settings.token = read_token();
+  settings.ca_file = read_ca_file();
   settings.offline = read_switch("HF_HUB_OFFLINE");
   settings.stall_s = read_seconds("HF_HUB_DOWNLOAD_TIMEOUT", settings.stall_s);
   return settings;

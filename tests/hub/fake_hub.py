@@ -1,22 +1,26 @@
 """A server that behaves like the hub, and a second one like the storage it redirects to; both on 127.0.0.1.
 
 Repositories are dictionaries of file contents. Files over 1 kB count as large: their bytes come from the storage, and their
-hash is a SHA-256; the others come from the hub itself, with git's blob hash."""
+hash is a SHA-256; the others come from the hub itself, by way of a redirect within it, with git's blob hash."""
 
 import hashlib
 import http.server
 import json
 import re
+import ssl
+import sys
 import threading
 import urllib.parse
 
 LARGE = 1000
 
 
-def content_hash(data):
-    if len(data) > LARGE:
-        return hashlib.sha256(data).hexdigest()
+def git_hash(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def content_hash(data):
+    return hashlib.sha256(data).hexdigest() if len(data) > LARGE else git_hash(data)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -26,13 +30,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_HEAD(self):
-        self.handle_one()
+        self.handle_request()
 
     def do_GET(self):
-        self.handle_one()
+        self.handle_request()
 
-    def handle_one(self):
-        path = urllib.parse.unquote(self.path)
+    def handle_request(self):
+        url = urllib.parse.urlsplit(self.path)  # a proxy is asked for whole addresses
+        path = urllib.parse.unquote(url.path)
+        self.proxied = bool(url.netloc)
         record = (self.server.kind, self.command, path, self.headers.get("Authorization"), self.headers.get("Range"))
         with self.server.hub.lock:
             self.server.hub.requests.append(record)
@@ -51,21 +57,37 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Clients that hang up, or do not like a certificate, are what the tests are about; all else is a bug here."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 class Hub:
-    def __init__(self):
+    def __init__(self, certificate=None):
+        """`certificate`: (certificate, key) files, for a hub that speaks TLS; its storage does not."""
         self.lock = threading.Lock()
         self.requests = []  # (server, method, path, authorization, range)
-        self.repos = {}  # name -> {"files": {path: bytes}, "commit": str, "token": needed or None, "gated": bool}
+        self.repos = {}  # name -> {"revisions": {name: commit}, "commits": {commit: {path: bytes}}, "token", "gated"}
+        self.renamed = {}  # old name -> new name
         self.faults = []  # [pattern of the path, how often, function(handler, data) that answers]
         self.ranges = True
         self.servers = []
         for kind in ("hub", "storage"):
-            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-            server.daemon_threads = True
+            server = Server(("127.0.0.1", 0), Handler)
             server.kind, server.hub = kind, self
+            if certificate and kind == "hub":
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(*certificate)
+                server.socket = context.wrap_socket(server.socket, server_side=True)
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
             self.servers.append(server)
-        self.url, self.storage_url = ["http://127.0.0.1:%d" % server.server_address[1] for server in self.servers]
+        ports = [server.server_address[1] for server in self.servers]
+        self.url = "%s://127.0.0.1:%d" % ("https" if certificate else "http", ports[0])
+        self.storage_url = "http://127.0.0.1:%d" % ports[1]
 
     def close(self):
         for server in self.servers:
@@ -100,34 +122,58 @@ class Hub:
             return self.send_bytes(handler, data, ETag='"storage-tag"')
         if fault:
             return fault[2](handler, b"")
-        api = re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/(.+)", path)
-        resolve = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([0-9a-f]{40})/(.+)", path)
+        for old, new in self.renamed.items():
+            if "/%s/" % old in path:
+                return handler.reply(307, Location=urllib.parse.quote(path.replace(old, new, 1)))
+        api = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(revision|tree)/(.+)", path)
+        resolve = re.fullmatch(r"/(api/resolve-cache/models/)?([^/]+/[^/]+)/(?:resolve/)?([0-9a-f]{40})/(.+)", path)
         if not api and not resolve:
             return handler.reply(404)
-        repo = self.repos.get((api or resolve)[1])
+        repo = self.repos.get(api[1] if api else resolve[2])
         if repo is None:
             return handler.reply(401, X_Error_Code="RepoNotFound")
-        given = handler.headers.get("Authorization")
-        if repo["token"] and given is None and not repo["gated"]:
-            return handler.reply(401, X_Error_Code="RepoNotFound")
-        if repo["gated"] and (given is None or given != "Bearer " + repo["token"]):
-            return handler.reply(401 if given is None else 403, X_Error_Code="GatedRepo")
-        if repo["token"] and given != "Bearer " + repo["token"]:
-            return handler.reply(401)
+        if not self.allows(repo, handler, listing=bool(api)):
+            return
         if api:
-            commit = repo["revisions"].get(api[2], api[2] if api[2] in repo["commits"] else None)
-            if commit is None:
-                return handler.reply(404, X_Error_Code="RevisionNotFound")
-            listing = {"id": api[1], "sha": commit, "siblings": [{"rfilename": f} for f in repo["commits"][commit]]}
-            return handler.reply(200, json.dumps(listing).encode(), Content_Type="application/json")
-        data = repo["commits"].get(resolve[2], {}).get(resolve[3])
+            return self.send_listing(handler, repo, *api.groups())
+        self.send_file(handler, repo, resolve[3], resolve[4], moved=bool(resolve[1]))
+
+    def allows(self, repo, handler, listing):
+        """The listing of a gated repository is public, its files are not. What is private does not seem to exist."""
+        given = handler.headers.get("Authorization")
+        if repo["token"] is None or given == "Bearer " + repo["token"] or (repo["gated"] and listing):
+            return True
+        if repo["gated"]:
+            handler.reply(401 if given is None else 403, X_Error_Code="GatedRepo")
+        else:
+            handler.reply(401, **({"X_Error_Code": "RepoNotFound"} if given is None else {}))
+        return False
+
+    def send_listing(self, handler, repo, name, what, revision):
+        commit = repo["revisions"].get(revision, revision if revision in repo["commits"] else None)
+        if commit is None:
+            return handler.reply(404, X_Error_Code="RevisionNotFound")
+        files = repo["commits"][commit]
+        listing = {"id": name, "sha": commit, "siblings": [{"rfilename": f} for f in files]}
+        if what == "tree":
+            listing = [{"type": "file", "path": f, "size": len(data), "oid": git_hash(data),
+                        **({"lfs": {"oid": content_hash(data), "size": len(data), "pointerSize": 130}}
+                           if len(data) > LARGE else {})} for f, data in files.items()]
+        handler.reply(200, json.dumps(listing).encode(), Content_Type="application/json")
+
+    def send_file(self, handler, repo, commit, path, moved):
+        data = repo["commits"].get(commit, {}).get(path)
         if data is None:
             return handler.reply(404, X_Error_Code="EntryNotFound")
         digest = content_hash(data)
-        if len(data) <= LARGE:
-            return self.send_bytes(handler, data, ETag='"%s"' % digest, X_Repo_Commit=resolve[2])
-        return handler.reply(302, Location="%s/%s" % (self.storage_url, digest), X_Linked_ETag='"%s"' % digest,
-                             X_Linked_Size=str(len(data)), X_Repo_Commit=resolve[2])
+        if len(data) > LARGE:
+            return handler.reply(302, Location="%s/%s" % (self.storage_url, digest), X_Linked_ETag='"%s"' % digest,
+                                 X_Linked_Size=str(len(data)), X_Repo_Commit=commit, ETag='"of-the-redirect"')
+        if not moved:
+            place = handler.path.replace("/resolve/", "/")
+            place = re.sub(r"^(https?://[^/]+)?/", "/api/resolve-cache/models/", place)
+            return handler.reply(307, b"moved", Location=place, X_Repo_Commit=commit)
+        self.send_bytes(handler, data, ETag='"%s"' % digest, X_Repo_Commit=commit)
 
     def find_blob(self, digest):
         for repo in self.repos.values():
@@ -138,14 +184,22 @@ class Hub:
         raise KeyError(digest)
 
     def send_bytes(self, handler, data, **headers):
-        match = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
-        if not match or not self.ranges:
+        start = asked_start(handler)
+        if start == 0 or not self.ranges:
             return handler.reply(200, data, Accept_Ranges="bytes", **headers)
-        start = int(match[1])
         if start >= len(data):
             return handler.reply(416, Content_Range="bytes */%d" % len(data))
-        span = "bytes %d-%d/%d" % (start, len(data) - 1, len(data))
-        return handler.reply(206, data[start:], Content_Range=span, **headers)
+        send_range(handler, data, start, len(data), **headers)
+
+
+def asked_start(handler):
+    match = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+    return int(match[1]) if match else 0
+
+
+def send_range(handler, data, start, end, **headers):
+    span = "bytes %d-%d/%d" % (start, end - 1, len(data))
+    handler.reply(206, data[start:end], Content_Range=span, **headers)
 
 
 # ---- faults ----
@@ -156,11 +210,10 @@ def status(code, **headers):
 
 def truncated(handler, data, keep=None):
     """Says the whole length, sends a part (of what a range asks for) and hangs up."""
-    match = re.fullmatch(r"bytes=(\d+)-", handler.headers.get("Range", ""))
-    start = int(match[1]) if match else 0
+    start = asked_start(handler)
     rest = data[start:]
-    handler.send_response(206 if match else 200)
-    if match:
+    handler.send_response(206 if start else 200)
+    if start:
         handler.send_header("Content-Range", "bytes %d-%d/%d" % (start, len(data) - 1, len(data)))
     handler.send_header("Content-Length", str(len(rest)))
     handler.end_headers()
@@ -169,8 +222,23 @@ def truncated(handler, data, keep=None):
     handler.close_connection = True
 
 
+def short_range(handler, data):
+    """A range that ends before the file does, as a server may choose."""
+    start = asked_start(handler)
+    send_range(handler, data, start, min(start + 60_000, len(data)))
+
+
+def other_range(handler, data):
+    """Another range than the one asked for."""
+    send_range(handler, data, 10, len(data))
+
+
 def wrong_bytes(handler, data):
     handler.reply(200, bytes([data[0] ^ 1]) + data[1:])
+
+
+def too_long(handler, data):
+    handler.reply(200, data + b"more")
 
 
 def stall_after(count, event):
