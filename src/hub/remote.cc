@@ -94,6 +94,8 @@ void throw_for(const HttpAnswer& answer, const HubSettings& settings, const Mode
                   : "is no file or folder here, and not on the hub or private there; check the name, or set HF_TOKEN");
   if (code == "RevisionNotFound")
     throw_error(ErrorKind::bad_call, "{}: {} has no revision {}; see {}", what, name.repo, name.revision, page);
+  if (answer.status == 404 && what != name.text())
+    throw_error(ErrorKind::io, "{}: the hub lists it but does not have it (404); try again later", what);
   if (answer.status == 404)
     throw_error(ErrorKind::bad_call, "{}: is no file or folder here, and not on the hub at {}; check the name", what,
                 settings.endpoint);
