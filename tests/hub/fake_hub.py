@@ -38,7 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def handle_request(self):
         url = urllib.parse.urlsplit(self.path)  # a proxy is asked for whole addresses
         path = urllib.parse.unquote(url.path)
-        self.proxied = bool(url.netloc)
+        self.raw_path = url.path
         record = (self.server.kind, self.command, path, self.headers.get("Authorization"), self.headers.get("Range"))
         with self.server.hub.lock:
             self.server.hub.requests.append(record)
@@ -115,7 +115,7 @@ class Hub:
             fault = next((f for f in self.faults if f[1] > 0 and f[0].search("%s %s" % (handler.command, path))), None)
             if fault:
                 fault[1] -= 1
-        if handler.server.kind == "storage":
+        if handler.server.kind == "storage" or re.fullmatch("/[0-9a-f]{64}", path):
             data = self.find_blob(path.strip("/"))
             if fault:
                 return fault[2](handler, data)
@@ -127,7 +127,8 @@ class Hub:
                 return handler.reply(307, Location=urllib.parse.quote(path.replace(old, new, 1)))
         api = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(revision|tree)/(.+)", path)
         resolve = re.fullmatch(r"/(api/resolve-cache/models/)?([^/]+/[^/]+)/(?:resolve/)?([0-9a-f]{40})/(.+)", path)
-        if not api and not resolve:
+        # A slash in a revision must be encoded.
+        if (not api and not resolve) or (api and handler.raw_path.count("/") != 6):
             return handler.reply(404)
         repo = self.repos.get(api[1] if api else resolve[2])
         if repo is None:
@@ -230,7 +231,7 @@ def short_range(handler, data):
 
 def other_range(handler, data):
     """Another range than the one asked for."""
-    send_range(handler, data, 10, len(data))
+    send_range(handler, data, 10, 60_010)
 
 
 def wrong_bytes(handler, data):

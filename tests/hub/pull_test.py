@@ -71,6 +71,12 @@ class PullTest(HubCase):
         self.assertEqual(path.parent.parent, self.repo)
         self.check(path, files)
 
+    def test_storage_at_the_hub_itself(self):
+        files = shards(2)
+        self.hub.add(NAME, files)
+        self.hub.storage_url = self.hub.url
+        self.check(self.pull(), files)
+
     def test_gguf(self):
         data = random.Random(1).randbytes(5000)
         files = {"x-Q4_K_M.gguf": data, "x-Q8_0.gguf": data[::-1], "README.md": b""}
