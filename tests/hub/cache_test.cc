@@ -99,5 +99,66 @@ TEST_F(CacheTest, RemoveKeepsWhatOthersNeed) {
   expect_error(ErrorKind::bad_call, "ingot list", [&] { cache_.remove(name("a/b"), false); });
 }
 
+TEST_F(CacheTest, RemoveLeavesWhatIsJustComingIn) {
+  cache_.write_ref(name("a/b"), kCommit);
+  add(kCommit, "x-Q4_0.gguf", "four", '4');
+  add(kCommit, "x-Q8_0.gguf", "eight", '8');
+  const fs::path unlinked = cache_.blob("a/b", std::string(64, '9'));
+  write_file(unlinked, "somebody fetched it and will link it");
+  EXPECT_EQ(cache_.remove(name("a/b:Q8_0"), false), 5u);
+  EXPECT_TRUE(fs::exists(unlinked));
+  EXPECT_FALSE(fs::exists(cache_.blob("a/b", std::string(64, '8'))));
+}
+
+// Hugging Face's library may keep the bytes in a store that repositories share, and link the blob there.
+TEST_F(CacheTest, SharedBlobsAreNotOurs) {
+  const std::string hash(64, '3');
+  make_folder(folder_ / "blobs/33");
+  write_file(folder_ / "blobs/33" / hash, "weights");
+  add(kCommit, "config.json", "{}", '1');
+  add(kCommit, "tokenizer.json", "{}", '2');
+  fs::create_symlink("../../blobs/33/" + hash, cache_.blob("a/b", hash));
+  cache_.link("a/b", kCommit, "model.safetensors", hash);
+  cache_.write_ref(name("a/b"), kCommit);
+  EXPECT_TRUE(cache_.find(name("a/b")));
+  ASSERT_EQ(cache_.list().size(), 1u);
+  EXPECT_EQ(cache_.list()[0].bytes, 11u);
+  EXPECT_EQ(cache_.remove(name("a/b"), false), 4u);
+  EXPECT_TRUE(fs::exists(folder_ / "blobs/33" / hash));
+}
+
+TEST_F(CacheTest, ListsWhatIsNoModelYet) {
+  make_folder(cache_.repo("a/b") / "snapshots");
+  make_folder(cache_.repo("a/b") / "blobs");
+  write_file(cache_.blob("a/b", "x.incomplete"), "half");
+  const auto entries = cache_.list();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].name, "a/b");
+  EXPECT_EQ(entries[0].commit, "");
+  EXPECT_EQ(entries[0].bytes, 4u);
+  EXPECT_FALSE(entries[0].complete);
+}
+
+TEST_F(CacheTest, AGgufsPageIsNoModelBesideIt) {
+  add(kCommit, "x-Q4_0.gguf", "four", '4');
+  add(kCommit, "README.md", "hello", '5');
+  add(kCommit, "config.json", "{}", '6');
+  ASSERT_EQ(cache_.list().size(), 1u);
+  EXPECT_EQ(cache_.list()[0].name, "a/b:Q4_0");
+}
+
+TEST_F(CacheTest, NamesWithoutOwner) {
+  EXPECT_EQ(cache_.repo("gpt2"), folder_ / "models--gpt2");
+  make_folder(cache_.repo("gpt2") / "blobs");
+  ASSERT_EQ(cache_.list().size(), 1u);
+  EXPECT_EQ(cache_.list()[0].name, "gpt2");
+  EXPECT_EQ(cache_.remove(ModelName{.repo = "gpt2"}, false), 0u);
+  EXPECT_TRUE(cache_.list().empty());
+}
+
+TEST(Cache, NeedsAFolder) {
+  expect_error(ErrorKind::bad_call, "set HF_HOME", [] { Cache(fs::path()); });
+}
+
 }  // namespace
 }  // namespace ingot::hub

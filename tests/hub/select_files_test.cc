@@ -41,6 +41,30 @@ TEST(SelectFiles, OneFileWinsOverShards) {
   EXPECT_THAT(selection.files, ElementsAre("config.json", "tekken.json", "model.safetensors"));
 }
 
+TEST(SelectFiles, ShardsWithOtherNames) {
+  const Files files = {"config.json", "model.safetensors.index.json", "part-1-of-2.safetensors",
+                       "part-2-of-2.safetensors"};
+  EXPECT_THAT(
+      select_files(named("a/b"), files).files,
+      ElementsAre("config.json", "model.safetensors.index.json", "part-1-of-2.safetensors", "part-2-of-2.safetensors"));
+  EXPECT_THAT(select_files(named("a/b"), {"config.json", "gptq-4bit.safetensors"}).files,
+              ElementsAre("config.json", "gptq-4bit.safetensors"));
+  expect_error(ErrorKind::declined, "2 .safetensors files but no model.safetensors.index.json",
+               [] { select_files(named("a/b"), {"config.json", "x.safetensors", "y.safetensors"}); });
+}
+
+TEST(SelectFiles, NamedChatTemplates) {
+  const Files files = {"config.json",
+                       "model.safetensors",
+                       "chat_template.jinja",
+                       "additional_chat_templates/rag.jinja",
+                       "additional_chat_templates/x/y.jinja",
+                       "other/z.jinja"};
+  EXPECT_THAT(
+      select_files(named("a/b"), files).files,
+      ElementsAre("config.json", "chat_template.jinja", "additional_chat_templates/rag.jinja", "model.safetensors"));
+}
+
 const Files kGguf = {"README.md",   "config.json",    "mmproj-x-F16.gguf",          "x.Q4_K_M.gguf",
                      "x-Q8_0.gguf", "x-UD-Q8_0.gguf", "BF16/x-00001-of-00002.gguf", "BF16/x-00002-of-00002.gguf"};
 

@@ -12,7 +12,7 @@ class HubSettingsTest : public ::testing::Test {
  protected:
   HubSettingsTest() {
     for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HF_TOKEN", "HF_TOKEN_PATH", "HF_ENDPOINT", "HF_HUB_OFFLINE",
-                             "HF_HUB_DOWNLOAD_TIMEOUT", "XDG_CACHE_HOME"})
+                             "HF_HUB_DOWNLOAD_TIMEOUT", "SSL_CERT_FILE", "XDG_CACHE_HOME"})
       unsetenv(name);
     setenv("HOME", folder_.path().c_str(), 1);
   }
@@ -27,6 +27,10 @@ TEST_F(HubSettingsTest, CacheFolder) {
   EXPECT_EQ(HubSettings::from_environment().cache, "/h/hub");
   setenv("HF_HUB_CACHE", "/c", 1);
   EXPECT_EQ(HubSettings::from_environment().cache, "/c");
+  setenv("HF_HUB_CACHE", "~/c", 1);
+  EXPECT_EQ(HubSettings::from_environment().cache, folder_ / "c");
+  for (const char* name : {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"}) unsetenv(name);
+  EXPECT_EQ(HubSettings::from_environment().cache, "");
 }
 
 TEST_F(HubSettingsTest, Token) {
@@ -59,6 +63,12 @@ TEST_F(HubSettingsTest, TheRest) {
   unsetenv("HF_HUB_OFFLINE");
   setenv("HF_ENDPOINT", "ftp://x", 1);
   expect_error(ErrorKind::bad_call, "HF_ENDPOINT", [] { HubSettings::from_environment(); });
+  unsetenv("HF_ENDPOINT");
+  setenv("SSL_CERT_FILE", "/no/such/file", 1);
+  expect_error(ErrorKind::bad_call, "SSL_CERT_FILE", [] { HubSettings::from_environment(); });
+  write_file(folder_ / "ca.pem", "x");
+  setenv("SSL_CERT_FILE", (folder_ / "ca.pem").c_str(), 1);
+  EXPECT_EQ(HubSettings::from_environment().ca_file, folder_ / "ca.pem");
 }
 
 }  // namespace
