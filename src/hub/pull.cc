@@ -115,7 +115,9 @@ void fetch_all(const HubSettings& settings, const Cache& cache, const ModelName&
   in_parallel(missing.size(), note, [&](HttpClient& client, size_t i, const Patience& patience) {
     const RemoteFile& file = *missing[i];
     const fs::path blob = cache.blob(name.repo, file.hash);
-    const FileLock lock(cache.lock(name.repo, file.hash));
+    const FileLock lock(cache.lock(name.repo, file.hash), [&] {
+      note(fmt::format("{}: another program is fetching {}; waiting", name.repo, file.path));
+    });
     if (fs::exists(blob)) {  // another program brought it while we waited
       progress.advance(static_cast<int64_t>(file.size));
       return;

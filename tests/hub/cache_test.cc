@@ -157,7 +157,7 @@ TEST_F(CacheTest, NamesWithoutOwner) {
 }
 
 TEST(Cache, NeedsAFolder) {
-  expect_error(ErrorKind::bad_call, "set HF_HOME", [] { Cache(fs::path()); });
+  expect_error(ErrorKind::bad_call, "set HF_HOME", [] { Cache{fs::path()}; });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What goes wrong between the hub and the cache: refusals, broken transfers, wrong bytes, several processes, full disks."""
 
+import fcntl
 import pathlib
 import resource
 import shutil
@@ -240,6 +241,24 @@ class FailuresTest(HubCase):
         self.assertEqual(results[0][0], results[1][0])
         self.check(pathlib.Path(results[0][0].strip()), files)
         self.assertEqual(len(self.hub.seen("storage")), 5, "each file once, and one continued")
+
+    def test_another_program_has_a_file(self):
+        files = shards(1)
+        self.hub.add(NAME, files)
+        digest = fake_hub.content_hash(files[ONE])
+        lock = self.cache / ".locks" / "models--owner--tiny" / (digest + ".lock")
+        lock.parent.mkdir(parents=True)
+        (self.repo / "blobs").mkdir(parents=True)
+        with open(lock, "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            process = self.start("pull", NAME)
+            while "another program is fetching " + ONE not in (line := process.stderr.readline()):
+                self.assertIn("ingot: ", line)
+            (self.repo / "blobs" / digest).write_bytes(files[ONE])
+        out = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 0)
+        self.check(pathlib.Path(out.strip()), files)
+        self.assertEqual(self.hub.seen("storage"), [])
 
     def test_removal_waits_for_the_download(self):
         files = shards(1)
