@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -95,13 +96,13 @@ void fetch_all(const HubSettings& settings, const Cache& cache, const ModelName&
   uint64_t total = 0;
   uint64_t present = 0;
   std::vector<const RemoteFile*> missing;
+  std::set<std::string> hashes;
   for (const RemoteFile& file : files) {
+    if (!hashes.insert(file.hash).second) continue;  // two files with the same content are one blob
     const fs::path blob = cache.blob(name.repo, file.hash);
     total += file.size;
     present += bytes_present(blob, file);
-    const bool twice =
-        std::any_of(missing.begin(), missing.end(), [&](const RemoteFile* other) { return other->hash == file.hash; });
-    if (!fs::exists(blob) && !twice) missing.push_back(&file);
+    if (!fs::exists(blob)) missing.push_back(&file);
   }
   if (missing.empty()) return;
   check_room(cache, name, total - present);
