@@ -61,9 +61,10 @@ void in_parallel(size_t count, const Note& note, const Work& work) {
 
 void refuse_offline(const HubSettings& settings, const ModelName& name) {
   if (!settings.offline) return;
-  throw_error(ErrorKind::io,
-              "{}: is not complete in {}, and HF_HUB_OFFLINE forbids to fetch it; unset that to fetch it", name.text(),
-              settings.cache.string());
+  throw_error(
+      ErrorKind::io,
+      "{}: is no file or folder here and not complete in {}, and HF_HUB_OFFLINE forbids to fetch it; unset that",
+      name.text(), settings.cache.string());
 }
 
 void check_room(const Cache& cache, const ModelName& name, uint64_t needed) {

@@ -77,9 +77,13 @@ void throw_for(const HttpAnswer& answer, const HubSettings& settings, const Mode
   const std::string code = answer.header("x-error-code");
   const std::string page = settings.endpoint + "/" + name.repo;
   const bool has_token = !settings.token.empty();
+  const bool whole = what == name.text();  // else one of its files
   if (!answer.failure.empty())
-    throw_error(ErrorKind::io, "{}: cannot be fetched from {}: {}; {}", what, settings.endpoint, answer.failure,
+    throw_error(ErrorKind::io, "{}: {} {}: {}; {}", what,
+                whole ? "is no file or folder here, and cannot be fetched from" : "cannot be fetched from",
+                settings.endpoint, answer.failure,
                 answer.hopeless ? "check HF_ENDPOINT, and SSL_CERT_FILE where certificates of your own are needed"
+                : whole         ? "check the name and the connection"
                                 : "check the connection and try again, what came so far is kept");
   if (answer.redirected)
     throw_error(ErrorKind::io, "{}: {}, where {} keeps it, answered {}; try again later, what came so far is kept",
@@ -94,7 +98,7 @@ void throw_for(const HttpAnswer& answer, const HubSettings& settings, const Mode
                   : "is no file or folder here, and not on the hub or private there; check the name, or set HF_TOKEN");
   if (code == "RevisionNotFound")
     throw_error(ErrorKind::bad_call, "{}: {} has no revision {}; see {}", what, name.repo, name.revision, page);
-  if (answer.status == 404 && what != name.text())
+  if (answer.status == 404 && !whole)
     throw_error(ErrorKind::io, "{}: the hub lists it but does not have it (404); try again later", what);
   if (answer.status == 404)
     throw_error(ErrorKind::bad_call, "{}: is no file or folder here, and not on the hub at {}; check the name", what,

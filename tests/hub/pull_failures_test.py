@@ -37,7 +37,7 @@ class FailuresTest(HubCase):
             unused.bind(("127.0.0.1", 0))
             start = time.monotonic()
             message = self.refused("pull", NAME, HF_ENDPOINT="http://127.0.0.1:%d" % unused.getsockname()[1])
-        self.assertIn("check the connection", message)
+        self.assertIn("check the name and the connection", message)
         self.assertLess(time.monotonic() - start, 10)
 
     def test_busy_server(self):
