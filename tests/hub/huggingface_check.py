@@ -26,7 +26,8 @@ if call == "scan":
 elif call == "file":
     print(library.try_to_load_from_cache(name, sys.argv[3]))
 elif call == "delete":
-    library.scan_cache_dir().delete_revisions(*[v.commit_hash for r in library.scan_cache_dir().repos for v in r.revisions]).execute()
+    info = library.scan_cache_dir()
+    info.delete_revisions(*[v.commit_hash for r in info.repos for v in r.revisions]).execute()
 else:
     print(library.snapshot_download(name, local_files_only=call == "local",
                                     allow_patterns=sys.argv[3:] or None))

@@ -286,8 +286,8 @@ class FailuresTest(HubCase):
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not installed")
     def test_tls(self):
         certificate, key = str(self.folder / "cert.pem"), str(self.folder / "key.pem")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days",
-                        "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True,
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate,
+                        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True,
                        stderr=subprocess.DEVNULL)
         hub = fake_hub.Hub((certificate, key))
         self.addCleanup(hub.close)
