@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   ingot::cli::add_perplexity(app);
   ingot::cli::add_tokenize(app);
   ingot::cli::add_inspect(app);
+  ingot::cli::add_quantize(app);
   ingot::cli::add_doctor(app);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);

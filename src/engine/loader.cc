@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
+#include "model/config_read.h"
+#include "model/quantized.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -68,13 +70,22 @@ void rehearse(LoadedModel& model) {
 }  // namespace
 
 ModelFiles open_model(const EngineOptions& options) {
+  if (options.load_format == "dummy" && !options.quantize.empty())
+    throw_error(ErrorKind::bad_call, "--quantize {}: dummy weights are made in the format that --dtype names",
+                options.quantize);
   if (options.load_format == "dummy") return open_dummy_model(options.model, options.dtype);
   if (options.load_format != "auto")
     throw_error(ErrorKind::bad_call, "--load-format {}: must be auto or dummy", options.load_format);
   if (options.dtype != "auto")
     throw_error(ErrorKind::bad_call, "--dtype {}: is for --load-format dummy; weights keep the format of their file",
                 options.dtype);
-  return open_model(options.model);
+  ModelFiles files = open_model(options.model);
+  if (options.quantize.empty()) return files;
+  files.checkpoint = quantize_checkpoint(files.checkpoint, files.config,
+                                         files.gguf != nullptr ? NameStyle::gguf : NameStyle::hugging_face,
+                                         parse_quantize(options.quantize), options.threads);
+  files.config.weight_format = dominant_format(*files.checkpoint);
+  return files;
 }
 
 LoadedModel load_model(const EngineOptions& options) {

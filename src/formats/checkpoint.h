@@ -24,10 +24,12 @@ class Checkpoint {
   // Tells the system that these bytes, once read, will not be needed again (drops clean pages; data stays readable).
   virtual void drop_pages(std::span<const std::byte> bytes) const = 0;
 
+  // Writes the data.size() bytes of a tensor of this checkpoint that is_made(); `tensor` is known by its name.
+  virtual void make(const TensorView& tensor, std::byte* out) const;
+
   // As find, but throws bad_file "FILE: tensor NAME is missing from the file".
   const TensorView& get(std::string_view name) const;
 
- protected:
   virtual std::string describe() const = 0;  // for errors: the path
 };
 

@@ -26,6 +26,7 @@ class SafetensorsCheckpoint : public Checkpoint {
   const TensorView* find(std::string_view name) const override;  // throws declined for an unsupported type
   uint64_t file_bytes() const override;
   void drop_pages(std::span<const std::byte> bytes) const override;
+  std::string describe() const override;
 
   struct Unsupported {
     std::string name;
@@ -36,9 +37,6 @@ class SafetensorsCheckpoint : public Checkpoint {
   struct Impl;
   explicit SafetensorsCheckpoint(std::unique_ptr<Impl> impl);
   ~SafetensorsCheckpoint() override;
-
- protected:
-  std::string describe() const override;
 
  private:
   std::unique_ptr<Impl> impl_;

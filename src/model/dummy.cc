@@ -176,7 +176,6 @@ class DummyCheckpoint : public Checkpoint {
   uint64_t file_bytes() const override { return 0; }
   void drop_pages(std::span<const std::byte>) const override {}
 
- protected:
   std::string describe() const override { return "dummy weights"; }
 
  private:
