@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help mac-check run test test-quick build setup model bench bench-server peer format clean
+.PHONY: help run test test-quick test-vllm build setup model bench bench-server peer format clean mac-check
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -10,6 +10,7 @@ help:
 	@echo '                  (make run PROMPT="..." TOKENS=100)'
 	@echo 'make test         the whole suite: release, ASan + UBSan with the fuzzers, TSan'
 	@echo 'make test-quick   the release suite alone'
+	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (12 GB, kept in the cache)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
 	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
 	@echo 'make bench-server the server: the race against llama-server, and a long prompt among running streams'
@@ -45,6 +46,11 @@ test-quick:
 	@scripts/setup.sh quick
 	@scripts/fetch_model.sh
 	@scripts/test.sh release
+
+test-vllm:
+	@scripts/setup.sh test
+	@scripts/fetch_model.sh
+	@scripts/vllm_test.sh
 
 bench:
 	@scripts/setup.sh bench

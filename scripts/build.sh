@@ -39,6 +39,11 @@ case "$preset" in
     fi
     ;;
 esac
+# The Python module is built where the tests' Python is, by the release build alone: a sanitizer cannot be loaded into Python.
+test_python=$(find_test_python)
+if [ "$preset" = release ] && [ -n "$test_python" ] && has_python_headers "$test_python"; then
+  options+=(-DINGOT_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$test_python")
+fi
 if [ -n "${INGOT_CMAKE_ARGS:-}" ]; then
   # shellcheck disable=SC2206  # words on purpose
   options+=($INGOT_CMAKE_ARGS)

@@ -138,3 +138,6 @@ find_test_python() {
   dir=$(test_venv_dir)
   if [ -f "$dir/complete" ] && [ -x "$dir/bin/python" ]; then printf '%s\n' "$dir/bin/python"; fi
 }
+
+# has_python_headers PYTHON: whether a module can be compiled for it.
+has_python_headers() { "$1" -c 'import os, sysconfig as s, sys; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))'; }

@@ -76,7 +76,7 @@ resolve_versions() {
 }
 
 setup_debian() {
-  local gxx header deb brew log
+  local gxx header deb brew log python
   gxx=$(find_gxx)
   if [ "$goal" = format ]; then
     # 19 where the distribution has it: other versions wrap differently.
@@ -103,6 +103,9 @@ setup_debian() {
     if runs_python; then
       have curl || need curl
       if [ -z "$(find_test_python)$(find_venv_python)" ]; then need python3-venv; fi
+      # The headers, for the Python module; a Python that is not the distribution's brings its own.
+      python=$(find_venv_python)
+      if [ -z "$python" ] || ! has_python_headers "$python"; then need python3-dev; fi
       # Ubuntu has Chromium as a snap only: there the test of the chat page is skipped unless one is installed by hand.
       if ! grep -qs '^ID=ubuntu' /etc/os-release; then
         have chromium || need chromium

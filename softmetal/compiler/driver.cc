@@ -109,14 +109,22 @@ std::mutex pch_mutex;
 }  // namespace
 
 Driver::Driver(const Options& options)
-    : clang_(options.clang.empty() ? "clang++-19" : options.clang), keep_sources_(options.keep_sources) {
-  clang_identity_ = identity(clang_);
+    : clang_(options.clang.empty() ? "clang++-19" : options.clang),
+      ptxas_(options.ptxas),
+      prebuilt_(options.prebuilt),
+      keep_sources_(options.keep_sources),
+      prefill_(options.compile_only) {
   cache_ = options.cache.empty() ? default_cache() : options.cache;
   std::error_code error;
   std::filesystem::create_directories(cache_, error);
   if (error) throw CompileError("cannot create " + cache_ + "; choose another folder with SOFTMETAL_CACHE");
   cache_ = std::filesystem::absolute(cache_).string();
   shim_ = unpack_shim(cache_);
+}
+
+const std::string& Driver::clang_identity() const {
+  if (clang_identity_.empty()) clang_identity_ = identity(clang_);
+  return clang_identity_;
 }
 
 std::string Driver::preprocess(const std::string& source, const SourceOptions& options) const {
@@ -134,15 +142,32 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
                                    "-D__METAL_VERSION__=310",
                                    "-D__HAVE_BFLOAT__=1",
                                    "-fno-color-diagnostics"};
+  if (options.grids) {
+    for (const char* macro : {"SOFTMETAL_WIDE_MATRICES", "SOFTMETAL_EARLY_START"})
+      argv.push_back(std::string("-D") + macro + "=1");
+  }
   for (const auto& [name, value] : options.macros) argv.push_back("-D" + name + "=" + value);
   for (const std::string& dir : options.include_dirs) argv.push_back("-I" + std::filesystem::absolute(dir).string());
   argv.push_back(options.file_name);
   // Files that are included may change without notice.
   const bool cached = options.include_dirs.empty();
+  std::string prebuilt;
+  if (options.grids) {
+    std::vector<std::string> key(argv.begin() + 1, argv.end());
+    // The folder of the shim differs from machine to machine, its name does not.
+    for (std::string& part : key)
+      part = part == shim_ + "/pp" ? std::filesystem::path(shim_).filename().string() : part;
+    key.push_back(source);
+    prebuilt = hash_text(key) + ".metal";
+    if (const std::string found = find_prebuilt(prebuilt); !found.empty()) return read_file(found);
+  }
   std::vector<std::string> key = argv;
-  key.insert(key.end(), {source, clang_identity_});
+  key.insert(key.end(), {source, clang_identity()});
   const std::string known = cache_ + "/" + hash_text(key) + ".metal";
-  if (cached && file_exists(known)) return read_file(known);
+  if (cached && file_exists(known)) {
+    if (prefill_ && !prebuilt.empty() && !prebuilt_.empty()) write_file(prebuilt_ + "/" + prebuilt, read_file(known));
+    return read_file(known);
+  }
   TemporaryFolder folder(cache_);
   write_file(folder.path() + "/" + options.file_name, source);
   const std::string out = folder.path() + "/out.i";
@@ -150,6 +175,7 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
   if (result.status != 0) throw CompileError(first_lines(result.output));
   std::string text = read_file(out);
   if (cached) write_file(known, text);
+  if (prefill_ && !prebuilt.empty() && !prebuilt_.empty()) write_file(prebuilt_ + "/" + prebuilt, text);
   return text;
 }
 
@@ -162,7 +188,7 @@ Program Driver::compile_preprocessed(const std::string& text) const {
   const std::string cpp = unspecialized(program);
   const std::vector<std::string> options = flags({});
   std::vector<std::string> key = options;
-  key.insert(key.end(), {cpp, clang_identity_});
+  key.insert(key.end(), {cpp, clang_identity()});
   const std::string stamp = cache_ + "/checked-" + hash_text(key);
   if (file_exists(stamp)) return program;
   TemporaryFolder folder(cache_);
@@ -251,7 +277,7 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
 
 std::string Driver::precompiled_header(const std::vector<std::string>& options) const {
   std::vector<std::string> key = options;
-  key.push_back(clang_identity_);
+  key.push_back(clang_identity());
   const std::string path = shim_ + "/" + hash_text(key).substr(0, 16) + ".pch";
   std::lock_guard lock(pch_mutex);
   if (file_exists(path)) return path;
@@ -270,7 +296,7 @@ std::string Driver::build(const Program& program, const KernelInfo& kernel, cons
   const std::string cpp = specialize(program, kernel, constants);
   const std::vector<std::string> options = flags(flavor);
   std::vector<std::string> key = options;
-  key.insert(key.end(), {cpp, clang_identity_});
+  key.insert(key.end(), {cpp, clang_identity()});
   const std::string stem = cache_ + "/" + hash_text(key);
   if (keep_sources_) write_file(stem + ".cc", cpp);
   if (file_exists(stem + ".so")) return stem + ".so";
@@ -284,6 +310,80 @@ std::string Driver::build(const Program& program, const KernelInfo& kernel, cons
   if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
   std::filesystem::rename(temporary, stem + ".so");
   return stem + ".so";
+}
+
+std::string Driver::find_prebuilt(const std::string& name) const {
+  if (prebuilt_.empty()) return "";
+  const std::string path = prebuilt_ + "/" + name;
+  return file_exists(path) ? path : "";
+}
+
+Driver::Grid Driver::build_grid(const Program& program, const KernelInfo& kernel,
+                                const std::vector<ConstantValue>& constants, int architecture) const {
+  const std::string cuda = specialize_grid(program, kernel, constants);
+  const std::string arch = "sm_" + std::to_string(architecture);
+  const std::vector<std::string> options = {"-x",
+                                            "cuda",
+                                            "--cuda-device-only",
+                                            "-nocudainc",
+                                            "-nocudalib",
+                                            "--cuda-gpu-arch=" + arch,
+                                            "-Xclang",
+                                            "-target-feature",
+                                            "-Xclang",
+                                            "+ptx80",
+                                            "-std=c++20",
+                                            "-O3",
+                                            "-g1",
+                                            "-fdeclspec",
+                                            "-ffp-contract=off",
+                                            "-fno-strict-aliasing",
+                                            "-Wno-everything",
+                                            "-Werror=vla",
+                                            "-fno-color-diagnostics",
+                                            "-DSM_CUDA",
+                                            "-mllvm",
+                                            "-unroll-threshold=2000"};
+  // What is prebuilt says nothing of the compiler: the machine it is used on need not have one.
+  std::vector<std::string> key = options;
+  key.insert(key.end(), {cuda, std::filesystem::path(shim_).filename().string()});
+  const std::string name = hash_text(key);
+  if (!prefill_) {
+    for (const char* type : {".cubin", ".ptx"}) {
+      if (std::string found = find_prebuilt(name + type); !found.empty()) return {found, ""};
+    }
+  }
+  key.push_back(clang_identity());
+  const std::string stem = cache_ + "/" + hash_text(key);
+  if (keep_sources_) write_file(stem + ".cu", cuda);
+  TemporaryFolder folder(cache_);
+  if (!file_exists(stem + ".ptx")) {
+    write_file(folder.path() + "/kernel.cu", cuda);
+    const ProcessResult result =
+        run_process(std::vector<std::string>{clang_} + options +
+                        std::vector<std::string>{"-I" + shim_, "-S", "kernel.cu", "-o", "kernel.ptx"},
+                    folder.path());
+    if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
+    std::filesystem::rename(folder.path() + "/kernel.ptx", stem + ".ptx");
+  }
+  Grid grid{stem + ".ptx", ""};
+  if (!ptxas_.empty()) {
+    if (ptxas_identity_.empty()) ptxas_identity_ = identity(ptxas_);
+    const std::string made = stem + "-" + hash_text({ptxas_identity_}).substr(0, 8);
+    if (!file_exists(made + ".cubin")) {
+      const ProcessResult result = run_process(
+          {ptxas_, "-arch=" + arch, "-v", "--generate-line-info", grid.path, "-o", "kernel.cubin"}, folder.path());
+      if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
+      write_file(made + ".txt", result.output);
+      std::filesystem::rename(folder.path() + "/kernel.cubin", made + ".cubin");
+    }
+    grid = {made + ".cubin", read_file(made + ".txt")};
+  }
+  if (prefill_ && !prebuilt_.empty()) {
+    const std::string type = std::filesystem::path(grid.path).extension().string();
+    write_file(prebuilt_ + "/" + name + type, read_file(grid.path));
+  }
+  return grid;
 }
 
 }  // namespace softmetal

@@ -14,11 +14,12 @@ struct SourceOptions {
   std::vector<std::pair<std::string, std::string>> macros;
   std::vector<std::string> include_dirs;  // for files only: a library from source has no local #include
   std::string file_name = "library.metal";
+  bool grids = false;  // for an NVIDIA GPU
 };
 
 class Driver {
  public:
-  // Throws CompileError when there is no clang.
+  // Throws CompileError when there is no folder for what it makes. clang is looked for when it is needed.
   explicit Driver(const Options& options);
 
   // Metal source to a Program that is known to compile. Throws CompileError with clang's messages.
@@ -39,12 +40,24 @@ class Driver {
   std::string build(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants,
                     Flavor flavor) const;
 
+  // One kernel for an NVIDIA GPU of compute capability `architecture` (90: 9.0): PTX, or machine code where there is a
+  // ptxas. Prebuilt, found in the cache, or compiled. What ptxas said of registers and spills is in `report`.
+  struct Grid {
+    std::string path;
+    std::string report;
+  };
+  Grid build_grid(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants,
+                  int architecture) const;
+
  private:
+  const std::string& clang_identity() const;
+  std::string find_prebuilt(const std::string& name) const;
   std::vector<std::string> flags(Flavor flavor) const;
   std::string precompiled_header(const std::vector<std::string>& flags) const;
 
-  std::string clang_, clang_identity_, cache_, shim_;
-  bool keep_sources_;
+  std::string clang_, cache_, shim_, ptxas_, prebuilt_;
+  mutable std::string clang_identity_, ptxas_identity_;
+  bool keep_sources_, prefill_;
 };
 
 }  // namespace softmetal

@@ -24,6 +24,7 @@ struct KernelInfo {
   std::string name;        // what the host asks for
   std::string expression;  // the C++ function: "norm" or "norm<half, 4>"
   unsigned max_threads = 1024;
+  bool starts_early = false;  // [[softmetal_early]]: says itself where it needs the dispatches before it
   std::string file;
   int line = 0;
   std::vector<KernelParameter> parameters;
@@ -56,6 +57,11 @@ Program translate(const std::string& preprocessed, bool lint = false);
 
 // The whole C++ file for one kernel: definitions of the constants, the program, and the description of the kernel.
 std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants);
+
+// The same as a grid of an NVIDIA GPU: CUDA in the compiler's terms, `softmetal_grid` with `softmetal_arguments` beside
+// it.
+std::string specialize_grid(const Program& program, const KernelInfo& kernel,
+                            const std::vector<ConstantValue>& constants);
 
 // The same for a check of all kernels at once, no constant set: what needs a value at compile time does not get one, as
 // with Apple's compiler.

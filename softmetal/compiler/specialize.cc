@@ -35,7 +35,55 @@ std::string entry_text(const KernelInfo& kernel, const std::string& suffix) {
          "static constexpr auto sm_arguments" + suffix + " = sm_entry" + suffix + "::arguments(" + names + ");\n";
 }
 
+// The parameters and arguments of the call for a kernel that runs as a grid.
+struct GridText {
+  std::string parameters, arguments, description;
+};
+GridText grid_text(const KernelInfo& kernel) {
+  const std::string function = "&" + kernel.expression;
+  GridText text;
+  size_t threadgroup_arguments = 0, position = 0;
+  for (const KernelParameter& p : kernel.parameters) threadgroup_arguments += p.kind == "kThreadgroup";
+  for (const KernelParameter& p : kernel.parameters) {
+    const std::string number = std::to_string(position++), at = function + ", " + number;
+    const std::string enabled = p.enabled_by.empty() ? "true" : "(bool)" + p.enabled_by;
+    std::string argument;
+    if (p.kind == "kBuffer") {
+      text.parameters += (text.parameters.empty() ? "" : ", ") + ("sm::Passed<" + at + "> a" + number);
+      argument = "sm::ArgumentOf<" + at + ">::give(a" + number + ")";
+    } else if (p.kind == "kThreadgroup") {
+      // One alone lies at the start, which the compiler may as well know.
+      if (threadgroup_arguments > 1) text.parameters += (text.parameters.empty() ? "" : ", ") + ("unsigned a" + number);
+      argument = "sm::threadgroup_argument<" + at + ">(" + (threadgroup_arguments > 1 ? "a" + number : "0") + ")";
+    } else {
+      argument = "sm::position<" + at + ", softmetal::abi::" + p.kind + ">()";
+    }
+    if (p.kind == "kBuffer" || p.kind == "kThreadgroup") {
+      text.description += "sm::describe<" + at + ", " + std::to_string(p.index) + ", " + enabled +
+                          ">(softmetal::abi::" + p.kind + "), ";
+    }
+    text.arguments += (text.arguments.empty() ? "" : ", ") + argument;
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string specialize_grid(const Program& program, const KernelInfo& kernel,
+                            const std::vector<ConstantValue>& constants) {
+  const GridText text = grid_text(kernel);
+  // A limit that the source does not state is the compiler's to find: it would cost registers.
+  const std::string bounds =
+      kernel.max_threads < 1024 ? ", launch_bounds(" + std::to_string(kernel.max_threads) + ")" : std::string();
+  return "#include \"softmetal_kernel.h\"\n" + constants_text(program, constants) +
+         "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n" + program.source +
+         "\n#pragma clang attribute pop\n# 1 \"" + kernel.name + ".entry\"\n" +
+         "#pragma clang force_cuda_host_device end\n" +
+         "extern \"C\" __attribute__((__device__, used)) softmetal::abi::GridArgument softmetal_arguments[] = {" +
+         text.description + "{~0u}};\n" + "extern \"C\" __attribute__((__global__" + bounds +
+         ")) void softmetal_grid(" + text.parameters + ") {\n  sm::begin_grid(" +
+         (kernel.starts_early ? "true" : "false") + ");\n  " + kernel.expression + "(" + text.arguments + ");\n}\n";
+}
 
 std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants) {
   return constants_text(program, constants) + program.source + "\n# 1 \"" + kernel.name + ".entry\"\n" +

@@ -49,6 +49,7 @@ class Translator {
       if (found != templates_.end() && instance.second.parameters.empty()) {
         instance.second.parameters = found->second.parameters;
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
+        instance.second.starts_early = found->second.starts_early;
       }
       program_.kernels.push_back(std::move(instance.second));
     }
@@ -328,6 +329,7 @@ class Translator {
         const size_t close = closing(k);
         for (const Attribute& a : attributes(k, close + 1)) {
           if (a.name == "host_name") info.name = a.argument;
+          if (a.name == "softmetal_early") info.starts_early = true;
           if (a.name == "max_total_threads_per_threadgroup") {
             info.max_threads = static_cast<unsigned>(std::strtoul(a.argument.c_str(), nullptr, 0));
           }

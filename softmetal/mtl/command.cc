@@ -89,7 +89,8 @@ void CommandBuffer::commit() {
   }
   for (const HandlerFunction& f : state_->scheduled) f(this);
   // The stream keeps the command buffer alive until its handlers have run.
-  Access::stream(queue_.get())->submit(std::move(list_), [self = NS::RetainPtr(this)](const Completion& completion) {
+  const bool tell = !state_->completed.empty();
+  const auto done = [self = NS::RetainPtr(this)](const Completion& completion) {
     BufferState& state = *self->state_;
     NS::SharedPtr<NS::Error> error;
     if (!completion.error.empty()) {
@@ -109,7 +110,8 @@ void CommandBuffer::commit() {
       state.finished = true;
     }
     state.changed.notify_all();
-  });
+  };
+  Access::stream(queue_.get())->submit(std::move(list_), done, tell);
 }
 
 void CommandBuffer::waitUntilScheduled() { audit::poll("waitUntilScheduled()"); }
@@ -118,7 +120,12 @@ void CommandBuffer::waitUntilCompleted() {
   audit::wait("waitUntilCompleted()");
   if (list_) violate("waitUntilCompleted(): the command buffer is not committed");
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->finished; });
+  while (!state_->finished) {
+    lock.unlock();
+    const bool helped = Access::stream(queue_.get())->complete_one();
+    lock.lock();
+    if (!helped) state_->changed.wait(lock, [&] { return state_->finished; });
+  }
 }
 
 CommandBufferStatus CommandBuffer::status() const {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "mtl/state.h"
+#include "softmetal/cuda.h"
 
 using namespace softmetal;
 
@@ -25,6 +26,26 @@ Device* CreateSystemDefaultDevice() {
   set_auditing(Access::state(device).options.mode != Mode::fast);
   return device;
 }
+
+}  // namespace MTL
+
+MTL::Device* softmetal::create_cuda_device(std::string* reason) {
+  auto state = std::make_shared<DeviceState>();
+  state->options = options();
+  state->options.mode = Mode::fast;
+  try {
+    state->executor = make_cuda_executor(state->options);
+  } catch (const std::exception& e) {
+    if (reason) *reason = e.what();
+    return nullptr;
+  }
+  auto* device = Access::make<MTL::Device>();
+  Access::state_pointer(device) = std::move(state);
+  set_auditing(true);
+  return device;
+}
+
+namespace MTL {
 
 NS::Array* CopyAllDevices() {
   auto device = NS::TransferPtr(CreateSystemDefaultDevice());
@@ -51,6 +72,7 @@ Architecture* Device::architecture() const {
 }
 uint64_t Device::recommendedMaxWorkingSetSize() const {
   if (state_->options.working_set_bytes) return state_->options.working_set_bytes;
+  if (const uint64_t bytes = state_->executor->memory_bytes()) return bytes;
   const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
   return memory / 4 * 3;
 }
@@ -86,6 +108,7 @@ Buffer* Device::newBuffer(const void* pointer, NS::UInteger length, ResourceOpti
   if (options & ResourceStorageModePrivate)
     violate("newBuffer: a private buffer cannot be made from bytes of the host");
   Buffer* buffer = Access::new_buffer(this, length, options);
+  if (!buffer) return nullptr;
   std::memcpy(Access::memory(buffer)->host(), pointer, length);
   return buffer;
 }

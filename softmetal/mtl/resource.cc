@@ -18,13 +18,19 @@ MTL::Buffer* Access::new_buffer(MTL::Device* device, size_t length, MTL::Resourc
             std::to_string(device->maxBufferLength()));
   }
   DeviceState& state = *device->state_;
-  auto* buffer = new MTL::Buffer;
   const bool is_private = options & MTL::ResourceStorageModePrivate;
+  std::shared_ptr<Memory> memory;
+  try {
+    memory = state.executor->allocate(length, is_private ? Storage::private_ : Storage::shared,
+                                      !(options & MTL::ResourceHazardTrackingModeUntracked));
+  } catch (const OutOfMemory&) {
+    return nullptr;
+  }
+  auto* buffer = new MTL::Buffer;
   buffer->device_ = NS::RetainPtr(device);
   buffer->options_ = options;
   buffer->allocated_ = (length + 16383) / 16384 * 16384;
-  buffer->memory_ = state.executor->allocate(length, is_private ? Storage::private_ : Storage::shared,
-                                             !(options & MTL::ResourceHazardTrackingModeUntracked));
+  buffer->memory_ = std::move(memory);
   state.allocated += buffer->allocated_;
   return buffer;
 }
@@ -98,6 +104,7 @@ Buffer* Heap::newBuffer(NS::UInteger length, ResourceOptions options) {
   // Buffers of a heap are untracked unless the heap says otherwise.
   if (hazards_ != HazardTrackingModeTracked) options |= ResourceHazardTrackingModeUntracked;
   Buffer* buffer = Access::new_buffer(device_.get(), length, options);
+  if (!buffer) return nullptr;
   Access::state(device_.get()).allocated -= buffer->allocatedSize();
   const NS::UInteger offset = (used_ + need.align - 1) / need.align * need.align;
   Access::set_heap(buffer, this->retain(), offset);

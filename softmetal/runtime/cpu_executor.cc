@@ -304,7 +304,7 @@ class CpuStream : public Stream {
     }
   }
 
-  void submit(std::unique_ptr<CommandList> list, Done done) override {
+  void submit(std::unique_ptr<CommandList> list, Done done, bool) override {
     {
       std::lock_guard lock(shared_->mutex);
       shared_->queue.push_back({std::move(list), std::move(done), shared_->running == 0});

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -136,13 +137,25 @@ class Stream {
  public:
   virtual ~Stream() = default;
   using Done = std::function<void(const Completion&)>;
-  virtual void submit(std::unique_ptr<CommandList> list, Done done) = 0;
+  // `tell`: done is to be called even if nobody waits.
+  virtual void submit(std::unique_ptr<CommandList> list, Done done, bool tell) = 0;
+  // Waits for the oldest list and calls its done, where lists are completed by the threads that wait for them. False
+  // when there is nothing to do for the caller.
+  virtual bool complete_one() { return false; }
+};
+
+// There is no memory for a buffer.
+class OutOfMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual std::string name() const = 0;
+  // Bytes that buffers may take; 0: not known.
+  virtual uint64_t memory_bytes() const { return 0; }
   virtual std::shared_ptr<Memory> allocate(size_t bytes, Storage storage, bool tracked) = 0;
   // Throws CompileError.
   virtual std::shared_ptr<const Program> compile(const std::string& source,
@@ -154,5 +167,7 @@ class Executor {
 };
 
 std::shared_ptr<Executor> make_cpu_executor(const Options& options);
+// Throws std::runtime_error with the reason where there is no NVIDIA GPU to use.
+std::shared_ptr<Executor> make_cuda_executor(const Options& options);
 
 }  // namespace softmetal

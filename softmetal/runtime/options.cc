@@ -63,6 +63,14 @@ Options options_from_environment() {
     if (o.fault_at == 0 || *end != 0) bad("SOFTMETAL_FAULT", text, "KERNEL:N, the dispatch that shall fail");
     o.fault_kernel = text.substr(0, colon);
   }
+  if (const char* ptxas = std::getenv("SOFTMETAL_PTXAS")) o.ptxas = ptxas;
+  if (const char* prebuilt = std::getenv("SOFTMETAL_PREBUILT")) o.prebuilt = prebuilt;
+  if (auto n = number("SOFTMETAL_COMPILE_ONLY")) o.compile_only = *n != 0;
+  if (auto n = number("SOFTMETAL_GRAPHS")) o.graphs = *n != 0;
+  if (auto n = number("SOFTMETAL_ARCHITECTURE")) {
+    if (*n < 80 || *n > 200) bad("SOFTMETAL_ARCHITECTURE", std::to_string(*n), "a compute capability, such as 90");
+    o.architecture = static_cast<int>(*n);
+  }
   if (auto n = number("SOFTMETAL_KEEP")) o.keep_sources = *n != 0;
   return o;
 }

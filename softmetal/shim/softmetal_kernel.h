@@ -2,16 +2,26 @@
 // ::abs and ::exp beside `using namespace metal` would make calls ambiguous.
 #pragma once
 
+#ifdef SM_CUDA
+#pragma clang force_cuda_host_device begin
+#endif
 #include "sm/abi.h"
 #include "sm/atomic.h"
-#include "sm/bind.h"
 #include "sm/integer.h"
 #include "sm/math.h"
+#include "sm/types.h"
+#include "sm/vector.h"
+#ifdef SM_CUDA
+#include "sm/cuda/bind.h"
+#include "sm/cuda/matrix.h"
+#include "sm/cuda/runtime.h"
+#include "sm/cuda/simdgroup.h"
+#else
+#include "sm/bind.h"
 #include "sm/matrix.h"
 #include "sm/runtime.h"
 #include "sm/simdgroup.h"
-#include "sm/types.h"
-#include "sm/vector.h"
+#endif
 #ifdef SM_TRACE
 #include "sm/trace.h"
 #endif

@@ -58,6 +58,9 @@ struct MatrixSpec {
   int64_t groups = 1;  // > 1: as many matrices of rows / groups rows, one over the other (a layer's experts)
 };
 
+// Throws Error when the tensors do not make up the matrix that the spec says, or not one that devices take.
+void check_matrix(const MatrixSpec& spec);
+
 // K and V of all layers: per layer [num_blocks, kv_heads, block_size, head_size], once for K and once for V.
 struct KvLayout {
   int64_t layers = 0;

@@ -69,5 +69,6 @@ void add_tokenize(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_doctor(CLI::App& app);
+void add_export_hf(CLI::App& app);
 
 }  // namespace ingot::cli

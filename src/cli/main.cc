@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   ingot::cli::add_inspect(app);
   ingot::cli::add_quantize(app);
   ingot::cli::add_doctor(app);
+  ingot::cli::add_export_hf(app);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && !arguments[0].starts_with("-")) {

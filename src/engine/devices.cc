@@ -13,8 +13,6 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kNoCuda = "this build has no CUDA device";
-
 std::string describe_cpu() {
   std::vector<std::string_view> names;
   for (const cpu::Isa isa : cpu::available_isas()) names.push_back(cpu::isa_name(isa));
@@ -36,15 +34,17 @@ DType metal_activation(const Checkpoint* checkpoint) {
 }  // namespace
 
 std::vector<DeviceStatus> list_devices() {
-  const MetalStatus metal = metal_status();
-  return {{"metal", metal.available, metal.detail}, {"cuda", false, kNoCuda}, {"cpu", true, describe_cpu()}};
+  const MetalStatus metal = metal_status(), cuda = cuda_status();
+  return {
+      {"metal", metal.available, metal.detail}, {"cuda", cuda.available, cuda.detail}, {"cpu", true, describe_cpu()}};
 }
 
 std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpoint* checkpoint) {
   std::string name = options.device;
   if (name.empty() || name == "auto") name = Settings::from_environment().device;
   // The software device is for checking: asked for by name or not at all.
-  if (name.empty() || name == "auto") name = !metal_is_software() && metal_status().available ? "metal" : "cpu";
+  if (name.empty() || name == "auto")
+    name = !metal_is_software() && metal_status().available ? "metal" : cuda_status().available ? "cuda" : "cpu";
   if (name == "cpu") {
     CpuOptions cpu;
     cpu.threads = options.threads;
@@ -53,9 +53,10 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
       cpu.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
     return make_cpu_backend(cpu);
   }
-  if (name == "metal") {
+  if (name == "metal" || name == "cuda") {
     const Settings settings = Settings::from_environment();
     MetalOptions metal;
+    metal.cuda = name == "cuda";
     metal.activation = metal_activation(checkpoint);
     metal.resources = settings.resources;
     metal.profile = settings.profile;

@@ -134,6 +134,7 @@ class SelfTest {
     builder.add({&token, 1}, 0, {&block, 1});
     builder.sample(0, {.temperature = 0});
     const StagedStep staged = stage_step(builder.finish(), kDim, ring_, device_.stage(ring_));
+    device_.rehearse(staged, encode_ops);
     device_.begin(staged);
     encode_ops();
     device_.submit();

@@ -9,21 +9,29 @@
 #include "backend/cpu/kernels/select.h"
 #include "backend/metal/metal_backend.h"
 #include "core/half.h"
+#include "cuda_device.h"
 #include "metal_mode.h"
 
 namespace ingot::test {
 
 namespace {
 DeviceCase cpu_case(const std::string& isa) {
-  return {"cpu_" + isa, [isa] { return make_cpu_backend({.threads = 2, .isa = isa, .drop_pages = {}}); }};
+  return {"cpu_" + isa, [isa] { return make_cpu_backend({.threads = 2, .isa = isa, .drop_pages = {}}); }, {}};
 }
 
 // The software device without its checks, unless the environment asks for them.
 DeviceCase metal_case(DType activation) {
-  return {"metal_" + std::string(dtype_name(activation)), [activation] {
+  return {"metal_" + std::string(dtype_name(activation)),
+          [activation] {
             metal_in_asked_mode();
             return make_metal_backend({.activation = activation});
-          }};
+          },
+          {}};
+}
+
+DeviceCase cuda_case(DType activation) {
+  return {"cuda_" + std::string(dtype_name(activation)),
+          [activation] { return make_metal_backend({.cuda = true, .activation = activation}); }, cuda_missing};
 }
 }  // namespace
 
@@ -32,6 +40,7 @@ const std::vector<DeviceCase>& devices() {
     std::vector<DeviceCase> cases;
     for (cpu::Isa isa : cpu::available_isas()) cases.push_back(cpu_case(std::string(cpu::isa_name(isa))));
     for (DType activation : {DType::f16, DType::bf16}) cases.push_back(metal_case(activation));
+    for (DType activation : {DType::f16, DType::bf16}) cases.push_back(cuda_case(activation));
     return cases;
   }();
   return list;
@@ -42,6 +51,7 @@ const std::vector<DeviceCase>& attention_devices() {
     std::vector<DeviceCase> cases;
     for (const std::string& isa : attention_isas()) cases.push_back(cpu_case(isa));
     cases.push_back(metal_case(DType::f16));
+    cases.push_back(cuda_case(DType::f16));
     return cases;
   }();
   return list;

@@ -18,7 +18,11 @@ namespace ingot::test {
 struct DeviceCase {
   std::string name;  // of letters, digits and underscores: part of the tests' names
   std::function<std::unique_ptr<Backend>()> make;
+  std::function<std::string()> missing;  // why the device is not there; none, or an empty text, when it is
 };
+// For SetUp() of a suite.
+#define INGOT_SKIP_MISSING_DEVICE(device) \
+  if ((device).missing && !(device).missing().empty()) GTEST_SKIP() << (device).missing()
 // Every device of this build. A new device is one more entry here.
 const std::vector<DeviceCase>& devices();
 // Those whose attention and sampling differ: several instruction sets of the CPU share these kernels.

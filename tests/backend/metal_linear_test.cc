@@ -272,6 +272,38 @@ TEST_P(MetalLinearBits, DoNotDependOnTheVariant) {
   }
 }
 
+// Few rows on the matrix unit: any number of rows, cut in any way, gives the same bits.
+class MetalLinearMatrix : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Formats, MetalLinearMatrix, testing::Values(DType::f16),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+TEST_P(MetalLinearMatrix, BitsDependOnNeitherBatchNorVariant) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(GetParam(), 45, 32 * 11, 11);
+  Product all = product(*w, 20, 20, GetParam());
+  all.variant = LinearVariant{.unroll = 1, .simdgroups = 8, .matrix = 1};
+  const std::vector<std::byte> want = run(rig(Mode::fast), all);
+  check(all, want, "20 rows");
+  Product one = slice(all, 3, 1, 1);
+  one.variant->unroll = 2;
+  EXPECT_EQ(run(rig(Mode::fast), one), rows_of(want, 20, 3, 1)) << "alone";
+  Product beside = slice(all, 2, 17, 6);
+  beside.variant->matrix = 2;
+  const std::vector<std::byte> mixed = run(rig(Mode::fast), beside);
+  EXPECT_EQ(rows_of(mixed, 17, 0, 6), rows_of(want, 20, 2, 6)) << "beside prefill rows";
+}
+
+TEST_P(MetalLinearMatrix, IsCleanAndGates) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(GetParam(), 21, 96, 41), up = stored_matrix(GetParam(), 21, 96, 42);
+  Product p = product(*w, 5, 5, GetParam());
+  p.up = up.get();
+  p.shape.activation = ActivationKind::silu;
+  p.in = normal_floats(5 * 96, 7, 0.02f);
+  p.variant = LinearVariant{.unroll = 2, .simdgroups = 8, .matrix = 1};
+  check(p, run(rig(Mode::strict, 3), p), "gated");
+}
+
 // Every way out, in both ways of computing.
 TEST(MetalLinearOut, AddsToTheResidual) {
   const auto w = stored_matrix(DType::q8_0, 45, 96, 21);

@@ -88,6 +88,8 @@ class Sampling : public testing::TestWithParam<DeviceCase> {
  protected:
   static constexpr int64_t kVocab = 1003;
 
+  void SetUp() override { INGOT_SKIP_MISSING_DEVICE(GetParam()); }
+
   // Draws the same rows on the device and on the reference; a draw that falls within rounding of a boundary may differ.
   void expect_like_reference(const std::vector<SamplingParams>& params,
                              const std::vector<std::vector<uint32_t>>& masks = {}, int64_t vocab = kVocab,

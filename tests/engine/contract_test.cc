@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda_device.h"
 #include "backend/metal/metal_backend.h"
 #include "backend/metal_mode.h"
 #include "engine/sequences.h"
@@ -18,6 +19,7 @@ namespace {
 class Contract : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
+    INGOT_SKIP_WITHOUT_CUDA(GetParam());
     test::metal_in_strict_mode();
     EngineOptions options;
     options.model = fixture_model("llama-bf16-llama3");
@@ -210,6 +212,7 @@ TEST_P(Contract, AFailedStepFailsAloneAndTheNextWorks) {
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Contract, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Metal, Contract, ::testing::Values("metal"));
+INSTANTIATE_TEST_SUITE_P(Cuda, Contract, ::testing::Values("cuda"));
 
 }  // namespace
 }  // namespace ingot::testing

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "backend/cuda_device.h"
 #include "backend/metal_mode.h"
 #include "engine/sequences.h"
 
@@ -39,12 +40,13 @@ TEST_P(Fixture, LogitsMatchTheReference) {
 }
 
 // f16 or bf16 activations, by the checkpoint; the software device checks every access on the way.
-TEST_P(Fixture, MetalMatchesToo) {
+void expect_gpu_matches(const std::string& name, const std::string& device) {
+  INGOT_SKIP_WITHOUT_CUDA(device);
   test::metal_in_strict_mode();
-  const Reference reference = fixture_reference(GetParam());
+  const Reference reference = fixture_reference(name);
   EngineOptions options;
-  options.model = fixture_model(GetParam());
-  options.device = "metal";
+  options.model = fixture_model(name);
+  options.device = device;
   options.max_seqs = 1;
   options.max_model_len = 64;
   options.max_step_tokens = 64;
@@ -52,8 +54,10 @@ TEST_P(Fixture, MetalMatchesToo) {
   const std::unique_ptr<Engine> engine = Engine::load(options);
   const double difference = max_difference(run_alone(*engine, reference.ids), reference.logits);
   EXPECT_LT(difference, kTolerance);
-  RecordProperty("max_difference", std::to_string(difference));
+  ::testing::Test::RecordProperty("max_difference", std::to_string(difference));
 }
+TEST_P(Fixture, MetalMatchesToo) { expect_gpu_matches(GetParam(), "metal"); }
+TEST_P(Fixture, CudaMatchesToo) { expect_gpu_matches(GetParam(), "cuda"); }
 
 TEST_P(Fixture, PortablePathMatchesToo) {
   const Reference reference = fixture_reference(GetParam());

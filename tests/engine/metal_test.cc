@@ -5,8 +5,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "backend/backend.h"
+#include "backend/cuda_device.h"
 #include "backend/metal/traffic.h"
 #include "backend/metal_mode.h"
 #include "engine/sequences.h"
@@ -17,10 +19,10 @@
 namespace ingot::testing {
 namespace {
 
-std::unique_ptr<Engine> load(const std::string& name, int32_t max_seqs) {
+std::unique_ptr<Engine> load(const std::string& name, int32_t max_seqs, const std::string& device = "metal") {
   EngineOptions options;
   options.model = fixture_model(name);
-  options.device = "metal";
+  options.device = device;
   options.max_model_len = 128;
   options.max_seqs = max_seqs;
   options.kv_blocks = max_seqs * 8;
@@ -29,12 +31,14 @@ std::unique_ptr<Engine> load(const std::string& name, int32_t max_seqs) {
   return Engine::load(options);
 }
 
-class MetalNeighbours : public ::testing::TestWithParam<std::string> {};
+class MetalNeighbours : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 // Decoding row by row, and prefilling in chunks: alone, and among seven others that do either.
 TEST_P(MetalNeighbours, DoNotMatter) {
+  const auto& [device, model] = GetParam();
+  INGOT_SKIP_WITHOUT_CUDA(device);
   test::metal_in_fast_mode();
-  const std::unique_ptr<Engine> engine = load(GetParam(), 8);
+  const std::unique_ptr<Engine> engine = load(model, 8, device);
   const std::vector<int32_t> ids = random_ids(30, engine->limits().vocab, 7);
   for (const int64_t chunk : {1, 7}) {
     const auto blocks = assign_blocks(engine->limits(), 8, 128, 23);
@@ -53,10 +57,11 @@ TEST_P(MetalNeighbours, DoNotMatter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MetalNeighbours,
-                         ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "mistral-bf16-window",
-                                           "qwen3moe-f16"),
+                         ::testing::Combine(::testing::Values("metal", "cuda"),
+                                            ::testing::Values("llama-bf16-llama3", "llama-f16-yarn",
+                                                              "mistral-bf16-window", "qwen3moe-f16")),
                          [](const auto& info) {
-                           std::string name = info.param;
+                           std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

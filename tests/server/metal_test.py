@@ -36,7 +36,7 @@ class MetalTest(unittest.TestCase):
             self.assertIn("Paris", text)
             self.assertEqual(answers, [text] * 2, "in a batch or not")
             drawn = client.completions.create(model="test", prompt="One, two, three,", max_tokens=2, logprobs=2, seed=1,
-                                              temperature=0.7, top_p=0.9, extra_body={"top_k": 20, "min_p": 0.01})
+                                              temperature=0.7, top_p=0.9, extra_body={"top_k": 20, "min_p": 0.01, "ignore_eos": True})
             self.assertEqual(len(drawn.choices[0].logprobs.tokens), 2)
 
     def test_a_fault_fails_its_request_alone(self):

@@ -32,6 +32,13 @@ struct Options {
   uint64_t working_set_bytes = 0;  // recommendedMaxWorkingSetSize; 0: three quarters of memory
   std::string fault_kernel;        // kernels whose names begin with this ...
   uint64_t fault_at = 0;           // ... fail in their n-th dispatch, as a GPU would; 0: never
+
+  // Of devices on an NVIDIA GPU (softmetal/cuda.h).
+  std::string ptxas;          // NVIDIA's assembler; empty: the driver assembles when a kernel is loaded
+  std::string prebuilt;       // folder of kernels compiled ahead; empty: none
+  bool compile_only = false;  // no GPU: kernels are compiled, into `prebuilt` where it is set, and never run
+  int architecture = 90;      // to compile for when there is no GPU to ask
+  bool graphs = true;         // long runs of dispatches are replayed as CUDA graphs
 };
 
 // The defaults with SOFTMETAL_* of the environment applied. Throws std::invalid_argument that names a bad variable.

@@ -100,6 +100,18 @@ struct Argument {
   bool writable;
 };
 
+// An argument of a kernel that runs as a grid of a GPU, in words that need no layout: an array of these is the module's
+// `softmetal_arguments`, in the order of the grid's parameters.
+struct GridArgument {
+  unsigned kind;  // ArgumentKind
+  unsigned index;
+  unsigned bytes;
+  unsigned alignment;
+  unsigned enabled;
+  unsigned writable;
+  unsigned by_value;  // the grid is given the bytes, not their address
+};
+
 // The one thing a module exports, as `softmetal_module`. Each module holds one kernel of one specialisation.
 struct Module {
   unsigned version;

@@ -2,7 +2,11 @@
 
 #include "sm/integer.h"
 #include "sm/math.h"
+#ifdef SM_CUDA
+#include "sm/cuda/runtime.h"
+#else
 #include "sm/runtime.h"
+#endif
 
 namespace metal {
 

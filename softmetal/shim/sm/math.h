@@ -2,6 +2,14 @@
 
 #include "sm/vector.h"
 
+// Where the elementary functions come from.
+#ifdef SM_CUDA
+#include "sm/cuda/math.h"
+#define SM_LIBM(name) ::sm::cuda_##name
+#else
+#define SM_LIBM(name) __builtin_##name##f
+#endif
+
 namespace metal {
 
 // The overloads are exact (float, half, bfloat and their vectors), so that a call with mixed types is ambiguous here as
@@ -56,24 +64,24 @@ namespace metal {
 // precise:: and fast:: name the same functions: Apple's fast ones differ in their last digits, which cannot be had
 // here.
 #define SM_ELEMENTARY                                                       \
-  SM_MATH1(exp, __builtin_expf(x))                                          \
-  SM_MATH1(exp2, __builtin_exp2f(x))                                        \
-  SM_MATH1(exp10, __builtin_exp2f(x * 3.32192809488736235f))                \
-  SM_MATH1(log, __builtin_logf(x))                                          \
-  SM_MATH1(log2, __builtin_log2f(x))                                        \
-  SM_MATH1(log10, __builtin_log10f(x))                                      \
-  SM_MATH1(sin, __builtin_sinf(x))                                          \
-  SM_MATH1(cos, __builtin_cosf(x))                                          \
-  SM_MATH1(tan, __builtin_tanf(x))                                          \
-  SM_MATH1(asin, __builtin_asinf(x))                                        \
-  SM_MATH1(acos, __builtin_acosf(x))                                        \
-  SM_MATH1(atan, __builtin_atanf(x))                                        \
-  SM_MATH1(sinh, __builtin_sinhf(x))                                        \
-  SM_MATH1(cosh, __builtin_coshf(x))                                        \
-  SM_MATH1(tanh, __builtin_tanhf(x))                                        \
-  SM_MATH1(asinh, __builtin_asinhf(x))                                      \
-  SM_MATH1(acosh, __builtin_acoshf(x))                                      \
-  SM_MATH1(atanh, __builtin_atanhf(x))                                      \
+  SM_MATH1(exp, SM_LIBM(exp)(x))                                          \
+  SM_MATH1(exp2, SM_LIBM(exp2)(x))                                        \
+  SM_MATH1(exp10, SM_LIBM(exp2)(x * 3.32192809488736235f))                \
+  SM_MATH1(log, SM_LIBM(log)(x))                                          \
+  SM_MATH1(log2, SM_LIBM(log2)(x))                                        \
+  SM_MATH1(log10, SM_LIBM(log10)(x))                                      \
+  SM_MATH1(sin, SM_LIBM(sin)(x))                                          \
+  SM_MATH1(cos, SM_LIBM(cos)(x))                                          \
+  SM_MATH1(tan, SM_LIBM(tan)(x))                                          \
+  SM_MATH1(asin, SM_LIBM(asin)(x))                                        \
+  SM_MATH1(acos, SM_LIBM(acos)(x))                                        \
+  SM_MATH1(atan, SM_LIBM(atan)(x))                                        \
+  SM_MATH1(sinh, SM_LIBM(sinh)(x))                                        \
+  SM_MATH1(cosh, SM_LIBM(cosh)(x))                                        \
+  SM_MATH1(tanh, SM_LIBM(tanh)(x))                                        \
+  SM_MATH1(asinh, SM_LIBM(asinh)(x))                                      \
+  SM_MATH1(acosh, SM_LIBM(acosh)(x))                                      \
+  SM_MATH1(atanh, SM_LIBM(atanh)(x))                                      \
   SM_MATH1(sqrt, __builtin_sqrtf(x))                                        \
   SM_MATH1(rsqrt, 1.0f / __builtin_sqrtf(x))                                \
   SM_MATH1(floor, __builtin_floorf(x))                                      \
@@ -86,10 +94,10 @@ namespace metal {
   SM_MATH1(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f)) \
   SM_MATH1(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? x : 0.0f)          \
   SM_MATH1(saturate, __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f))       \
-  SM_MATH2(pow, __builtin_powf(x, y))                                       \
-  SM_MATH2(powr, __builtin_powf(x, y))                                      \
-  SM_MATH2(fmod, __builtin_fmodf(x, y))                                     \
-  SM_MATH2(atan2, __builtin_atan2f(x, y))                                   \
+  SM_MATH2(pow, SM_LIBM(pow)(x, y))                                       \
+  SM_MATH2(powr, SM_LIBM(pow)(x, y))                                      \
+  SM_MATH2(fmod, SM_LIBM(fmod)(x, y))                                     \
+  SM_MATH2(atan2, SM_LIBM(atan2)(x, y))                                   \
   SM_MATH2(copysign, __builtin_copysignf(x, y))                             \
   SM_MATH2(fdim, __builtin_fdimf(x, y))                                     \
   SM_MATH2(fmin, __builtin_fminf(x, y))                                     \
@@ -110,8 +118,8 @@ namespace fast {
 SM_ELEMENTARY
 }
 
-SM_INLINE float ldexp(float x, int n) { return __builtin_ldexpf(x, n); }
-SM_INLINE half ldexp(half x, int n) { return (half)__builtin_ldexpf((float)x, n); }
+SM_INLINE float ldexp(float x, int n) { return SM_LIBM(ldexp)(x, n); }
+SM_INLINE half ldexp(half x, int n) { return (half)SM_LIBM(ldexp)((float)x, n); }
 SM_INLINE float smoothstep(float low, float high, float x) {
   float t = clamp((x - low) / (high - low), 0.0f, 1.0f);
   return t * t * (3.0f - 2.0f * t);
@@ -164,6 +172,7 @@ SM_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
 
 }  // namespace metal
 
+#ifndef SM_CUDA
 // clang asks for this where the processor has no instruction for it; libgcc 12 lacks it. Rounds to nearest, ties to
 // even.
 extern "C" __attribute__((visibility("hidden"), weak, used)) bfloat __truncsfbf2(float x) {
@@ -172,3 +181,4 @@ extern "C" __attribute__((visibility("hidden"), weak, used)) bfloat __truncsfbf2
                                                    : (ushort)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
   return metal::as_type<bfloat>(high);
 }
+#endif

@@ -19,7 +19,7 @@ constexpr double kMostOperations = 5e10;    // multiplications in one dispatch o
 
 // Threadgroup memory of one simdgroup beside q: scores or sums, weights, and a corner for cut tiles.
 size_t own_bytes(int64_t head_size, size_t element) {
-  return static_cast<size_t>(8 * std::max(kSpan, head_size)) * 4 + static_cast<size_t>(8 * kSpan + 64) * element;
+  return static_cast<size_t>(8 * std::max(kSpan, head_size)) * 4 + static_cast<size_t>(8 * kSpan + 256) * element;
 }
 size_t q_bytes(int64_t head_size, size_t element) { return static_cast<size_t>(8 * head_size) * element; }
 

@@ -5,6 +5,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#ifndef __APPLE__
+#include <softmetal/cuda.h>
+#endif
 
 namespace ingot::metal {
 namespace {
@@ -21,12 +24,23 @@ bool has_bfloat() {
 #endif
 }
 
+MTL::Device* cuda_device() {
+#ifdef __APPLE__
+  throw_error(ErrorKind::declined, "this build has no CUDA device");
+#else
+  std::string reason;
+  MTL::Device* device = softmetal::create_cuda_device(&reason);
+  if (device == nullptr) throw_error(ErrorKind::declined, "no CUDA device: {}", reason);
+  return device;
+#endif
+}
+
 }  // namespace
 
-Device open_device() {
+Device open_device(bool cuda) {
   const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
   Device device;
-  device.gpu = NS::TransferPtr(MTL::CreateSystemDefaultDevice());
+  device.gpu = NS::TransferPtr(cuda ? cuda_device() : MTL::CreateSystemDefaultDevice());
   if (!device.gpu) throw_error(ErrorKind::declined, "no Metal device: this machine has no GPU that Metal can use");
   device.name = device.gpu->name()->utf8String();
   for (int family = kOldestFamily; family <= kNewestFamily; ++family)
@@ -34,7 +48,8 @@ Device open_device() {
   if (device.family < kOldestFamily)
     throw_error(ErrorKind::declined, "{}: the kernels need an Apple GPU of family 7 (M1) or newer; use --device cpu",
                 device.name);
-  device.software = kSoftwareDevice;
+  if (cuda) device.family = kNvidiaFamily;
+  device.software = kSoftwareDevice && !cuda;
   device.bfloat = has_bfloat();
   device.memory_bytes = device.gpu->recommendedMaxWorkingSetSize();
   device.queue = NS::TransferPtr(device.gpu->newCommandQueue());
@@ -42,9 +57,10 @@ Device open_device() {
   return device;
 }
 
-DeviceSummary describe_device() {
+DeviceSummary describe_device(bool cuda) {
   try {
-    const Device device = open_device();
+    const Device device = open_device(cuda);
+    if (cuda) return {true, false, fmt::format("{}, {} for a model", device.name, format_bytes(device.memory_bytes))};
     return {true, device.software,
             fmt::format("{}{}, family Apple{}, {} for a model", device.name,
                         device.software ? " (runs on the CPU, for checking; never chosen by auto)" : "", device.family,

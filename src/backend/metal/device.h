@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "backend/metal/family.h"
+
 namespace ingot::metal {
 
 #ifdef __APPLE__
@@ -17,14 +19,15 @@ struct Device {
   NS::SharedPtr<MTL::Device> gpu;
   NS::SharedPtr<MTL::CommandQueue> queue;
   std::string name;           // "Apple M3 Ultra"
-  int family = 0;             // newest Apple family: 7 is M1, 8 M2, 9 M3 and M4, 10 M5
-  bool software = false;      // the software device of Linux
+  int family = 0;             // newest Apple family: 7 is M1, 8 M2, 9 M3 and M4, 10 M5; or kNvidiaFamily
+  bool software = false;      // the software device of Linux, on the CPU
   bool bfloat = false;        // kernels may use bfloat
   uint64_t memory_bytes = 0;  // what a model may take: recommendedMaxWorkingSetSize
 };
 
-// Throws Error(declined) with the reason when there is no GPU this engine can use.
-Device open_device();
+// `cuda`: an NVIDIA GPU, which runs the same kernels through softmetal. Throws Error(declined) with the reason when
+// there is no GPU this engine can use.
+Device open_device(bool cuda = false);
 
 // "Apple M3 Ultra, family 9" or why there is none; for lists of devices.
 struct DeviceSummary {
@@ -32,6 +35,6 @@ struct DeviceSummary {
   bool software = false;
   std::string detail;
 };
-DeviceSummary describe_device();
+DeviceSummary describe_device(bool cuda = false);
 
 }  // namespace ingot::metal

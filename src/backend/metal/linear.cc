@@ -48,7 +48,7 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
 
   Encoder& encoder = context.encoder;
   encoder.use(plan.kernel,
-              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), b(10), b(11), b(12), b(13), b(14)});
+              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), u(10), b(11), b(12), b(13), b(14), b(15)});
   const int64_t first = operands.part->first;
   encoder.weight(0, part_view(*operands.weight, *operands.part));
   if (operands.up != nullptr) encoder.weight(1, part_view(*operands.up, *operands.up_part));
@@ -158,10 +158,8 @@ void expert_linear(Context& context, const ExpertLinearArgs& args) {
   shape.outputs = shape.out_stride = args.weight->rows / route.experts;
   if (args.up != nullptr) shape.activation = args.activation;
   shape.out = args.up != nullptr ? context.activation : DType::f32;
-  for (const Matrix* matrix : {args.weight, args.up})
-    if (matrix != nullptr && matrix->parts.size() != 1)
-      throw_error(ErrorKind::declined, "{} has several formats; store all experts of a layer in one", matrix->name);
 
+  // One part each: check_matrix() takes experts of one format only.
   Operands operands{.weight = args.weight, .part = &args.weight->parts[0]};
   if (args.up != nullptr) {
     operands.up = args.up;

@@ -9,8 +9,10 @@
 namespace ingot::metal {
 namespace {
 
-constexpr int64_t kUnit = 32;    // columns of a unit of the block formats; q8_0 counts two of its own
-constexpr int64_t kSuper = 256;  // columns of a block of the K formats
+constexpr int64_t kUnit = 32;          // columns of a unit of the block formats; q8_0 counts two of its own
+constexpr int64_t kSuper = 256;        // columns of a block of the K formats
+constexpr int64_t kBlockColumns = 32;  // of a block of f16 and bf16
+constexpr uint32_t kBlockBytes = 64;   // of one row of it
 
 struct Codes {
   int low_bits, high_bits;
@@ -27,8 +29,6 @@ constexpr Codes codes_of(DType type) {
     default: return {4, 0};
   }
 }
-
-constexpr bool is_float(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
 // Scales of `cols` columns.
 int64_t meta_bytes(DType type, int64_t cols) {
@@ -150,7 +150,13 @@ int64_t whole_rows(const MatrixPart& part, int64_t rows) {
 
 PackedPlanes packed_planes(DType type, int64_t cols) {
   PackedPlanes planes;
-  if (is_float(type)) {
+  if (type == DType::f16 || type == DType::bf16) {
+    planes.code_stride = kBlockBytes;
+    planes.panel_bytes = static_cast<uint32_t>((cols + kBlockColumns - 1) / kBlockColumns) * kBlockBytes * kPanelRows;
+    planes.high_offset = planes.meta_offset = planes.panel_bytes;
+    return planes;
+  }
+  if (type == DType::f32) {
     planes.code_stride = static_cast<uint32_t>(dtype_bytes(type, static_cast<size_t>((cols + 7) / 8 * 8)));
   } else {
     const Codes codes = codes_of(type);
@@ -165,30 +171,15 @@ PackedPlanes packed_planes(DType type, int64_t cols) {
 }
 
 std::vector<PackedPart> packed_parts(const MatrixSpec& spec) {
+  check_matrix(spec);
   std::vector<PackedPart> parts;
   int64_t row = 0;
   for (const MatrixPart& part : spec.parts) {
     const TensorView& tensor = *part.tensor;
-    const DTypeInfo& info = dtype_info(tensor.dtype);
-    if (tensor.shape.size() != 2 || tensor.shape[1] != spec.cols)
-      throw_error(ErrorKind::bad_file, "tensor {}: expected a matrix of {} columns for {}", tensor.name, spec.cols,
-                  spec.name);
-    if (spec.cols % info.block_size != 0)
-      throw_error(ErrorKind::bad_file, "tensor {}: {} columns are not a multiple of the {} block of {}", tensor.name,
-                  spec.cols, info.name, info.block_size);
-    if (tensor.data.size() != dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())))
-      throw_error(ErrorKind::bad_file, "tensor {}: {} bytes do not match its shape", tensor.name, tensor.data.size());
-    if (part.interleaved_head_size != 0 &&
-        (part.interleaved_head_size % 2 != 0 || tensor.shape[0] % part.interleaved_head_size != 0))
-      throw_error(ErrorKind::bad_file, "tensor {}: {} rows are not whole heads of {}", tensor.name, tensor.shape[0],
-                  part.interleaved_head_size);
     if (parts.empty() || parts.back().format != tensor.dtype) parts.push_back({tensor.dtype, row, 0, 0});
     parts.back().rows += tensor.shape[0];
     row += tensor.shape[0];
   }
-  if (row != spec.rows || spec.rows < 1 || spec.cols < 1)
-    throw_error(ErrorKind::bad_file, "matrix {}: its tensors have {} rows of {} columns, expected {}", spec.name, row,
-                spec.cols, spec.rows);
   size_t offset = 0;
   for (PackedPart& part : parts) {
     part.offset = offset;
@@ -224,8 +215,12 @@ void Packer::pack_panel(const PackedPart& part, int64_t panel, std::byte* out) c
     if (const PackRow pack = row_packer(part.format))
       pack(reinterpret_cast<const uint8_t*>(source), spec_.cols, codes,
            to + planes.high_offset + r * planes.high_stride, to + planes.meta_offset + r * planes.meta_stride);
+    else if (part.format == DType::f32)
+      std::memcpy(codes, source, static_cast<size_t>(spec_.cols) * 4);
     else
-      std::memcpy(codes, source, dtype_bytes(part.format, static_cast<size_t>(spec_.cols)));
+      for (int64_t col = 0; col < spec_.cols; col += kBlockColumns)
+        std::memcpy(codes + col / kBlockColumns * kBlockBytes * kPanelRows, source + col * 2,
+                    static_cast<size_t>(std::min(kBlockColumns, spec_.cols - col)) * 2);
   }
 }
 

@@ -37,12 +37,17 @@ struct LinearVariant {
   int lanes = 8;       // of a lane group: a power of two up to 32. Sets the order of additions
   int unroll = 1;      // 1 to 4
   int simdgroups = 4;  // of a threadgroup, up to 8
+  // Not 0: few rows take the matrix unit (16-bit weights and activations of one type), 8 outputs times this a
+  // threadgroup. The order of additions is another one: a family has it for a format or has it not.
+  int matrix = 0;
 };
 
 // Lanes that share a dot product: from its length and format alone.
 int linear_lanes(DType format, int64_t cols);
 // From the one table of variants. `family` is the newest Apple GPU family the device has.
 LinearVariant linear_variant(const LinearShape& shape, int family);
+// For benchmarks: where set, it stands for what the table has for few rows.
+inline std::optional<LinearVariant> tried_variant;
 
 // The LinearParams of the kernels, field for field.
 struct LinearParams {
@@ -52,7 +57,7 @@ struct LinearParams {
 };
 
 inline constexpr uint16_t kLinearFirstConstant = 20;  // numbers of the function constants
-inline constexpr size_t kLinearConstants = 15;        // the last five are bool, the others uint
+inline constexpr size_t kLinearConstants = 16;        // the last five are bool, the others uint
 
 struct LinearPlan {
   const char* kernel = nullptr;
@@ -61,8 +66,8 @@ struct LinearPlan {
   uint32_t groups = 0, threads = 0;
   size_t threadgroup_bytes = 0;
 };
-// The constants change with the rows only so far: products of 1, 2, 4, 8 and 16 decode rows, of 32 and 64 prefill rows,
-// and of those beside a decode row need every specialisation there is.
+// The constants change with the rows only so far: products of 1, 2, 4, 8, 16, 32 and 64 decode rows, of 32 and 64
+// prefill rows, and of those beside a decode row need every specialisation there is.
 LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant);
 
 }  // namespace ingot::metal

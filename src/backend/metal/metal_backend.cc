@@ -24,13 +24,14 @@ namespace {
 
 using namespace metal;
 
-constexpr int32_t kStepTokens = 256;  // in one step: keeps the longest one well under the GPU's watchdog
+constexpr int32_t kStepTokens = 256;       // in one step: keeps the longest one well under the GPU's watchdog
+constexpr int32_t kCudaStepTokens = 2048;  // no watchdog there
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention
 
 class Metal final : public MetalBackend {
  public:
   explicit Metal(const MetalOptions& options)
-      : device_(open_device()),
+      : device_(open_device(options.cuda)),
         drop_pages_(options.drop_pages),
         pipelines_(device_.gpu, load_library(device_.gpu.get(), {options.resources, device_.bfloat})),
         memory_(device_.gpu, device_.queue),
@@ -45,11 +46,11 @@ class Metal final : public MetalBackend {
     if (options.profile) encoder_.profile(device_.queue.get());
     profiling_ = options.profile;
     capture_next_step_ = options.capture_next_step;
-    info_.name = "metal";
+    info_.name = options.cuda ? "cuda" : "metal";
     info_.description = fmt::format("{}, {} activations", device_.name, dtype_name(options.activation));
     info_.activation = options.activation;
     info_.memory_bytes = device_.memory_bytes;
-    info_.step_tokens = kStepTokens;
+    info_.step_tokens = options.cuda ? kCudaStepTokens : kStepTokens;
   }
 
   ~Metal() override {
@@ -95,9 +96,7 @@ class Metal final : public MetalBackend {
     return WeightId{static_cast<int32_t>(weights_.size()) - 1};
   }
 
-  void create_scratch(size_t bytes) override {
-    context_.scratch = memory_.new_private(bytes, "scratch");
-  }
+  void create_scratch(size_t bytes) override { context_.scratch = memory_.new_private(bytes, "scratch"); }
 
   size_t work_bytes(int64_t rows, int64_t cols) const override {
     return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float);
@@ -592,6 +591,11 @@ std::unique_ptr<MetalBackend> make_metal_backend(const MetalOptions& options) {
 
 MetalStatus metal_status() {
   const DeviceSummary summary = describe_device();
+  return {summary.available, summary.software, summary.detail};
+}
+
+MetalStatus cuda_status() {
+  const DeviceSummary summary = describe_device(true);
   return {summary.available, summary.software, summary.detail};
 }
 

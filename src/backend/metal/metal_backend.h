@@ -11,6 +11,7 @@
 namespace ingot {
 
 struct MetalOptions {
+  bool cuda = false;               // on an NVIDIA GPU, by softmetal
   DType activation = DType::f16;   // f16, or bf16 for models made in bf16
   std::string resources;           // VLLM_METAL_PATH_RESOURCES
   bool profile = false;            // VLLM_METAL_PROFILE
@@ -40,6 +41,7 @@ struct MetalStatus {
   std::string detail;
 };
 MetalStatus metal_status();
+MetalStatus cuda_status();  // of the same device on an NVIDIA GPU
 // Whether this build's Metal is the software device.
 bool metal_is_software();
 

@@ -44,8 +44,9 @@ void norm(Context& context, const NormOp& op, BufferView weight, BufferView bias
     uint32_t dim;
   };
   Encoder& encoder = context.encoder;
-  // Short rows do not keep eight simdgroups busy. The choice depends on the dimension alone: so does the order of sums.
-  const int64_t simdgroups = std::clamp<int64_t>((op.dim + 127) / 128, 1, 8);
+  // Two vectors of four a thread: short rows do not keep more busy. The choice depends on the dimension alone: so does
+  // the order of sums.
+  const int64_t simdgroups = std::clamp<int64_t>((op.dim + 255) / 256, 1, 32);
   const char* kernel = op.accumulate ? "norm_f32" : context.activation == DType::f16 ? "norm_f16" : "norm_bf16";
   encoder.use(kernel, {Constant::b(kNormLayer, op.kind == NormKind::layer), Constant::b(kNormWeight, bool(weight)),
                        Constant::b(kNormBias, bool(bias)), Constant::b(kNormAdd, op.accumulate)});

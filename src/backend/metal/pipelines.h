@@ -26,7 +26,7 @@ struct Constant {
 
 // What a pipeline is known by: kernel name and constant values. (The device, and so its family, is one per cache.)
 struct PipelineKey {
-  static constexpr size_t kMaxConstants = 16;
+  static constexpr size_t kMaxConstants = 20;
   std::string_view kernel;
   std::array<Constant, kMaxConstants> constants{};
   size_t count = 0;

@@ -12,9 +12,12 @@ constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
 constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
 constant bool ATTENTION_QK_NORM [[function_constant(53)]];
 constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
+constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
 
 constant constexpr uint kSpan = 64;         // keys
 constant constexpr uint kMaxHeadSize = 256;
+constant constexpr uint kAttentionTiles = 4;    // of eight keys, whose loads are issued together
+constant constexpr uint kAttentionColumns = 2;  // of 32 dims of the values, likewise
 constant constexpr float kMasked = -1e30f;  // stands for minus infinity, which fast math may not know
 
 struct AttentionParams {
@@ -95,26 +98,55 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
                              constant AttentionParams& p,
                              threadgroup float* work,  // max([8][64], [8][head size])
                              threadgroup C* weights,   // [8][64]
-                             threadgroup C* part,      // [8][8]
+                             threadgroup C* part,      // [8][32]
                              uint lane) {
   const uint first_key = span * kSpan;
   const uint first_tile = begin > first_key ? (begin - first_key) / 8 : 0;
   const uint last_tile = min((end - first_key + 7) / 8, kSpan / 8);
-  for (uint tile = first_tile; tile < last_tile; ++tile) {
-    const uint key = first_key + tile * 8;
-    device const C* k = keys + attention_tile_offset(blocks, p.kv_heads, kv_head, key);
-    simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-    for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
-      simdgroup_matrix<C, 8, 8> a, b;
-      simdgroup_load(a, q + d, ATTENTION_HEAD_SIZE);
-      if (key + 8 <= length) {
-        simdgroup_load(b, k + d, ATTENTION_HEAD_SIZE, ulong2(0, 0), true);
-      } else {
-        attention_load_part(b, k + d, length - key, true, part, lane);
+  ulong offsets[kSpan / 8];
+  if (ATTENTION_WIDE && sizeof(C) == 2) {
+    MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile)
+      if (tile >= first_tile && tile < last_tile)
+        offsets[tile] = attention_tile_offset(blocks, p.kv_heads, kv_head, first_key + tile * 8);
+    simdgroup_matrix<C, 8, 8> rows[kMaxHeadSize / 8];
+    MATRIX_UNROLL for (uint c = 0; c < ATTENTION_HEAD_SIZE / 32; ++c)
+      matrix_load_wide(rows + c * 4, q + c * 32, ATTENTION_HEAD_SIZE, false, 8, part, lane);
+    MATRIX_UNROLL for (uint first = 0; first < kSpan / 8; first += kAttentionTiles) {
+      simdgroup_matrix<C, 8, 8> k[kAttentionTiles][kMaxHeadSize / 8];
+      MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t) {
+        if (first + t >= first_tile && first + t < last_tile) {
+          MATRIX_UNROLL for (uint c = 0; c < ATTENTION_HEAD_SIZE / 32; ++c)
+            matrix_load_wide(k[t] + c * 4, keys + offsets[first + t] + c * 32, ATTENTION_HEAD_SIZE, true,
+                             min(length - (first_key + (first + t) * 8), 8u), part, lane);
+        }
       }
-      simdgroup_multiply_accumulate(scores, a, b, scores);
+      simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
+      MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t) {
+        if (first + t >= first_tile && first + t < last_tile) {
+          simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+          MATRIX_UNROLL for (uint d = 0; d < ATTENTION_HEAD_SIZE / 8; d += 2)
+            matrix_multiply_deep(scores, rows[d], rows[d + 1], k[t][d], k[t][d + 1]);
+          simdgroup_store(scores, work + (first + t) * 8, kSpan);
+        }
+      }
     }
-    simdgroup_store(scores, work + tile * 8, kSpan);
+  } else {
+    for (uint tile = first_tile; tile < last_tile; ++tile) {
+      const uint key = first_key + tile * 8;
+      device const C* k = keys + attention_tile_offset(blocks, p.kv_heads, kv_head, key);
+      simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
+        simdgroup_matrix<C, 8, 8> a, b;
+        simdgroup_load(a, q + d, ATTENTION_HEAD_SIZE);
+        if (key + 8 <= length) {
+          simdgroup_load(b, k + d, ATTENTION_HEAD_SIZE, ulong2(0, 0), true);
+        } else {
+          attention_load_part(b, k + d, length - key, true, part, lane);
+        }
+        simdgroup_multiply_accumulate(scores, a, b, scores);
+      }
+      simdgroup_store(scores, work + tile * 8, kSpan);
+    }
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
@@ -141,21 +173,54 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   sum += simd_shuffle_xor(sum, 2);
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
-  for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
-    simdgroup_float8x8 sums = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-    for (uint tile = first_tile; tile < last_tile; ++tile) {
-      const uint key = first_key + tile * 8;
-      device const C* v = values + attention_tile_offset(blocks, p.kv_heads, kv_head, key) + d;
-      simdgroup_matrix<C, 8, 8> a, b;
-      simdgroup_load(a, weights + tile * 8, kSpan);
-      if (key + 8 <= length) {
-        simdgroup_load(b, v, ATTENTION_HEAD_SIZE);
-      } else {
-        attention_load_part(b, v, length - key, false, part, lane);
+  if (ATTENTION_WIDE && sizeof(C) == 2) {
+    // Keys by sixteen at fixed places; weights of keys that are not seen are zero, and so are values that are not there.
+    simdgroup_matrix<C, 8, 8> seen[kSpan / 8];
+    MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile) simdgroup_load(seen[tile], weights + tile * 8, kSpan);
+    MATRIX_UNROLL for (uint first = 0; first < ATTENTION_HEAD_SIZE / 32; first += kAttentionColumns) {
+      simdgroup_matrix<C, 8, 8> v[kAttentionColumns][kSpan / 8][4];
+      MATRIX_UNROLL for (uint c = 0; c < kAttentionColumns; ++c) {
+        MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile) {
+          if (first + c < ATTENTION_HEAD_SIZE / 32 && tile >= first_tile && tile < last_tile) {
+            matrix_load_wide(v[c][tile], values + offsets[tile] + (first + c) * 32, ATTENTION_HEAD_SIZE, false,
+                             min(length - (first_key + tile * 8), 8u), part, lane);
+          } else {
+            MATRIX_UNROLL for (uint j = 0; j < 4; ++j) v[c][tile][j] = make_filled_simdgroup_matrix<C, 8, 8>(C(0));
+          }
+        }
       }
-      simdgroup_multiply_accumulate(sums, a, b, sums);
+      simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
+      MATRIX_UNROLL for (uint c = 0; c < kAttentionColumns; ++c) {
+        if (first + c < ATTENTION_HEAD_SIZE / 32) {
+          simdgroup_float8x8 sums[4];
+          MATRIX_UNROLL for (uint j = 0; j < 4; ++j) sums[j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+          MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; tile += 2) {
+            if (tile + 2 > first_tile && tile < last_tile) {
+              MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+                matrix_multiply_deep(sums[j], seen[tile], seen[tile + 1], v[c][tile][j], v[c][tile + 1][j]);
+            }
+          }
+          matrix_store_wide<C>(sums, work + (first + c) * 32, ATTENTION_HEAD_SIZE);
+        }
+      }
     }
-    simdgroup_store(sums, work + d, ATTENTION_HEAD_SIZE);
+  } else {
+    for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
+      simdgroup_float8x8 sums = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      for (uint tile = first_tile; tile < last_tile; ++tile) {
+        const uint key = first_key + tile * 8;
+        device const C* v = values + attention_tile_offset(blocks, p.kv_heads, kv_head, key) + d;
+        simdgroup_matrix<C, 8, 8> a, b;
+        simdgroup_load(a, weights + tile * 8, kSpan);
+        if (key + 8 <= length) {
+          simdgroup_load(b, v, ATTENTION_HEAD_SIZE);
+        } else {
+          attention_load_part(b, v, length - key, false, part, lane);
+        }
+        simdgroup_multiply_accumulate(sums, a, b, sums);
+      }
+      simdgroup_store(sums, work + d, ATTENTION_HEAD_SIZE);
+    }
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
   return float2(best, sum);
@@ -220,7 +285,7 @@ template <typename T, typename C>
   threadgroup C* q = (threadgroup C*)memory;
   const uint q_floats = 8 * ATTENTION_HEAD_SIZE * sizeof(C) / 4;
   const uint work_floats = 8 * max(kSpan, ATTENTION_HEAD_SIZE);
-  const uint own_floats = work_floats + (8 * kSpan + 64) * sizeof(C) / 4;
+  const uint own_floats = work_floats + (8 * kSpan + 256) * sizeof(C) / 4;
   threadgroup float* works = memory + q_floats;
   threadgroup float* work = works + simdgroup * own_floats;
   threadgroup C* weights = (threadgroup C*)(work + work_floats);
@@ -372,7 +437,7 @@ template <typename T, typename C>
 
   const uint q_floats = 8 * ATTENTION_HEAD_SIZE * sizeof(C) / 4;
   const uint work_floats = 8 * max(kSpan, ATTENTION_HEAD_SIZE);
-  const uint own_floats = q_floats + work_floats + (8 * kSpan + 64) * sizeof(C) / 4;
+  const uint own_floats = q_floats + work_floats + (8 * kSpan + 256) * sizeof(C) / 4;
   threadgroup float* own = memory + simdgroup * own_floats;
   threadgroup C* q = (threadgroup C*)own;
   threadgroup float* work = own + q_floats;

@@ -13,5 +13,90 @@ using namespace metal;
 #define INGOT_BFLOAT 1
 #endif
 
+// ---- what only some devices can do ----
+
+// A kernel marked STARTS_EARLY may begin while the dispatch before it still runs. It calls wait_for_dispatches() before
+// it touches what any dispatch writes; weights are never written.
+#ifdef SOFTMETAL_EARLY_START
+#define STARTS_EARLY [[softmetal_early]]
+METAL_FUNC void wait_for_dispatches() { softmetal_wait_for_dispatches(); }
+#else
+#define STARTS_EARLY
+METAL_FUNC void wait_for_dispatches() {}
+#endif
+
+// ---- matrices, several at a time ----
+//
+// Some matrix units take 16 rows by 16 columns at once, and lanes that load 16 bytes: softmetal has both for NVIDIA GPUs
+// and says so by a macro. Elsewhere these are the operations on 8 by 8 matrices that they stand for.
+
+#ifdef SOFTMETAL_WIDE_MATRICES
+constant constexpr bool kWideMatrices = true;
+#else
+constant constexpr bool kWideMatrices = false;
+#endif
+#define MATRIX_UNROLL _Pragma("clang loop unroll(full)")
+
+// d0 += a00 b0 + a01 b1, d1 += a10 b0 + a11 b1
+template <typename T>
+METAL_FUNC void matrix_multiply_wide(thread simdgroup_float8x8& d0, thread simdgroup_float8x8& d1,
+                                     thread const simdgroup_matrix<T, 8, 8>& a00,
+                                     thread const simdgroup_matrix<T, 8, 8>& a01,
+                                     thread const simdgroup_matrix<T, 8, 8>& a10,
+                                     thread const simdgroup_matrix<T, 8, 8>& a11,
+                                     thread const simdgroup_matrix<T, 8, 8>& b0,
+                                     thread const simdgroup_matrix<T, 8, 8>& b1) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_multiply_wide(d0, d1, a00, a01, a10, a11, b0, b1);
+#else
+  simdgroup_multiply_accumulate(d0, a00, b0, d0);
+  simdgroup_multiply_accumulate(d0, a01, b1, d0);
+  simdgroup_multiply_accumulate(d1, a10, b0, d1);
+  simdgroup_multiply_accumulate(d1, a11, b1, d1);
+#endif
+}
+// d += a0 b0 + a1 b1
+template <typename T>
+METAL_FUNC void matrix_multiply_deep(thread simdgroup_float8x8& d, thread const simdgroup_matrix<T, 8, 8>& a0,
+                                     thread const simdgroup_matrix<T, 8, 8>& a1,
+                                     thread const simdgroup_matrix<T, 8, 8>& b0,
+                                     thread const simdgroup_matrix<T, 8, 8>& b1) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_multiply_deep(d, a0, a1, b0, b1);
+#else
+  simdgroup_multiply_accumulate(d, a0, b0, d);
+  simdgroup_multiply_accumulate(d, a1, b1, d);
+#endif
+}
+
+// Eight rows of 32 columns as four matrices. Which columns a matrix has is the device's business: it is the same for
+// all of them, so products over these columns, and matrix_store_wide, agree. Rows from `count` on are zeros and not
+// read. Rows begin at multiples of 16 bytes. `part` is [8][32] of the simdgroup's own, where count may be less than 8.
+template <typename T, typename Pointer>
+METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
+                                 uint count, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_wide(m, from, stride, transpose, count);
+#else
+  if (count >= 8) {
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], from + j * 8, stride, ulong2(0, 0), transpose);
+    return;
+  }
+  for (uint i = lane; i < 256; i += 32) part[i] = i / 32 < count ? from[i / 32 * stride + i % 32] : T(0);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+}
+// The way back: eight rows of 32 columns from four sums whose right operands, of T, were loaded by matrix_load_wide.
+template <typename T>
+METAL_FUNC void matrix_store_wide(thread const simdgroup_float8x8* m, threadgroup float* to, ulong stride) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_store_wide<T>(m, to, stride);
+#else
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_store(m[j], to + j * 8, stride);
+#endif
+}
+
 // Function constants by number: 0-19 norms and other small operations; 20-49 matrix products; 50-69 attention; 70-89
 // sampling.

@@ -1,32 +1,36 @@
-// out = x W^T for any number of rows of x and every packed format (linear_formats.h), in two ways:
+// out = x W^T for any number of rows of x and every packed format (linear_formats.h), in three ways:
 //
 // few rows  A lane group of LINEAR_LANES lanes computes LINEAR_OUTPUTS outputs for up to 16 rows: each weight is loaded
 //           once for all of them, decoded in registers and multiplied in fp32. The order of additions of a dot product
 //           follows from LINEAR_LANES and the unit's size, that is from its length and format alone: a row's result does
 //           not depend on the number of rows.
+// matrix    The same on the matrix unit, for 16-bit weights and activations of one type: eight slices of the columns, cut
+//           by their number alone, are summed apart and added as a tree. Up to 64 rows share a read of W.
 // tiles     LINEAR_TILE_ROWS rows by 64 outputs through threadgroup memory and the matrix unit. A dot product is one
 //           chain over the columns in order, whatever the tile.
 //
-// One dispatch may do both: the first `small_groups` threadgroups take rows [0, small_rows) in the first way, the others
-// the rest in the second.
+// One dispatch may do two: the first `small_groups` threadgroups take rows [0, small_rows) in one of the first two ways,
+// the others the rest in tiles.
 //
 // Results are added to a bias, passed through an activation with a second matrix (gated), converted, or added to `out`.
 
 constant uint LINEAR_FORMAT [[function_constant(20)]];       // PackedFormat of W
 constant uint LINEAR_FORMAT_UP [[function_constant(21)]];    // of the second matrix, when gated
-constant uint LINEAR_ROWS [[function_constant(22)]];         // few rows: at a time; 1, 2, 4, 8 or 16; 0: none, tiles only
+// Few rows: at a time; 1, 2, 4, 8 or 16. Matrix: 8, 16, 32 or 64. 0: none, tiles only.
+constant uint LINEAR_ROWS [[function_constant(22)]];
 constant uint LINEAR_OUTPUTS [[function_constant(23)]];      // few rows: outputs of a lane group; 1, 2 or 4
 constant uint LINEAR_LANES [[function_constant(24)]];        // few rows: lanes that share a dot product; 1 to 32
-constant uint LINEAR_UNROLL [[function_constant(25)]];       // few rows: units whose loads are issued together; 1 to 4
-constant uint LINEAR_TILE_ROWS [[function_constant(26)]];    // tiles: 16, 32 or 64; 0: none, few rows only
+constant uint LINEAR_UNROLL [[function_constant(25)]];       // units (matrix: 32 columns) loaded together; 1 to 4
+constant uint LINEAR_TILE_ROWS [[function_constant(26)]];    // tiles: 32 or 64; 0: none, few rows only
 constant uint LINEAR_ACTIVATION [[function_constant(27)]];   // 0 none, 1 silu, 2 gelu_tanh, 3 gelu, gated; 4 to 6 not
 constant uint LINEAR_X [[function_constant(28)]];            // PackedFormat of the activations: f32, f16 or bf16
 constant uint LINEAR_OUT [[function_constant(29)]];          // of the output
-constant bool LINEAR_ACCUMULATE [[function_constant(30)]];   // out += result
-constant bool LINEAR_HAS_BIAS [[function_constant(31)]];
-constant bool LINEAR_HAS_BIAS_UP [[function_constant(32)]];
-constant bool LINEAR_ALIGNED [[function_constant(33)]];      // cols % 8 == 0: rows of x can be read 16 bytes at a time
-constant bool LINEAR_EXPERTS [[function_constant(34)]];      // few rows: W is a stack of experts, see LinearParams
+constant uint LINEAR_MATRIX [[function_constant(30)]];       // matrix: 8 outputs times this a threadgroup; 0: few rows
+constant bool LINEAR_ACCUMULATE [[function_constant(31)]];   // out += result
+constant bool LINEAR_HAS_BIAS [[function_constant(32)]];
+constant bool LINEAR_HAS_BIAS_UP [[function_constant(33)]];
+constant bool LINEAR_ALIGNED [[function_constant(34)]];      // cols % 8 == 0: rows of x can be read 16 bytes at a time
+constant bool LINEAR_EXPERTS [[function_constant(35)]];      // few rows: W is a stack of experts, see LinearParams
 
 constant bool LINEAR_GATED = LINEAR_ACTIVATION >= 1 && LINEAR_ACTIVATION <= 3;
 
@@ -203,6 +207,7 @@ METAL_FUNC void linear_few(device const uchar* w, device const uchar* w_up, devi
                            device const float* bias, device const float* bias_up, device uchar* out,
                            constant LinearParams& p, device const int* items, device const int* starts,
                            device const int* order, uint group, uint simdgroup, uint simdgroups, uint lane) {
+  wait_for_dispatches();
   const uint slice = lane % LINEAR_LANES;
   const uint team = (group % p.output_groups * simdgroups + simdgroup) * (32 / LINEAR_LANES) + lane / LINEAR_LANES;
   const uint first_output = team * LINEAR_OUTPUTS;
@@ -253,6 +258,145 @@ METAL_FUNC void linear_few(device const uchar* w, device const uchar* w_up, devi
   }
 }
 
+// ---- matrix ---------------------------------------------------------------------------------------------------------
+
+constant constexpr uint kLinearSlices = 8;
+
+// Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows, neighbours first, and stores the results.
+METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* bias, device const float* bias_up,
+                                  device uchar* out, threadgroup const float* results, uint first_output,
+                                  uint first_row, uint thread_index, uint threads, uint eights, uint round) {
+  const uint outputs = 8 * LINEAR_MATRIX, stride = eights * 8 * (8 * round);
+  for (uint at = thread_index; at < outputs * 8 * round; at += threads) {
+    const uint o = at % outputs, r = at / outputs;
+    if (first_row + r >= p.small_rows || first_output + o >= p.outputs) continue;
+    threadgroup const float* from = results + o * (8 * round) + r;
+    float sums[kLinearSlices], ups[kLinearSlices];
+    PACKED_UNROLL for (uint slice = 0; slice < kLinearSlices; ++slice) {
+      sums[slice] = from[slice * stride];
+      ups[slice] = LINEAR_GATED ? from[slice * stride + outputs * (8 * round)] : 0.0f;
+    }
+    PACKED_UNROLL for (uint distance = 1; distance < kLinearSlices; distance *= 2) {
+      PACKED_UNROLL for (uint slice = 0; slice < kLinearSlices; slice += 2 * distance) {
+        sums[slice] += sums[slice + distance];
+        ups[slice] += ups[slice + distance];
+      }
+    }
+    linear_finish(p, bias, bias_up, out, first_row + r, first_output + o, sums[0], ups[0]);
+  }
+}
+
+// Panels of W that a threadgroup takes.
+template <typename T>
+struct LinearPanels {
+  device const T* at[8];
+};
+
+template <typename T>
+METAL_FUNC void linear_load_panels(thread simdgroup_matrix<T, 8, 8> (&a)[4][8][4], thread const LinearPanels<T>& panels,
+                                   uint eights, uint step, uint last, threadgroup T* part, uint lane) {
+  PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
+    if (step + u < last) {
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+        matrix_load_wide(a[u][i], panels.at[i] + (step + u) * 256, 32, false, 8, part, lane);
+    }
+  }
+}
+
+// sums = columns [32 * first, 32 * last) of the panels times those of x. The first weights are loaded before the
+// dispatch that makes x has ended.
+template <typename T>
+METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread const LinearPanels<T>& panels, uint eights,
+                             device const T* x, constant LinearParams& p, uint first_row, uint first, uint last,
+                             bool waits, threadgroup T* part, uint lane) {
+  const uint tiles = LINEAR_ROWS / 8;
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+    PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  simdgroup_matrix<T, 8, 8> a[4][8][4];
+  linear_load_panels(a, panels, eights, first, last, part, lane);
+  if (waits) wait_for_dispatches();
+  device const T* inputs[8];
+  uint counts[8];
+  PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
+    const uint row = first_row + g * 8;
+    counts[g] = row < p.small_rows ? min(p.small_rows - row, 8u) : 0;
+    inputs[g] = x + ulong(min(row, p.small_rows - 1)) * p.cols;
+  }
+  // Short turns load the next weights before they are done; long ones have enough in flight, and spare the registers.
+  const bool at_end = LINEAR_ROWS == 8 && LINEAR_UNROLL <= 2;
+  for (uint step = first; step < last; step += LINEAR_UNROLL) {
+    if (!at_end && step != first) linear_load_panels(a, panels, eights, step, last, part, lane);
+    simdgroup_matrix<T, 8, 8> b[4][8][4];
+    PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
+      if (u == 0 || step + u < last) {
+        PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
+          matrix_load_wide(b[u][g], inputs[g] + (step + u) * 32, p.cols, true, counts[g], part, lane);
+      }
+    }
+    simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
+    PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
+      if (u == 0 || step + u < last) {
+        PACKED_UNROLL for (uint k = 0; k < 4; k += 2)
+          PACKED_UNROLL for (uint i = 0; i < eights; i += 2)
+            PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
+              if (i + 1 < eights)
+                matrix_multiply_wide(sums[i][g], sums[i + 1][g], a[u][i][k], a[u][i][k + 1], a[u][i + 1][k],
+                                     a[u][i + 1][k + 1], b[u][g][k], b[u][g][k + 1]);
+              else
+                matrix_multiply_deep(sums[i][g], a[u][i][k], a[u][i][k + 1], b[u][g][k], b[u][g][k + 1]);
+            }
+      }
+    }
+    if (at_end) linear_load_panels(a, panels, eights, step + LINEAR_UNROLL, last, part, lane);
+  }
+}
+
+// Simdgroups of the threadgroup take slices of the columns. With fewer simdgroups than slices LINEAR_ROWS is at most 16.
+template <typename T>
+METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, device const uchar* x,
+                              device const float* bias, device const float* bias_up, device uchar* out,
+                              constant LinearParams& p, threadgroup uchar* memory, uint group, uint thread_index,
+                              uint simdgroup, uint simdgroups, uint lane) {
+  const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;  // panels, of both matrices
+  const uint tiles = LINEAR_ROWS / 8;                                    // of 8 rows of x
+  const uint round = eights <= 4 ? min(tiles, 2u) : 1;                   // of them added up at a time
+  const uint first_output = group % p.output_groups * (8 * LINEAR_MATRIX);
+  const uint first_row = group / p.output_groups * LINEAR_ROWS;
+  const uint steps = p.cols / 32, slice_steps = (steps + kLinearSlices - 1) / kLinearSlices;  // of 32 columns
+
+  // Panels past the last repeat it and are not stored.
+  LinearPanels<T> panels;
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+    const bool is_up = LINEAR_GATED && i >= LINEAR_MATRIX;
+    const uint panel = min(first_output / 8 + (is_up ? i - LINEAR_MATRIX : i), (p.outputs - 1) / 8);
+    panels.at[i] = (device const T*)((is_up ? w_up : w) + ulong(panel) * p.planes.panel_bytes);
+  }
+  threadgroup float* results = (threadgroup float*)memory;  // [slice][output][8 * round]
+  threadgroup T* part = (threadgroup T*)(results + kLinearSlices * eights * 8 * 8 * round) + simdgroup * 256;
+
+  for (uint slice = simdgroup; slice < kLinearSlices; slice += simdgroups) {
+    simdgroup_float8x8 sums[8][8];
+    linear_slice<T>(sums, panels, eights, (device const T*)x, p, first_row, slice * slice_steps,
+                    min((slice + 1) * slice_steps, steps), slice == simdgroup, part, lane);
+    PACKED_UNROLL for (uint first = 0; first < tiles; first += round) {
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+        PACKED_UNROLL for (uint g = 0; g < round; ++g)
+          simdgroup_store(sums[i][first + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
+      if (tiles != round) {  // every simdgroup has one slice, so all of them are here
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        linear_add_slices(p, bias, bias_up, out, results, first_output, first_row + first * 8, thread_index,
+                          simdgroups * 32, eights, round);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+      }
+    }
+  }
+  if (tiles == round) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    linear_add_slices(p, bias, bias_up, out, results, first_output, first_row, thread_index, simdgroups * 32, eights,
+                      round);
+  }
+}
+
 // ---- tiles ----------------------------------------------------------------------------------------------------------
 
 // A tile of W has 64 rows: 64 outputs, or 32 of the first matrix and the same 32 of the second.
@@ -292,6 +436,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
                              device const float* bias, device const float* bias_up, device uchar* out,
                              constant LinearParams& p, threadgroup uchar* memory, uint group, uint thread_index,
                              uint simdgroup) {
+  wait_for_dispatches();
   const uint tile_outputs = LINEAR_GATED ? kLinearTileOutputs / 2 : kLinearTileOutputs;
   const uint first_row = p.small_rows + group % p.row_tiles * LINEAR_TILE_ROWS;
   const uint first_output = group / p.row_tiles * tile_outputs;
@@ -328,15 +473,30 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
     else
       linear_unpack<T>(LINEAR_FORMAT, row, row_cols, col + tile_col, to);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint k = 0; k < kLinearTileColumns; k += 8) {
-      simdgroup_matrix<T, 8, 8> a[4], b[4];
+    if (sizeof(T) == 4 || !kWideMatrices) {
+      for (uint k = 0; k < kLinearTileColumns; k += 8) {
+        simdgroup_matrix<T, 8, 8> a[4], b[4];
+        PACKED_UNROLL for (uint i = 0; i < high; ++i)
+          simdgroup_load(a[i], xs + (quarter_row + i * 8) * kLinearTileStride + k, kLinearTileStride);
+        PACKED_UNROLL for (uint j = 0; j < 4; ++j)
+          simdgroup_load(b[j], ws + (quarter_output + j * 8) * kLinearTileStride + k, kLinearTileStride, ulong2(0, 0),
+                         true);
+        PACKED_UNROLL for (uint i = 0; i < high; ++i)
+          PACKED_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_multiply_accumulate(sums[i][j], a[i], b[j], sums[i][j]);
+      }
+    } else {
+      PACKED_UNROLL for (uint k = 0; k < kLinearTileColumns; k += 32) {
+      simdgroup_matrix<T, 8, 8> a[4][4], b[4][4];
       PACKED_UNROLL for (uint i = 0; i < high; ++i)
-        simdgroup_load(a[i], xs + (quarter_row + i * 8) * kLinearTileStride + k, kLinearTileStride);
+        matrix_load_wide(a[i], xs + (quarter_row + i * 8) * kLinearTileStride + k, kLinearTileStride, false, 8, xs, 0);
       PACKED_UNROLL for (uint j = 0; j < 4; ++j)
-        simdgroup_load(b[j], ws + (quarter_output + j * 8) * kLinearTileStride + k, kLinearTileStride, ulong2(0, 0),
-                       true);
-      PACKED_UNROLL for (uint i = 0; i < high; ++i)
-        PACKED_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_multiply_accumulate(sums[i][j], a[i], b[j], sums[i][j]);
+        matrix_load_wide(b[j], ws + (quarter_output + j * 8) * kLinearTileStride + k, kLinearTileStride, true, 8, xs, 0);
+      PACKED_UNROLL for (uint c = 0; c < 4; c += 2)
+        PACKED_UNROLL for (uint i = 0; i < high; i += 2)
+          PACKED_UNROLL for (uint j = 0; j < 4; ++j)
+            matrix_multiply_wide(sums[i][j], sums[i + 1][j], a[i][c], a[i][c + 1], a[i + 1][c], a[i + 1][c + 1], b[j][c],
+                                 b[j][c + 1]);
+      }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
@@ -359,7 +519,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
 // ---- the kernel, by the type of the tiles ---------------------------------------------------------------------------
 
 template <typename T>
-[[kernel, max_total_threads_per_threadgroup(256)]] void linear_kernel(
+[[kernel, max_total_threads_per_threadgroup(256)]] STARTS_EARLY void linear_kernel(
     device const uchar* w [[buffer(0)]],
     device const uchar* w_up [[buffer(1), function_constant(LINEAR_GATED)]],
     device const uchar* x [[buffer(2)]],
@@ -377,7 +537,10 @@ template <typename T>
     uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint simdgroups [[simdgroups_per_threadgroup]]) {
   if (LINEAR_ROWS > 0 && (LINEAR_TILE_ROWS == 0 || group < p.small_groups)) {
-    linear_few(w, w_up, x, bias, bias_up, out, p, items, starts, order, group, simdgroup, simdgroups, lane);
+    if (LINEAR_MATRIX > 0)
+      linear_matrix<T>(w, w_up, x, bias, bias_up, out, p, memory, group, thread_index, simdgroup, simdgroups, lane);
+    else
+      linear_few(w, w_up, x, bias, bias_up, out, p, items, starts, order, group, simdgroup, simdgroups, lane);
   } else if (LINEAR_TILE_ROWS > 0) {
     linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, memory, group - p.small_groups, thread_index, simdgroup);
   }

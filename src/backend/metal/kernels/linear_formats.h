@@ -6,13 +6,15 @@ using namespace metal;
 
 // How a packed weight matrix lies in device memory, and how a kernel reads it. Written by backend/metal/linear.cc.
 //
-// Rows lie in panels of 8, the last one filled up with zeros. A panel has up to three planes, one after another; a row
-// is contiguous in each:
+// Rows lie in panels of 8, the last one filled up with zeros. Panels of f16 and bf16 are blocks of 32 columns, one after
+// another, each [8][32]: what a simdgroup loads at once is 512 bytes in a row. Other panels have up to three planes, one
+// after another; a row is contiguous in each:
 //   codes  low bits of the columns (or the numbers themselves), 16 bytes a unit (q2_k, q3_k: 8; f32: 32)
 //   high   high bits, for formats whose codes have 3, 5 or 6 bits
 //   meta   scales
 // A *unit* is what a lane takes at a time: 8 columns of f32, f16 and bf16, 16 of q8_0, 32 of the others. Together the
-// planes are as large as the tensor in the file (float rows are padded, with zeros, to a multiple of 8 columns), and
+// planes are as large as the tensor in the file (rows of f32 are padded, with zeros, to a multiple of 8 columns, those of
+// f16 and bf16 to 32), and
 // every plane starts at a multiple of 16 bytes.
 //
 // Codes lie in pairs, 16 bits apart, so that `word >> shift & mask` gives columns 2i and 2i + 1 as two 16-bit fields:
@@ -129,6 +131,8 @@ METAL_FUNC PackedUnit packed_load(uint format, PackedRow row, uint unit) {
     u.more = ((device const uint4*)row.codes)[unit * 2 + 1];
   } else if (packed_low_bits(format) == 2) {
     u.codes = uint4(((device const uint2*)row.codes)[unit], 0, 0);
+  } else if (format == packed_f16 || format == packed_bf16) {
+    u.codes = ((device const uint4*)row.codes)[unit / 4 * 32 + unit % 4];
   } else {
     u.codes = ((device const uint4*)row.codes)[unit];
   }

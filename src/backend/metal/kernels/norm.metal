@@ -15,10 +15,38 @@ static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgro
   x = simd_sum(x);
   if (lane == 0) parts[simdgroup] = x;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  float sum = 0;
-  for (uint i = 0; i < simdgroups; ++i) sum += parts[i];
+  const float sum = simd_sum(lane < simdgroups ? parts[lane] : 0.0f);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   return sum;
+}
+
+// Four elements at a time where rows begin at multiples of 16 bytes.
+template <typename T>
+static void norm_row(device const float4* x, device const float4* weight, device const float4* bias, device vec<T, 4>* y,
+                     constant NormParams& p, threadgroup float* parts, uint thread_index, uint lane, uint simdgroup,
+                     uint simdgroups) {
+  const uint threads = simdgroups * 32, count = p.dim / 4;
+  float mean = 0;
+  if (NORM_LAYER) {
+    float sum = 0;
+    for (uint i = thread_index; i < count; i += threads) sum += (x[i].x + x[i].y) + (x[i].z + x[i].w);
+    mean = norm_sum(sum, parts, lane, simdgroup, simdgroups) / float(p.dim);
+  }
+  float squares = 0;
+  for (uint i = thread_index; i < count; i += threads) {
+    const float4 d = x[i] - mean;
+    squares = fma(d.x, d.x, squares);
+    squares = fma(d.y, d.y, squares);
+    squares = fma(d.z, d.z, squares);
+    squares = fma(d.w, d.w, squares);
+  }
+  const float scale = precise::rsqrt(norm_sum(squares, parts, lane, simdgroup, simdgroups) / float(p.dim) + p.eps);
+  for (uint i = thread_index; i < count; i += threads) {
+    float4 value = (x[i] - mean) * scale;
+    if (NORM_WEIGHT) value = value * weight[i];
+    if (NORM_BIAS) value = value + bias[i];
+    y[i] = vec<T, 4>(NORM_ADD ? float4(y[i]) + value : value);
+  }
 }
 
 // One row a threadgroup: the residual stream in, an activation out (or the residual stream, to add to).
@@ -37,6 +65,11 @@ template <typename T>
   const uint threads = simdgroups * 32;
   device const float* x = in + ulong(row) * p.dim;
   device T* y = out + ulong(row) * p.dim;
+  if (p.dim % 4 == 0) {
+    norm_row<T>((device const float4*)x, (device const float4*)weight, (device const float4*)bias,
+                (device vec<T, 4>*)y, p, parts, thread_index, lane, simdgroup, simdgroups);
+    return;
+  }
   float mean = 0;
   if (NORM_LAYER) {
     float sum = 0;

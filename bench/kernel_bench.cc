@@ -1,0 +1,340 @@
+// Each kernel of the Metal device against its roof: read bandwidth for what streams weights or cache, arithmetic for
+// prefill. One operation, many times in one step, weights rotated through more memory than any cache holds.
+//   kernel_bench --device cuda [--limit-gb-s 4600] [--limit-tflops 790] [--only decode] [--tune] [--json FILE]
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "backend/metal/linear_plan.h"
+#include "backend/metal/metal_backend.h"
+#include "core/error.h"
+#include "engine/stage.h"
+#include "engine/step_builder.h"
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kHidden = 5120, kFfn = 32768, kHeads = 32, kKvHeads = 8, kHead = 128, kVocab = 131072;
+constexpr int64_t kQkv = (kHeads + 2 * kKvHeads) * kHead;
+constexpr int64_t kMostRows = 2048, kBlocks = 17000, kBlock = 16;
+constexpr size_t kRotated = size_t{1} << 30;  // bytes of weights a case goes through
+
+struct Options {
+  std::string device = "cuda", only, json;
+  double limit_gb_s = 0, limit_tflops = 0;
+  bool tune = false;
+};
+
+struct Result {
+  std::string name;
+  int64_t rows;
+  double us, gb_s, tflops;
+};
+
+class Bench {
+ public:
+  Bench(Options options)
+      : options_(std::move(options)),
+        device_(make_metal_backend({.cuda = options_.device == "cuda", .activation = DType::bf16})) {
+    residual_ = take(kMostRows * kHidden * 4);
+    in_ = take(kMostRows * kFfn * 2);
+    out_ = take(std::max(kMostRows * kFfn * 2, 64 * kVocab * 4));
+    logits_ = take(64 * kVocab * 4);
+    rope_ = take(kMostRows * kHead * 4);
+    device_->create_scratch(next_);
+    device_->create_kv_cache({.layers = 1,
+                              .num_blocks = kBlocks,
+                              .kv_heads = kKvHeads,
+                              .block_size = kBlock,
+                              .head_size = kHead,
+                              .dtype = DType::bf16});
+    device_->create_sampler({.slots = 64, .max_tokens = 64, .vocab = kVocab});
+    OutputLayout output{.max_rows = 64, .max_top = 1, .max_logits_rows = 1, .vocab = kVocab};
+    size_t at = 0;
+    for (size_t* offset : {&output.tokens, &output.logprobs, &output.ranks, &output.top_ids, &output.top_values}) {
+      *offset = at;
+      at += 256;
+    }
+    output.logits = at;
+    output.bytes = at + kVocab * 4;
+    device_->create_io(size_t{4} << 20, output);
+    noise_.resize(size_t{4} << 20);
+    std::mt19937 random(1);
+    // bf16 between -1 and 1, whose exponents vary little: nothing overflows.
+    for (size_t i = 0; i + 1 < noise_.size(); i += 2) {
+      const uint16_t bits = static_cast<uint16_t>((random() & 0x807f) | 0x3e00 | (random() & 0x80));
+      std::memcpy(noise_.data() + i, &bits, 2);
+    }
+    std::vector<float> ones(kHidden, 1.0f), frequencies(kHead / 2, 0.01f);
+    norm_ = device_->load_vector("norm", ones);
+    frequencies_ = device_->load_vector("frequencies", frequencies);
+    for (size_t done = 0; done < static_cast<size_t>(kMostRows * kFfn * 2); done += noise_.size())
+      device_->write_scratch({in_.offset + done, noise_.size()}, noise_);
+  }
+
+  void linear(const std::string& name, int64_t n, int64_t k, int64_t rows, DType format = DType::bf16,
+              bool accumulate = false, bool f32 = false, bool prefill = false) {
+    if (!wanted(name)) return;
+    const auto& ids = weights(n, k, format);
+    size_t turn = 0;
+    const double us = time(rows, prefill, [&] {
+      device_->linear({.rows = rows,
+                       .in = in_,
+                       .weight = ids[turn++ % ids.size()],
+                       .bias = {},
+                       .out = accumulate ? residual_ : out_,
+                       .accumulate = accumulate,
+                       .f32_out = f32,
+                       .decode_rows = prefill ? 0 : rows});
+    });
+    add(name, rows, us, static_cast<double>(dtype_bytes(format, static_cast<size_t>(n * k))),
+        2.0 * static_cast<double>(n * k * rows));
+  }
+  void gated(const std::string& name, int64_t rows, DType format = DType::bf16, bool prefill = false) {
+    if (!wanted(name)) return;
+    const auto& ids = weights(kFfn, kHidden, format);
+    size_t turn = 0;
+    const double us = time(rows, prefill, [&] {
+      const WeightId gate = ids[turn++ % ids.size()], up = ids[turn++ % ids.size()];
+      device_->gated_linear({.rows = rows,
+                             .in = in_,
+                             .gate = gate,
+                             .up = up,
+                             .gate_bias = {},
+                             .up_bias = {},
+                             .out = out_,
+                             .decode_rows = prefill ? 0 : rows});
+    });
+    add(name, rows, us, 2.0 * static_cast<double>(dtype_bytes(format, static_cast<size_t>(kFfn * kHidden))),
+        4.0 * static_cast<double>(kFfn * kHidden * rows));
+  }
+  void norm(int64_t rows) {
+    if (!wanted("norm")) return;
+    const double us = time(rows, false, [&] {
+      device_->norm({.rows = rows, .dim = kHidden, .in = residual_, .weight = norm_, .bias = {}, .out = out_});
+    });
+    add("norm", rows, us, static_cast<double>(rows * kHidden * 6), 0);
+  }
+  void decode_attention(int64_t rows, int64_t context) {
+    const std::string name = fmt::format("decode attention {}", context);
+    if (!wanted(name)) return;
+    context_ = context;
+    const AttentionShape shape{
+        .heads = kHeads, .kv_heads = kKvHeads, .head_size = kHead, .scale = 0.088f, .window = 0, .rope_dims = kHead};
+    const double us = time(rows, false, [&] {
+      device_->decode_attention(
+          {.layer = 0, .shape = shape, .qkv = in_, .rope = rope_, .q_norm = {}, .k_norm = {}, .out = out_});
+    });
+    add(name, rows, us, static_cast<double>(rows * context * kKvHeads * kHead * 4),
+        4.0 * static_cast<double>(rows * context * kHeads * kHead));
+    context_ = 512;
+  }
+  void prefill_attention(int64_t rows) {
+    if (!wanted("prefill attention")) return;
+    const AttentionShape shape{
+        .heads = kHeads, .kv_heads = kKvHeads, .head_size = kHead, .scale = 0.088f, .window = 0, .rope_dims = kHead};
+    const double us =
+        time(rows, true, [&] { device_->prefill_attention({.layer = 0, .shape = shape, .qkv = in_, .out = out_}); });
+    add("prefill attention", rows, us, 0, 2.0 * static_cast<double>(rows * rows * kHeads * kHead));
+  }
+  void sample(int64_t rows) {
+    if (!wanted("sample")) return;
+    const double us = time(rows, false, [&] { device_->sample({.logits = logits_, .vocab = kVocab}); });
+    add("sample", rows, us, static_cast<double>(rows * kVocab * 4), 0);
+  }
+
+  // Every way to cut the product of few rows on the matrix unit.
+  void tune() {
+    for (const int64_t rows : {1, 16, 64})
+      for (const int matrix : {1, 2})
+        for (const int unroll : {1, 2, 4}) {
+          if (rows == 64 && unroll * matrix > 2) continue;
+          const std::string v = fmt::format(" matrix {} unroll {}", matrix, unroll);
+          metal::tried_variant = metal::LinearVariant{.unroll = unroll, .simdgroups = 8, .matrix = matrix};
+          linear("qkv" + v, kQkv, kHidden, rows);
+          linear("output" + v, kHidden, kHeads * kHead, rows, DType::bf16, true);
+          linear("down" + v, kHidden, kFfn, rows, DType::bf16, true);
+          linear("head" + v, kVocab, kHidden, rows, DType::bf16, false, true);
+          gated("gate+up" + v, rows);
+        }
+    // Those that decode in registers.
+    for (const DType format : {DType::q4_k, DType::q8_0})
+      for (const int outputs : {1, 2, 4})
+        for (const int unroll : {1, 2, 4})
+          for (const int simdgroups : {4, 8}) {
+            if (outputs * unroll > 8) continue;
+            const std::string v = fmt::format(" {} matrix outputs {} unroll {} simdgroups {}", dtype_name(format),
+                                              outputs, unroll, simdgroups);
+            metal::tried_variant = metal::LinearVariant{.outputs = outputs, .unroll = unroll, .simdgroups = simdgroups};
+            linear("down" + v, kHidden, kFfn, 1, format, true);
+            if (outputs <= 2) gated("gate+up" + v, 1, format);
+          }
+    metal::tried_variant.reset();
+  }
+
+  void print() const {
+    fmt::print("{}\n{:<34} {:>5} {:>10} {:>9} {:>6} {:>9} {:>6}\n", device_->info().description, "kernel", "rows", "us",
+               "GB/s", "share", "TFLOP/s", "share");
+    for (const Result& r : results_)
+      fmt::print("{:<34} {:>5} {:>10.2f} {:>9.0f} {:>6} {:>9.1f} {:>6}\n", r.name, r.rows, r.us, r.gb_s,
+                 share(r.gb_s, options_.limit_gb_s), r.tflops, share(r.tflops, options_.limit_tflops));
+    if (options_.json.empty()) return;
+    std::ofstream file(options_.json);
+    file << fmt::format("{{\"device\": \"{}\", \"limit_gb_s\": {}, \"limit_tflops\": {}, \"kernels\": [",
+                        device_->info().description, options_.limit_gb_s, options_.limit_tflops);
+    for (size_t i = 0; i < results_.size(); ++i)
+      file << fmt::format(
+          "{}\n  {{\"name\": \"{}\", \"rows\": {}, \"us\": {:.3f}, \"gb_s\": {:.1f}, \"tflops\": {:.2f}}}",
+          i ? "," : "", results_[i].name, results_[i].rows, results_[i].us, results_[i].gb_s, results_[i].tflops);
+    file << "\n]}\n";
+  }
+
+ private:
+  static std::string share(double value, double limit) {
+    return limit > 0 ? fmt::format("{:.0f}%", 100 * value / limit) : "";
+  }
+  bool wanted(const std::string& name) const {
+    return options_.only.empty() || name.find(options_.only) != std::string::npos;
+  }
+  Region take(int64_t bytes) {
+    const Region region{next_, static_cast<size_t>(bytes + 255) / 256 * 256};
+    next_ += region.bytes;
+    return region;
+  }
+  void add(const std::string& name, int64_t rows, double us, double bytes, double operations) {
+    results_.push_back({name, rows, us, bytes / us * 1e-3, operations / us * 1e-6});
+    fmt::print(stderr, "{} {}: {:.2f} us\n", name, rows, us);
+  }
+
+  const std::vector<WeightId>& weights(int64_t n, int64_t k, DType format) {
+    auto& ids = weights_[{n, k, static_cast<int>(format)}];
+    if (!ids.empty()) return ids;
+    const size_t bytes = dtype_bytes(format, static_cast<size_t>(n * k));
+    std::vector<std::byte> data(bytes);
+    for (size_t at = 0; at < bytes; at += noise_.size())
+      std::memcpy(data.data() + at, noise_.data(), std::min(noise_.size(), bytes - at));
+    const TensorView tensor{"weight", format, {n, k}, data};
+    const MatrixSpec spec{"weight", {{&tensor, 0}}, n, k};
+    for (size_t made = 0; made < kRotated || ids.size() < 4; made += bytes) ids.push_back(device_->load_matrix(spec));
+    return ids;
+  }
+
+  // Microseconds of one `operation`, the best of a few steps of many.
+  double time(int64_t rows, bool prefill, const std::function<void()>& operation) {
+    StepBuilder builder(kBlock);
+    std::vector<std::vector<int32_t>> tables;
+    int32_t block = 0;
+    const auto table = [&](int64_t length) {
+      std::vector<int32_t> blocks;
+      for (int64_t p = 0; p < length; p += kBlock) blocks.push_back(block++ % kBlocks);
+      return blocks;
+    };
+    if (prefill) {
+      const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
+      tables.push_back(table(rows));
+      builder.add(ids, 0, tables[0]);
+    } else {
+      const int32_t id = 0;
+      for (int64_t r = 0; r < rows; ++r) {
+        tables.push_back(table(context_));
+        builder.add({&id, 1}, context_ - 1, tables.back());
+      }
+      for (int32_t r = 0; r < rows && r < 64; ++r) builder.sample(r, {.temperature = 0});
+    }
+    const Step& made = builder.finish();
+    double best = 0;
+    int count = 16;
+    for (int turn = 0; turn < 4; ++turn) {
+      const StagedStep staged = stage_step(made, kVocab, turn % 2, device_->stage(turn % 2));
+      const auto encode = [&] {
+        device_->rope_table({.inv_freq = frequencies_, .factor = 1.0f, .out = rope_});
+        for (int i = 0; i < count; ++i) operation();
+      };
+      if (turn == 0) device_->rehearse(staged, encode);
+      device_->begin(staged);
+      encode();
+      device_->submit();
+      const double us = device_->wait(turn % 2).run_us / count;
+      // The first step says how many make a few milliseconds.
+      if (turn == 0) count = static_cast<int>(std::min(400.0, std::max(16.0, 4000.0 / std::max(us, 1.0))));
+      if (turn >= 2) best = best == 0 ? us : std::min(best, us);
+    }
+    return best;
+  }
+
+  Options options_;
+  std::unique_ptr<Backend> device_;
+  size_t next_ = 0;
+  Region residual_, in_, out_, logits_, rope_;
+  WeightId norm_, frequencies_;
+  std::vector<std::byte> noise_;
+  std::map<std::tuple<int64_t, int64_t, int>, std::vector<WeightId>> weights_;
+  std::vector<Result> results_;
+  int64_t context_ = 512;
+};
+
+void run(const Options& options) {
+  Bench bench(options);
+  if (options.tune) {
+    bench.tune();
+    return bench.print();
+  }
+  for (const int64_t rows : {1, 8, 16, 32, 64}) {
+    bench.linear("qkv", kQkv, kHidden, rows);
+    bench.linear("output", kHidden, kHeads * kHead, rows, DType::bf16, true);
+    bench.gated("gate+up", rows);
+    bench.linear("down", kHidden, kFfn, rows, DType::bf16, true);
+    bench.linear("head", kVocab, kHidden, rows, DType::bf16, false, true);
+  }
+  for (const DType format : {DType::q4_k, DType::q8_0})
+    for (const int64_t rows : {1, 8, 16}) bench.gated("gate+up " + std::string(dtype_name(format)), rows, format);
+  for (const int64_t rows : {1, 64}) bench.norm(rows);
+  for (const int64_t rows : {1, 8, 16, 64}) bench.decode_attention(rows, 512);
+  bench.decode_attention(8, 32768);
+  for (const int64_t rows : {1, 64}) bench.sample(rows);
+  bench.gated("prefill gate+up", 2048, DType::bf16, true);
+  bench.linear("prefill qkv", kQkv, kHidden, 2048, DType::bf16, false, false, true);
+  bench.prefill_attention(2048);
+  bench.print();
+}
+
+}  // namespace
+}  // namespace ingot
+
+int main(int argc, char** argv) try {
+  ingot::Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--tune") {
+      options.tune = true;
+      continue;
+    }
+    const std::string value = i + 1 < argc ? argv[++i] : "";
+    if (name == "--device")
+      options.device = value;
+    else if (name == "--only")
+      options.only = value;
+    else if (name == "--json")
+      options.json = value;
+    else if (name == "--limit-gb-s")
+      options.limit_gb_s = std::atof(value.c_str());
+    else if (name == "--limit-tflops")
+      options.limit_tflops = std::atof(value.c_str());
+    else
+      throw std::invalid_argument("unknown option " + name);
+  }
+  ingot::run(options);
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "kernel_bench: {}\n", error.what());
+  return 1;
+}

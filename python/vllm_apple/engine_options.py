@@ -1,0 +1,67 @@
+"""vLLM's configuration as options of the engine."""
+
+import ingot
+
+_KV_DTYPES = {"auto": "f16", "float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+
+
+class Declined(ValueError):
+    """Something that this engine does not do; the text says what to do instead."""
+
+
+def kv_dtype(vllm_config) -> str:
+    """f16 as the native server has it, unless the user says otherwise; dtype=float32 keeps the cache in f32 too."""
+    name = str(vllm_config.cache_config.cache_dtype)
+    if name == "auto" and str(vllm_config.model_config.dtype) == "torch.float32":
+        return "f32"
+    if name not in _KV_DTYPES:
+        raise Declined(f"--kv-cache-dtype {name}: the engine has auto, float16, bfloat16 and float32")
+    return _KV_DTYPES[name]
+
+
+def check_features(vllm_config) -> None:
+    """Declines what the engine does not do, before anything is loaded."""
+    parallel, model = vllm_config.parallel_config, vllm_config.model_config
+    if parallel.world_size > 1 or getattr(parallel, "data_parallel_size", 1) > 1:
+        raise Declined("tensor, pipeline and data parallelism are not there yet: set every parallel size to 1")
+    if vllm_config.lora_config is not None:
+        raise Declined("LoRA adapters are not supported: merge the adapter into the model")
+    if getattr(vllm_config, "speculative_config", None) is not None:
+        raise Declined("speculative decoding behind vLLM is not there yet: leave speculative_config out")
+    if getattr(vllm_config, "kv_transfer_config", None) is not None:
+        raise Declined("KV transfer is not possible: the KV cache is the engine's alone")
+    if model is None:
+        return
+    if getattr(model, "runner_type", "generate") != "generate":
+        raise Declined(f"the engine generates text; --runner {model.runner_type} is not supported")
+    if getattr(model, "is_multimodal_model", False):
+        raise Declined("multimodal models are not supported")
+    if getattr(model, "enable_prompt_embeds", False):
+        raise Declined("prompt embeddings are not supported: the engine takes token ids")
+    if model.quantization is not None:
+        raise Declined(
+            f"quantization {model.quantization}: the engine reads quantized weights from GGUF files"
+        )
+    if str(getattr(model, "logprobs_mode", "raw_logprobs")).split(".")[-1].lower() != "raw_logprobs":
+        raise Declined(f"logprobs_mode {model.logprobs_mode}: the engine reports raw_logprobs")
+
+
+def wants_logits(vllm_config) -> bool:
+    """Whether someone needs logits: then vLLM's sampler draws, on the host (logits_path.py)."""
+    model = vllm_config.model_config
+    return bool(ingot.settings()["topk_logits"] or (model is not None and getattr(model, "logits_processors", None)))
+
+
+def make_options(vllm_config) -> dict:
+    """Keyword arguments of ingot.Engine and ingot.inspect; the number of KV blocks is vLLM's to add."""
+    scheduler = vllm_config.scheduler_config
+    return {
+        "model": vllm_config.model_config.model,
+        "load_format": "dummy" if str(vllm_config.load_config.load_format) == "dummy" else "auto",
+        "max_model_len": vllm_config.model_config.max_model_len,
+        "block_size": vllm_config.cache_config.block_size,
+        "kv_dtype": kv_dtype(vllm_config),
+        "max_step_tokens": scheduler.max_num_batched_tokens,
+        "max_seqs": scheduler.max_num_seqs,
+        "max_logits_rows": scheduler.max_num_seqs if wants_logits(vllm_config) else 1,
+    }

@@ -1,0 +1,212 @@
+// simdgroup_matrix<T, 8, 8> on the tensor cores. A lane holds elements (row, column) and (row, column + 1) with row =
+// lane / 4 and column = lane % 4 * 2: what mma takes and gives. It wants its right operand the other way round, so a
+// matrix remembers whether its registers hold the transpose; the compiler knows that at every use, and a transposed
+// load of a right operand costs nothing.
+#pragma once
+
+#include "sm/cuda/simdgroup.h"
+
+namespace sm {
+
+SM_INLINE uint matrix_row() { return lane() / 4; }
+SM_INLINE uint matrix_column() { return lane() % 4 * 2; }
+
+template <class T>
+SM_COLLECTIVE metal::vec<T, 2> transposed(metal::vec<T, 2> e) {
+  if constexpr (sizeof(T) == 2) {
+    uint r;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(metal::as_type<uint>(e)));
+    return metal::as_type<metal::vec<T, 2>>(r);
+  } else {
+    const uint row = matrix_row(), column = matrix_column();
+    const ushort first = (ushort)(column * 4 + row / 2), second = (ushort)(first + 4);
+    const T a0 = metal::simd_shuffle(e.d[0], first), a1 = metal::simd_shuffle(e.d[1], first);
+    const T b0 = metal::simd_shuffle(e.d[0], second), b1 = metal::simd_shuffle(e.d[1], second);
+    metal::vec<T, 2> out;
+    out.d[0] = row % 2 ? a1 : a0;
+    out.d[1] = row % 2 ? b1 : b0;
+    return out;
+  }
+}
+
+}  // namespace sm
+
+namespace metal {
+
+template <class T, int Columns, int Rows>
+struct simdgroup_matrix {
+  static_assert(Columns == 8 && Rows == 8, "simdgroup matrices are 8 by 8");
+  vec<T, 2> e;
+  bool is_transposed;
+  simdgroup_matrix() = default;
+  SM_INLINE explicit simdgroup_matrix(T diagonal) : is_transposed(false) {
+    const uint row = sm::matrix_row(), column = sm::matrix_column();
+    e.d[0] = row == column ? diagonal : (T)0.0f;
+    e.d[1] = row == column + 1 ? diagonal : (T)0.0f;
+  }
+  SM_COLLECTIVE vec<T, 2>& thread_elements() {
+    if (is_transposed) e = sm::transposed(e);
+    is_transposed = false;
+    return e;
+  }
+  SM_COLLECTIVE vec<T, 2> rows() const { return is_transposed ? sm::transposed(e) : e; }
+  SM_COLLECTIVE vec<T, 2> columns() const { return is_transposed ? e : sm::transposed(e); }
+};
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
+
+template <class T, int Columns, int Rows>
+SM_INLINE simdgroup_matrix<T, Columns, Rows> make_filled_simdgroup_matrix(type_identity_t<T> value) {
+  simdgroup_matrix<T, Columns, Rows> m;
+  m.e = vec<T, 2>(value);
+  m.is_transposed = false;
+  return m;
+}
+// The stride is even and the first element aligned to two: so it is in every kernel here.
+template <class T>
+SM_INLINE void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const T* from, ulong stride = 8, ulong2 origin = ulong2(0),
+                              bool transpose = false) {
+  m.e = *(const vec<T, 2>*)(from + (origin.y + sm::matrix_row()) * stride + origin.x + sm::matrix_column());
+  m.is_transposed = transpose;
+}
+template <class T>
+SM_COLLECTIVE void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* to, ulong stride = 8,
+                                   ulong2 origin = ulong2(0), bool transpose = false) {
+  *(vec<T, 2>*)(to + (origin.y + sm::matrix_row()) * stride + origin.x + sm::matrix_column()) =
+      transpose ? m.columns() : m.rows();
+}
+
+template <class D, class A, class B, class C>
+SM_COLLECTIVE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
+                                                 const simdgroup_matrix<B, 8, 8>& b,
+                                                 const simdgroup_matrix<C, 8, 8>& c) {
+  const vec<A, 2> left = a.rows();
+  const vec<C, 2> sums = c.rows();
+  float s0 = (float)sums.d[0], s1 = (float)sums.d[1];
+  if constexpr (sizeof(A) == 2 && is_same_v<A, B>) {
+    // The lower half of the tile of sixteen rows is nothing.
+    const uint x = as_type<uint>(left), y = as_type<uint>(b.columns());
+    float n0, n1;
+    if constexpr (is_same_v<A, half>) {
+      asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%9};"
+          : "=f"(s0), "=f"(s1), "=f"(n0), "=f"(n1)
+          : "r"(x), "r"(0u), "r"(y), "f"(s0), "f"(s1), "f"(0.0f));
+    } else {
+      asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%9,%9};"
+          : "=f"(s0), "=f"(s1), "=f"(n0), "=f"(n1)
+          : "r"(x), "r"(0u), "r"(y), "f"(s0), "f"(s1), "f"(0.0f));
+    }
+  } else {
+    const vec<B, 2> right = b.rows();
+#pragma clang loop unroll(full)
+    for (uint k = 0; k < 8; ++k) {
+      const float x = (float)simd_shuffle(left.d[k % 2], (ushort)((sm::lane() & ~3u) + k / 2));
+      const ushort from = (ushort)(k * 4 + sm::lane() % 4);
+      s0 = __builtin_fmaf(x, (float)simd_shuffle(right.d[0], from), s0);
+      s1 = __builtin_fmaf(x, (float)simd_shuffle(right.d[1], from), s1);
+    }
+  }
+  d.e = vec<D, 2>((D)s0, (D)s1);
+  d.is_transposed = false;
+}
+template <class D, class A, class B>
+SM_COLLECTIVE void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
+                                      const simdgroup_matrix<B, 8, 8>& b) {
+  simdgroup_multiply_accumulate(d, a, b, make_filled_simdgroup_matrix<D, 8, 8>((D)0.0f));
+}
+
+// The 16-bit operands of softmetal_multiply_wide, in one instruction.
+template <class T>
+SM_COLLECTIVE void softmetal_multiply_16(simdgroup_matrix<float, 8, 8>& d0, simdgroup_matrix<float, 8, 8>& d1,
+                                         const simdgroup_matrix<T, 8, 8>& a00, const simdgroup_matrix<T, 8, 8>& a01,
+                                         const simdgroup_matrix<T, 8, 8>& a10, const simdgroup_matrix<T, 8, 8>& a11,
+                                         const simdgroup_matrix<T, 8, 8>& b0, const simdgroup_matrix<T, 8, 8>& b1) {
+  vec<float, 2> s0 = d0.rows(), s1 = d1.rows();
+  const uint x0 = as_type<uint>(a00.rows()), x1 = as_type<uint>(a10.rows()), x2 = as_type<uint>(a01.rows()),
+             x3 = as_type<uint>(a11.rows());
+  const uint y0 = as_type<uint>(b0.columns()), y1 = as_type<uint>(b1.columns());
+  if constexpr (is_same_v<T, half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(s0.d[0]), "+f"(s0.d[1]), "+f"(s1.d[0]), "+f"(s1.d[1])
+        : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(s0.d[0]), "+f"(s0.d[1]), "+f"(s1.d[0]), "+f"(s1.d[1])
+        : "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(y0), "r"(y1));
+  }
+  d0.e = s0;
+  d1.e = s1;
+  d0.is_transposed = d1.is_transposed = false;
+}
+
+// What the macro SOFTMETAL_WIDE_MATRICES promises to kernels: two rows of matrices by one column, two deep, at once.
+//   d[i] += a[i][0] * b[0] + a[i][1] * b[1]
+template <class T>
+SM_COLLECTIVE void softmetal_multiply_wide(simdgroup_matrix<float, 8, 8>& d0, simdgroup_matrix<float, 8, 8>& d1,
+                                           const simdgroup_matrix<T, 8, 8>& a00, const simdgroup_matrix<T, 8, 8>& a01,
+                                           const simdgroup_matrix<T, 8, 8>& a10, const simdgroup_matrix<T, 8, 8>& a11,
+                                           const simdgroup_matrix<T, 8, 8>& b0, const simdgroup_matrix<T, 8, 8>& b1) {
+  if constexpr (sizeof(T) == 4) {
+    simdgroup_multiply_accumulate(d0, a00, b0, d0);
+    simdgroup_multiply_accumulate(d0, a01, b1, d0);
+    simdgroup_multiply_accumulate(d1, a10, b0, d1);
+    simdgroup_multiply_accumulate(d1, a11, b1, d1);
+  } else {
+    softmetal_multiply_16(d0, d1, a00, a01, a10, a11, b0, b1);
+  }
+}
+
+// d += a0 * b0 + a1 * b1
+template <class T>
+SM_COLLECTIVE void softmetal_multiply_deep(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<T, 8, 8>& a0,
+                                           const simdgroup_matrix<T, 8, 8>& a1, const simdgroup_matrix<T, 8, 8>& b0,
+                                           const simdgroup_matrix<T, 8, 8>& b1) {
+  if constexpr (sizeof(T) == 4) {
+    simdgroup_multiply_accumulate(d, a0, b0, d);
+    simdgroup_multiply_accumulate(d, a1, b1, d);
+  } else {
+    simdgroup_matrix<float, 8, 8> nothing = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    const simdgroup_matrix<T, 8, 8> zero = make_filled_simdgroup_matrix<T, 8, 8>((T)0.0f);
+    softmetal_multiply_16(d, nothing, a0, a1, zero, zero, b0, b1);
+  }
+}
+
+// Eight rows by 32 columns as four matrices, 16 bytes a lane. Matrix j has columns 8 i + 2 j and 8 i + 2 j + 1 of each
+// i. Rows from `count` on are zeros.
+template <class T>
+SM_INLINE void softmetal_load_wide(simdgroup_matrix<T, 8, 8>* m, const T* from, ulong stride, bool transpose,
+                                   uint count) {
+  if constexpr (sizeof(T) == 4) {
+    const T* at = from + sm::matrix_row() * stride + sm::matrix_column();
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 4; ++j) {
+      m[j].e = count >= 8 || sm::matrix_row() < count ? *(const vec<T, 2>*)(at + j * 8) : vec<T, 2>((T)0.0f);
+      m[j].is_transposed = transpose;
+    }
+    return;
+  }
+  uint4 words = uint4(0);
+  if (count >= 8 || sm::matrix_row() < count)
+    words = *(const uint4*)(from + sm::matrix_row() * stride + sm::matrix_column() * 4);
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < 4; ++j) {
+    __builtin_memcpy(&m[j].e, &words.d[j], sizeof(T) == 2 ? 4 : 0);
+    m[j].is_transposed = transpose;
+  }
+}
+// Four sums over whose columns softmetal_load_wide had its say.
+template <class T>
+SM_COLLECTIVE void softmetal_store_wide(const simdgroup_matrix<float, 8, 8>* m, float* to, ulong stride) {
+  if constexpr (sizeof(T) == 4) {
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 4; ++j) simdgroup_store(m[j], to + j * 8, stride);
+    return;
+  }
+  float* at = to + sm::matrix_row() * stride + sm::matrix_column() * 4;
+  const vec<float, 2> a = m[0].rows(), b = m[1].rows(), c = m[2].rows(), d = m[3].rows();
+  *(vec<float, 4>*)at = vec<float, 4>(a.d[0], a.d[1], b.d[0], b.d[1]);
+  *(vec<float, 4>*)(at + 4) = vec<float, 4>(c.d[0], c.d[1], d.d[0], d.d[1]);
+}
+
+}  // namespace metal

@@ -1,0 +1,37 @@
+#include "backend/backend.h"
+#include "core/error.h"
+
+namespace ingot {
+
+void check_matrix(const MatrixSpec& spec) {
+  int64_t rows = 0;
+  for (const MatrixPart& part : spec.parts) {
+    const TensorView& tensor = *part.tensor;
+    const DTypeInfo& info = dtype_info(tensor.dtype);
+    if (tensor.shape.size() != 2 || tensor.shape[1] != spec.cols)
+      throw_error(ErrorKind::bad_file, "tensor {}: expected a matrix of {} columns for {}", tensor.name, spec.cols,
+                  spec.name);
+    if (spec.cols % info.block_size != 0)
+      throw_error(ErrorKind::bad_file, "tensor {}: {} columns are not a multiple of the {} block of {}", tensor.name,
+                  spec.cols, info.name, info.block_size);
+    if (tensor.data.size() != dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())))
+      throw_error(ErrorKind::bad_file, "tensor {}: {} bytes do not match its shape", tensor.name, tensor.data.size());
+    if (part.interleaved_head_size != 0 &&
+        (part.interleaved_head_size % 2 != 0 || tensor.shape[0] % part.interleaved_head_size != 0))
+      throw_error(ErrorKind::bad_file, "tensor {}: {} rows are not whole heads of {}", tensor.name, tensor.shape[0],
+                  part.interleaved_head_size);
+    rows += tensor.shape[0];
+  }
+  if (spec.groups > 1) {
+    bool alike = spec.rows % spec.groups == 0;
+    for (const MatrixPart& part : spec.parts) alike = alike && part.tensor->dtype == spec.parts[0].tensor->dtype;
+    if (!alike)
+      throw_error(ErrorKind::declined, "matrix {}: its {} experts differ in size or format, which is not supported",
+                  spec.name, spec.groups);
+  }
+  if (rows != spec.rows || spec.rows < 1 || spec.cols < 1)
+    throw_error(ErrorKind::bad_file, "matrix {}: its tensors have {} rows of {} columns, expected {}", spec.name, rows,
+                spec.cols, spec.rows);
+}
+
+}  // namespace ingot

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace ingot {
+
+// Stands for NVIDIA GPUs where kernels' variants are chosen by family.
+inline constexpr int kNvidiaFamily = 100;
+
+}  // namespace ingot
