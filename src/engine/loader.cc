@@ -1,6 +1,7 @@
 #include "engine/loader.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -70,20 +71,21 @@ void rehearse(LoadedModel& model) {
 }  // namespace
 
 ModelFiles open_model(const EngineOptions& options) {
-  if (options.load_format == "dummy" && !options.quantize.empty())
-    throw_error(ErrorKind::bad_call, "--quantize {}: dummy weights are made in the format that --dtype names",
-                options.quantize);
-  if (options.load_format == "dummy") return open_dummy_model(options.model, options.dtype);
-  if (options.load_format != "auto")
+  if (options.load_format != "auto" && options.load_format != "dummy")
     throw_error(ErrorKind::bad_call, "--load-format {}: must be auto or dummy", options.load_format);
-  if (options.dtype != "auto")
-    throw_error(ErrorKind::bad_call, "--dtype {}: is for --load-format dummy; weights keep the format of their file",
+  const bool dummy = options.load_format == "dummy";
+  if (!dummy && options.dtype != "auto")
+    throw_error(ErrorKind::bad_call,
+                "--dtype {}: is for --load-format dummy; weights keep the format of their file, or take that of "
+                "--quantize",
                 options.dtype);
-  ModelFiles files = open_model(options.model);
-  if (options.quantize.empty()) return files;
-  files.checkpoint = quantize_checkpoint(files.checkpoint, files.config,
-                                         files.gguf != nullptr ? NameStyle::gguf : NameStyle::hugging_face,
-                                         parse_quantize(options.quantize), options.threads);
+  std::optional<QuantScheme> scheme;
+  if (!options.quantize.empty()) scheme = parse_quantize(options.quantize);
+  ModelFiles files = dummy ? open_dummy_model(options.model, options.dtype) : open_model(options.model);
+  if (!scheme) return files;
+  files.checkpoint =
+      quantize_checkpoint(files.checkpoint, files.config,
+                          files.gguf != nullptr ? NameStyle::gguf : NameStyle::hugging_face, *scheme, options.threads);
   files.config.weight_format = dominant_format(*files.checkpoint);
   return files;
 }

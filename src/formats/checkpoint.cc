@@ -12,7 +12,7 @@ const TensorView& Checkpoint::get(std::string_view name) const {
   return *tensor;
 }
 
-void Checkpoint::make(const TensorView& tensor, std::byte*) const {
+std::shared_ptr<PageBuffer> Checkpoint::make(const TensorView& tensor) const {
   throw_error(ErrorKind::bad_call, "{}: tensor {} is in the file and cannot be made", describe(),
               printable(tensor.name));
 }

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "formats/gguf_part.h"
+#include "formats/made_checkpoint.h"
 
 namespace ingot {
 namespace {
@@ -127,9 +128,7 @@ void write_gguf(const fs::path& path, const GgufFile& metadata, const Checkpoint
   for (const TensorView& tensor : checkpoint.tensors()) {
     const size_t bytes = tensor.data.size();
     if (tensor.is_made()) {
-      const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-      checkpoint.make(tensor, memory.get());
-      output.write(memory.get(), bytes);
+      output.write(checkpoint.make(tensor)->bytes().data(), bytes);
     } else {
       output.write(tensor.data.data(), bytes);
       checkpoint.drop_pages(tensor.data);

@@ -121,6 +121,15 @@ class RepeatingPattern {
     return {data_ + index * 1000003 % blocks * block_bytes_, bytes};
   }
 
+  // The pattern stays; its addresses no longer count as memory in use.
+  void drop_pages(std::span<const std::byte> bytes) const {
+    if (bytes.data() < data_ || bytes.data() + bytes.size() > data_ + bytes_) return;
+    static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+    const uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes.size()) / page * page;
+    if (first < last) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  }
+
  private:
   [[noreturn]] static void fail(const char* why) { throw_error(ErrorKind::out_of_memory, "dummy weights: {}", why); }
   size_t block_bytes_;
@@ -174,7 +183,9 @@ class DummyCheckpoint : public Checkpoint {
     return found == index_.end() ? nullptr : &tensors_[found->second];
   }
   uint64_t file_bytes() const override { return 0; }
-  void drop_pages(std::span<const std::byte>) const override {}
+  void drop_pages(std::span<const std::byte> bytes) const override {
+    for (const auto& [type, pattern] : patterns_) pattern.drop_pages(bytes);
+  }
 
   std::string describe() const override { return "dummy weights"; }
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/threads.h"
 #include "formats/convert_rows.h"
+#include "formats/made_checkpoint.h"
 
 namespace ingot {
 namespace {
@@ -17,17 +17,17 @@ constexpr int64_t kStepBytes = int64_t{32} << 20;  // of a source read before it
 // The format for rows of `cols`, or nothing where blocks do not fit.
 std::optional<DType> format_for(DType wanted, int64_t cols) {
   if (cols % dtype_info(wanted).block_size == 0) return wanted;
-  if (cols % dtype_info(DType::q4_0).block_size == 0) return DType::q4_0;
+  if (cols % dtype_info(DType::q5_0).block_size == 0) return DType::q5_0;
   return std::nullopt;
 }
 
-class QuantizedCheckpoint : public Checkpoint {
+class QuantizedCheckpoint : public MadeCheckpoint {
  public:
   QuantizedCheckpoint(std::shared_ptr<const Checkpoint> source, const ModelConfig& config, NameStyle style,
                       const QuantScheme& scheme, int threads)
-      : source_(std::move(source)), threads_(threads > 0 ? threads : ThreadPool::available_cpus()) {
+      : MadeCheckpoint(std::move(source), threads) {
     tensors_ = source_->tensors();
-    for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+    index_tensors();
     for (const WeightNeed& weight : model_layout(config, style).weights) {
       if (weight.vector || weight.layer_slot == &LayerWeights::router || weight.model_slot == &ModelWeights::positions)
         continue;
@@ -40,25 +40,14 @@ class QuantizedCheckpoint : public Checkpoint {
                   source_->describe());
   }
 
-  const std::vector<TensorView>& tensors() const override { return tensors_; }
-  const TensorView* find(std::string_view name) const override {
-    const auto found = index_.find(name);
-    return found == index_.end() ? source_->find(name) : &tensors_[found->second];
-  }
-  uint64_t file_bytes() const override { return source_->file_bytes(); }
-  void drop_pages(std::span<const std::byte> bytes) const override { source_->drop_pages(bytes); }
-  std::string describe() const override { return source_->describe(); }
-
-  void make(const TensorView& tensor, std::byte* out) const override {
-    const auto found = making_.find(tensor.name);
-    if (found == making_.end()) return source_->make(tensor, out);
-    if (pool_ == nullptr) pool_ = std::make_unique<ThreadPool>(threads_);
-    const TensorView& stored = *found->second.stored;
-    const TensorView& target = tensors_[index_.find(tensor.name)->second];
+ protected:
+  void fill(const TensorView& target, std::byte* out, ThreadPool& pool) const override {
+    const Making& making = making_.find(target.name)->second;
+    const TensorView& stored = *making.stored;
     const int64_t cols = target.shape.back(), rows = target.elements() / cols;
-    if (found->second.transposed) {
+    if (making.transposed) {
       const std::vector<std::byte> turned = transpose(stored);
-      convert_rows(stored.dtype, turned.data(), target.dtype, out, rows, cols, *pool_);
+      convert_rows(stored.dtype, turned.data(), target.dtype, out, rows, cols, pool);
       source_->drop_pages(stored.data);
       return;
     }
@@ -70,7 +59,7 @@ class QuantizedCheckpoint : public Checkpoint {
       const auto bytes =
           stored.data.subspan(static_cast<size_t>(row) * in_bytes, static_cast<size_t>(count) * in_bytes);
       convert_rows(stored.dtype, bytes.data(), target.dtype, out + static_cast<size_t>(row) * out_bytes, count, cols,
-                   *pool_);
+                   pool);
       source_->drop_pages(bytes);
     }
   }
@@ -98,11 +87,6 @@ class QuantizedCheckpoint : public Checkpoint {
     tensor.data = made_bytes(dtype_bytes(*format, static_cast<size_t>(tensor.elements())));
   }
 
-  std::shared_ptr<const Checkpoint> source_;
-  int threads_;
-  mutable std::unique_ptr<ThreadPool> pool_;  // started by the first tensor made
-  std::vector<TensorView> tensors_;
-  std::map<std::string, size_t, std::less<>> index_;
   std::map<std::string, Making, std::less<>> making_;
 };
 

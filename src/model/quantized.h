@@ -11,8 +11,8 @@
 namespace ingot {
 
 // Which format the matrices of a model get. Norms, biases, routers and tables of positions stay as they are, and so
-// does a matrix that is in blocks already or whose rows are no multiple of 32. A format of 256 gives way to q4_0 where
-// rows are no multiple of that.
+// does a matrix that is in blocks already or whose rows are no multiple of 32. q4_k gives way to q5_0 where rows are no
+// multiple of 256.
 struct QuantScheme {
   DType layers = DType::q8_0;  // matrices of the layers, experts included
   DType tables = DType::q8_0;  // the token embedding and the head: what they lose reaches every logit

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "formats/block_quant.h"
 #include "formats/convert_rows.h"
+#include "formats/made_checkpoint.h"
 #include "model/layout.h"
 #include "model/rope.h"
 
@@ -133,21 +134,16 @@ WeightId WeightPlan::load_weight(const Resolved& weight, Backend& device) const 
   return device.load_matrix(spec);
 }
 
-// One weight at a time is made in memory of its own.
+// One weight at a time is made in memory of its own, which the device gives back as it reads on.
 WeightId WeightPlan::load_made(const Resolved& weight, Backend& device) const {
-  size_t bytes = 0;
-  for (const MatrixPart& part : weight.spec.parts)
-    if (part.tensor->is_made()) bytes += part.tensor->data.size();
-  const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-  std::byte* at = memory.get();
+  std::vector<std::shared_ptr<PageBuffer>> buffers;
   std::deque<TensorView> tensors;
   MatrixSpec spec = weight.spec;
   for (MatrixPart& part : spec.parts) {
     if (!part.tensor->is_made()) continue;
-    checkpoint_.make(*part.tensor, at);
+    buffers.push_back(checkpoint_.make(*part.tensor));
     TensorView& tensor = tensors.emplace_back(*part.tensor);
-    tensor.data = {at, part.tensor->data.size()};
-    at += tensor.data.size();
+    tensor.data = buffers.back()->bytes();
     part.tensor = &tensor;
   }
   return device.load_matrix(spec);
