@@ -6,7 +6,11 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,7 @@
 #include "core/half.h"
 #include "core/threads.h"
 #include "formats/block_quant.h"
+#include "formats/made_checkpoint.h"
 #include "formats/printable.h"
 #include "formats/safetensors.h"
 
@@ -22,14 +27,15 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kBlock = 32;
-constexpr int64_t kChunkRows = 64;  // rows a thread unpacks at a time: packed words hold up to 8 of them
+constexpr int64_t kChunkRows = 64;  // rows a thread unpacks at a time: a packed word may hold 8 of them
 
 using Method = PackedFormat::Method;
+using Words = std::span<const std::byte>;
 using Unsupported = SafetensorsCheckpoint::Unsupported;
 
-uint32_t load_word(std::span<const std::byte> data, int64_t index) {
+uint32_t load_word(Words words, int64_t index) {
   uint32_t word;
-  std::memcpy(&word, data.data() + static_cast<size_t>(index) * sizeof(word), sizeof(word));
+  std::memcpy(&word, words.data() + static_cast<size_t>(index) * sizeof(word), sizeof(word));
   return word;
 }
 
@@ -40,55 +46,60 @@ float load_float(const TensorView& tensor, int64_t index) {
   return value;
 }
 
-// Where AWQ keeps the eight outputs of a word.
+// Which of a word's eight places AWQ gives to a row, by the row's number modulo eight.
 constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-// One packed matrix: [out, in] in codes, with a scale and an offset for each group of columns.
+// One packed matrix: [out, in] in levels, with a scale and an offset for each group of columns. Of a stack of experts,
+// the one whose rows start at `first_row`.
 struct PackedMatrix {
-  PackedFormat format;
-  int64_t out = 0, in = 0;
-  std::span<const std::byte> codes, zeros, order;  // words
-  const TensorView* scales = nullptr;
-  const TensorView* biases = nullptr;  // mlx
+  Method method = Method::none;
+  int bits = 4;
+  int64_t group_size = 0;
+  bool symmetric = false, zero_minus_one = true;
+  int64_t out = 0, in = 0, first_row = 0;
+  bool last = true;  // of its stack
+  Words levels, zeros;
+  Words order;                         // gptq with act-order: the group of each column; empty: in their order
+  const TensorView* scales = nullptr;  // [groups, out]; mlx: [out, groups]
+  const TensorView* biases = nullptr;  // mlx: [out, groups]
 
-  int per_word() const { return 32 / format.bits; }
-  uint32_t mask() const { return format.bits == 8 ? 255u : 15u; }
-  int64_t groups() const { return in / format.group_size; }
+  int per_word() const { return 32 / bits; }
+  uint32_t mask() const { return (1u << bits) - 1; }
+  int64_t groups() const { return in / group_size; }
+  uint32_t middle() const { return 1u << (bits - 1); }
 
-  // The code of `column` of `row`.
-  uint32_t code(int64_t row, int64_t column) const {
+  // The levels of 32 columns of `row` from `column` on.
+  void read_levels(int64_t row, int64_t column, uint32_t* out_levels) const {
     const int n = per_word();
-    switch (format.method) {
-      case Method::mlx: {  // [out, in / n]
-        const uint32_t word = load_word(codes, row * (in / n) + column / n);
-        return word >> (column % n * format.bits) & mask();
-      }
-      case Method::gptq: {  // [in / n, out]
-        const uint32_t word = load_word(codes, column / n * out + row);
-        return word >> (column % n * format.bits) & mask();
-      }
-      default: {  // [in, out / 8]
-        const uint32_t word = load_word(codes, column * (out / 8) + row / 8);
-        return word >> (kAwqPlace[row % 8] * 4) & mask();
-      }
+    if (method == Method::awq) {  // [in, out / 8]
+      const int shift = kAwqPlace[row % 8] * 4;
+      for (int64_t i = 0; i < kBlock; ++i)
+        out_levels[i] = load_word(levels, (column + i) * (out / n) + row / n) >> shift & mask();
+      return;
     }
+    // mlx: [out, in / n]; gptq: [in / n, out]
+    const int64_t start = method == Method::mlx ? (first_row + row) * (in / n) + column / n : column / n * out + row;
+    const int64_t stride = method == Method::mlx ? 1 : out;
+    for (int64_t i = 0; i < kBlock; ++i)
+      out_levels[i] = load_word(levels, start + i / n * stride) >> (i % n * bits) & mask();
   }
 
-  uint32_t zero(int64_t row, int64_t group) const {  // [groups, out / n]
+  uint32_t zero(int64_t row, int64_t group) const {  // awq and gptq: [groups, out / n]
     const int n = per_word();
     const uint32_t word = load_word(zeros, group * (out / n) + row / n);
-    if (format.method == Method::awq) return word >> (kAwqPlace[row % 8] * 4) & mask();
-    return (word >> (row % n * format.bits) & mask()) + (format.zero_minus_one ? 1 : 0);
+    if (method == Method::awq) return word >> (kAwqPlace[row % 8] * 4) & mask();
+    return ((word >> (row % n * bits)) + (zero_minus_one ? 1 : 0)) & mask();
   }
 
   int64_t group_of(int64_t column) const {
-    return order.empty() ? column / format.group_size : static_cast<int64_t>(load_word(order, column));
+    return order.empty() ? column / group_size : static_cast<int64_t>(load_word(order, column));
   }
-  float scale(int64_t row, int64_t group) const {
-    return load_float(*scales, format.method == Method::mlx ? row * groups() + group : group * out + row);
+  int64_t scale_index(int64_t row, int64_t group) const {
+    return method == Method::mlx ? (first_row + row) * groups() + group : group * out + row;
   }
+  float scale(int64_t row, int64_t group) const { return load_float(*scales, scale_index(row, group)); }
   float offset(int64_t row, int64_t group) const {  // of level 0
-    if (format.method == Method::mlx) return load_float(*biases, row * groups() + group);
+    if (method == Method::mlx) return load_float(*biases, scale_index(row, group));
     return -scale(row, group) * static_cast<float>(zero(row, group));
   }
 };
@@ -98,154 +109,169 @@ void put_f16(std::byte* out, float value) {
   std::memcpy(out, &half, sizeof(half));
 }
 
-void put_nibbles(std::byte* out, const uint32_t* codes) {
-  for (int i = 0; i < 16; ++i) out[i] = static_cast<std::byte>(codes[i] | codes[i + 16] << 4);
+void put_nibbles(std::byte* out, const uint32_t* levels) {
+  for (int i = 0; i < 16; ++i) out[i] = static_cast<std::byte>(levels[i] | levels[i + 16] << 4);
 }
 
-DType format_of(const PackedFormat& format) {
-  if (format.bits == 8 || format.reordered) return DType::q8_0;
-  return format.symmetric ? DType::q4_0 : DType::q4_1;
+// A router chooses: it is unpacked in full, lest the rounding of the products choose other experts.
+bool is_router(std::string_view module) { return module.ends_with(".mlp.gate"); }
+
+DType format_of(const PackedMatrix& m, std::string_view module) {
+  if (is_router(module)) return DType::f32;
+  if (m.bits == 8 || !m.order.empty()) return DType::q8_0;
+  return m.symmetric ? DType::q4_0 : DType::q4_1;
 }
 
-// 32 columns of a row that share a group. False: a zero point is not what `symmetric` says.
-bool write_block(const PackedMatrix& m, int64_t row, int64_t column, std::byte* out) {
-  uint32_t codes[kBlock];
-  for (int64_t i = 0; i < kBlock; ++i) codes[i] = m.code(row, column + i);
-  const bool exact = m.format.symmetric && !m.format.reordered;
+// 32 columns of a row. False: a zero point is not what `symmetric` says.
+bool write_block(const PackedMatrix& m, DType type, int64_t row, int64_t column, std::byte* out) {
+  uint32_t levels[kBlock];
+  m.read_levels(row, column, levels);
   const int64_t group = m.group_of(column);
-  if (exact && m.zero(row, group) != (1u << (m.format.bits - 1))) return false;
-  if (m.format.bits == 4 && !m.format.reordered) {
+  const bool exact = m.symmetric && m.order.empty();
+  if (exact && m.zero(row, group) != m.middle()) return false;
+  if (type == DType::q4_0 || type == DType::q4_1) {
     put_f16(out, m.scale(row, group));
-    if (!exact) put_f16(out + 2, m.offset(row, group));
-    put_nibbles(out + (exact ? 2 : 4), codes);
-  } else if (exact) {
+    if (type == DType::q4_1) put_f16(out + 2, m.offset(row, group));
+    put_nibbles(out + (type == DType::q4_1 ? 4 : 2), levels);
+  } else if (type == DType::q8_0 && exact) {
     put_f16(out, m.scale(row, group));
-    for (int64_t i = 0; i < kBlock; ++i) out[2 + i] = static_cast<std::byte>(static_cast<int>(codes[i]) - 128);
+    for (int64_t i = 0; i < kBlock; ++i) out[2 + i] = static_cast<std::byte>(static_cast<int>(levels[i]) - 128);
   } else {
     float values[kBlock];
     for (int64_t i = 0; i < kBlock; ++i) {
       const int64_t g = m.group_of(column + i);
-      values[i] = m.scale(row, g) * static_cast<float>(codes[i]) + m.offset(row, g);
+      values[i] = m.scale(row, g) * static_cast<float>(levels[i]) + m.offset(row, g);
     }
-    quantize(DType::q8_0, values, kBlock, out);
+    quantize(type, values, kBlock, out);
   }
   return true;
 }
 
-class UnpackedCheckpoint : public Checkpoint {
+class UnpackedCheckpoint : public MadeCheckpoint {
  public:
   UnpackedCheckpoint(std::shared_ptr<const SafetensorsCheckpoint> source, const PackedFormat& format, int threads)
-      : source_(std::move(source)), format_(format), threads_(threads > 0 ? threads : ThreadPool::available_cpus()) {
+      : MadeCheckpoint(source, threads), format_(format) {
+    for (const Unsupported& tensor : source->unsupported()) words_.emplace(tensor.name, &tensor);
+    for (const TensorView& tensor : source->tensors()) plain_.insert(tensor.name);
     const std::string_view ending = format.method == Method::mlx ? ".weight" : ".qweight";
-    for (const Unsupported& packed : source_->unsupported())
-      if (packed.name.ends_with(ending)) add(packed, packed.name.substr(0, packed.name.size() - ending.size()));
-    for (const TensorView& tensor : source_->tensors())
-      if (!std::binary_search(used_.begin(), used_.end(), tensor.name)) tensors_.push_back(tensor);
-    for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+    for (const Unsupported& tensor : source->unsupported())
+      if (tensor.name.ends_with(ending)) add(tensor, tensor.name.substr(0, tensor.name.size() - ending.size()));
+    for (const TensorView& tensor : source->tensors())
+      if (!used_.contains(tensor.name)) tensors_.push_back(tensor);
+    index_tensors();
   }
 
-  const std::vector<TensorView>& tensors() const override { return tensors_; }
-  const TensorView* find(std::string_view name) const override {
-    const auto found = index_.find(name);
-    return found == index_.end() ? source_->find(name) : &tensors_[found->second];
-  }
-  uint64_t file_bytes() const override { return source_->file_bytes(); }
-  void drop_pages(std::span<const std::byte> bytes) const override { source_->drop_pages(bytes); }
-  std::string describe() const override { return source_->describe(); }
-
-  void make(const TensorView& tensor, std::byte* out) const override {
-    const PackedMatrix& m = packed_.at(tensor.name);
-    const DType type = format_of(format_);
-    const size_t block_bytes = dtype_bytes(type, kBlock), row_bytes = dtype_bytes(type, static_cast<size_t>(m.in));
-    if (pool_ == nullptr) pool_ = std::make_unique<ThreadPool>(threads_);
+ protected:
+  void fill(const TensorView& tensor, std::byte* out, ThreadPool& pool) const override {
+    const PackedMatrix& m = packed_.find(tensor.name)->second;
+    const size_t block_bytes = dtype_bytes(tensor.dtype, kBlock);
+    const size_t row_bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(m.in));
     std::atomic<bool> whole = true;
-    pool_->run([&](Worker& worker) {
+    pool.run([&](Worker& worker) {
       worker.share(ceil_div(m.out, kChunkRows), [&](int64_t chunk) {
         const int64_t end = std::min(m.out, (chunk + 1) * kChunkRows);
         for (int64_t column = 0; column < m.in; column += kBlock)
           for (int64_t row = chunk * kChunkRows; row < end; ++row)
-            if (!write_block(m, row, column,
-                             out + static_cast<size_t>(row) * row_bytes +
-                                 static_cast<size_t>(column / kBlock) * block_bytes))
+            if (!write_block(
+                    m, tensor.dtype, row, column,
+                    out + static_cast<size_t>(row) * row_bytes + static_cast<size_t>(column / kBlock) * block_bytes))
               whole = false;
       });
     });
-    if (!whole)
-      throw_error(ErrorKind::bad_file, "{}: tensor {}: a zero point is not the middle although sym is true", describe(),
-                  printable(tensor.name));
-    source_->drop_pages(m.codes);
+    if (!whole) fail(tensor.name, "a zero point is not the middle level although config.json says sym");
+    if (m.last) source_->drop_pages(m.levels);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& name, const std::string& what) const {
+  [[noreturn]] void fail(std::string_view name, const std::string& what) const {
     throw_error(ErrorKind::bad_file, "{}: tensor {}: {}", describe(), printable(name), what);
   }
 
-  std::span<const std::byte> words(const std::string& name, const std::vector<int64_t>& shape) const {
-    for (const Unsupported& tensor : source_->unsupported())
-      if (tensor.name == name) {
-        if (tensor.shape != shape || (tensor.dtype != "I32" && tensor.dtype != "U32"))
-          fail(name, fmt::format("is {} [{}], expected 32-bit words [{}]", tensor.dtype,
-                                 fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
-        return tensor.data;
-      }
-    fail(name, "is missing from the file");
+  Words words(const std::string& name, const std::vector<int64_t>& shape) const {
+    const auto found = words_.find(name);
+    if (found == words_.end()) fail(name, "is missing from the file, or no list of 32-bit words");
+    const Unsupported& tensor = *found->second;
+    if (tensor.shape != shape || (tensor.dtype != "I32" && tensor.dtype != "U32"))
+      fail(name, fmt::format("is {} [{}], expected 32-bit words [{}]", tensor.dtype, fmt::join(tensor.shape, ", "),
+                             fmt::join(shape, ", ")));
+    return tensor.data;
   }
 
   const TensorView* floats(const std::string& name, const std::vector<int64_t>& shape) {
     const TensorView& tensor = source_->get(name);
     if (tensor.shape != shape)
-      fail(name, fmt::format("its shape is [{}], expected [{}]", fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
-    used_.insert(std::upper_bound(used_.begin(), used_.end(), name), name);
+      fail(name,
+           fmt::format("its shape is [{}], expected [{}]", fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
+    used_.insert(name);
     return &tensor;
   }
 
-  void add(const Unsupported& packed, const std::string& base) {
+  void add(const Unsupported& tensor, const std::string& module) {
+    const bool mlx = format_.method == Method::mlx;
+    if (mlx && !plain_.contains(module + ".scales")) return;  // some other integers: declined when they are asked for
+    const auto own = format_.modules.find(module);
+    const PackedFormat::Width& width = own == format_.modules.end() ? format_.width : own->second;
     PackedMatrix m;
-    m.format = format_;
+    m.method = format_.method;
+    m.bits = width.bits;
+    m.symmetric = format_.symmetric;
+    m.zero_minus_one = format_.zero_minus_one;
     const int n = m.per_word();
-    if (packed.shape.size() != 2) fail(packed.name, "is no matrix");
-    const bool mlx = format_.method == Method::mlx, awq = format_.method == Method::awq;
-    m.out = mlx ? packed.shape[0] : awq ? packed.shape[1] * n : packed.shape[1];
-    m.in = mlx ? packed.shape[1] * n : awq ? packed.shape[0] : packed.shape[0] * n;
-    if (m.in < 1 || m.out < 1 || m.in % format_.group_size != 0 || m.out % (mlx ? 1 : n) != 0)
-      fail(packed.name, fmt::format("{} columns are no multiple of the group of {}", m.in, format_.group_size));
-    m.codes = words(packed.name, packed.shape);
-    const std::vector<int64_t> grouped = mlx ? std::vector{m.out, m.groups()} : std::vector{m.groups(), m.out};
-    m.scales = floats(base + ".scales", grouped);
-    if (mlx)
-      m.biases = floats(base + ".biases", grouped);
-    else
-      m.zeros = words(base + ".qzeros", {m.groups(), m.out / n});
-    if (format_.method == Method::gptq) read_order(m, base + ".g_idx");
-    TensorView tensor{base + ".weight", format_of(format_), {m.out, m.in}, {}};
+    const size_t dims = tensor.shape.size();
+    if (dims != 2 && !(mlx && dims == 3)) fail(tensor.name, fmt::format("has {} dimensions, expected 2", dims));
+    const int64_t experts = dims == 3 ? tensor.shape[0] : 1;
+    const int64_t rows = tensor.shape[dims - 2], cols = tensor.shape[dims - 1];
+    m.out = mlx ? rows : format_.method == Method::awq ? cols * n : cols;
+    m.in = mlx ? cols * n : format_.method == Method::awq ? rows : rows * n;
+    m.group_size = width.group_size < 0 ? m.in : width.group_size;
+    if (m.in < 1 || m.out < 1 || m.in % kBlock != 0 || m.in % m.group_size != 0)
+      fail(tensor.name, fmt::format("{} columns are no multiple of the group of {}", m.in, m.group_size));
+    if (!mlx && m.out % n != 0) fail(tensor.name, fmt::format("{} rows are no multiple of {}", m.out, n));
+    m.levels = words(tensor.name, tensor.shape);
+    if (mlx) {
+      std::vector<int64_t> grouped = tensor.shape;
+      grouped.back() = m.groups();
+      m.scales = floats(module + ".scales", grouped);
+      m.biases = floats(module + ".biases", grouped);
+    } else {
+      m.scales = floats(module + ".scales", {m.groups(), m.out});
+      m.zeros = words(module + ".qzeros", {m.groups(), m.out / n});
+    }
+    if (format_.method == Method::gptq) read_order(m, module + ".g_idx");
+    if (dims == 2) return offer(module, m);
+    // mlx-lm stacks what the hub has one by one.
+    constexpr std::string_view kStack = ".switch_mlp.";
+    const size_t stack = module.find(kStack);
+    if (stack == std::string::npos) fail(tensor.name, "has 3 dimensions, expected 2");
+    for (int64_t e = 0; e < experts; ++e, m.first_row += m.out) {
+      m.last = e == experts - 1;
+      offer(fmt::format("{}.experts.{}.{}", module.substr(0, stack), e, module.substr(stack + kStack.size())), m);
+    }
+  }
+
+  void offer(const std::string& module, const PackedMatrix& m) {
+    TensorView tensor{module + ".weight", format_of(m, module), {m.out, m.in}, {}};
     tensor.data = made_bytes(dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
-    packed_.emplace(tensor.name, m);
+    if (!packed_.emplace(tensor.name, m).second) fail(tensor.name, "is in the file twice");
     tensors_.push_back(std::move(tensor));
   }
 
-  // g_idx may be left out where it says nothing.
+  // g_idx may be left out; mostly it says what is so anyway.
   void read_order(PackedMatrix& m, const std::string& name) const {
-    const auto& all = source_->unsupported();
-    if (std::none_of(all.begin(), all.end(), [&](const Unsupported& tensor) { return tensor.name == name; })) return;
-    const std::span<const std::byte> order = words(name, {m.in});
+    if (!words_.contains(name)) return;
+    const Words order = words(name, {m.in});
     for (int64_t i = 0; i < m.in; ++i) {
       const auto group = static_cast<int64_t>(load_word(order, i));
       if (group >= m.groups()) fail(name, fmt::format("names group {} of {}", group, m.groups()));
-      if (group != i / m.format.group_size && !m.format.reordered)
-        fail(name, "groups columns out of order although desc_act is false");
+      if (group != i / m.group_size) m.order = order;
     }
-    m.order = order;
   }
 
-  std::shared_ptr<const SafetensorsCheckpoint> source_;
-  PackedFormat format_;
-  int threads_;
-  mutable std::unique_ptr<ThreadPool> pool_;  // started by the first tensor made
-  std::vector<TensorView> tensors_;
-  std::map<std::string, size_t, std::less<>> index_;
+  const PackedFormat format_;
+  std::unordered_map<std::string_view, const Unsupported*> words_;
   std::map<std::string, PackedMatrix, std::less<>> packed_;
-  std::vector<std::string> used_;  // sorted; scales and biases, which are part of a matrix
+  std::set<std::string, std::less<>> used_;  // scales and biases, which are part of a matrix
+  std::unordered_set<std::string> plain_;
 };
 
 }  // namespace

@@ -1,31 +1,24 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "formats/checkpoint.h"
+#include "formats/packed_format.h"
 
 namespace ingot {
 
 class SafetensorsCheckpoint;
 
-// How a safetensors checkpoint of few bits is packed.
-struct PackedFormat {
-  enum class Method { none, awq, gptq, mlx };
-  Method method = Method::none;
-  int bits = 4;
-  int64_t group_size = 128;  // columns that share a scale; a multiple of 32
-  bool symmetric = false;    // gptq: every zero point is the middle level
-  bool reordered = false;    // gptq: columns are grouped by g_idx
-  bool zero_minus_one = true;  // gptq: zero points are stored less one (all but checkpoint_format gptq_v2)
-};
-
-// The tensors of a packed checkpoint as matrices [out, in] in our formats, each made when it is asked for:
-//   4 bits, symmetric gptq     q4_0, exact
-//   4 bits, all others         q4_1: scale and code exact, the offset rounded to f16
-//   8 bits, symmetric gptq     q8_0, exact
-//   8 bits, or reordered       q8_0, quantized again
-// f16 and bf16 scales count as exact where f16 holds them. Throws bad_file when a matrix is not whole.
+// The tensors of a packed checkpoint as matrices [out, in] in our formats, each made when it is asked for on `threads`
+// threads (0: one a core):
+//   4 bits, gptq with sym      q4_0, exact
+//   4 bits, mlx                q4_1, exact
+//   4 bits, awq and other gptq q4_1: scales and levels exact, scale * zero point rounded to f16
+//   8 bits, gptq with sym      q8_0, exact
+//   8 bits, all others         q8_0, quantized again
+//   gptq with act-order        q8_0, quantized again: columns of one block have different scales
+// Exact as far as f16 holds the scales: all f16 ones, and bf16 ones from 2^-17 up. Routers become f32, stacked experts
+// one tensor each. Throws bad_file when a matrix is not whole.
 std::shared_ptr<Checkpoint> unpack_checkpoint(std::shared_ptr<const SafetensorsCheckpoint> source,
                                               const PackedFormat& format, int threads);
 

@@ -31,6 +31,8 @@ class SafetensorsCheckpoint : public Checkpoint {
   struct Unsupported {
     std::string name;
     std::string dtype;  // as the file calls it: "I64"
+    std::vector<int64_t> shape;
+    std::span<const std::byte> data;  // as long as the shape says where the type is a known one
   };
   const std::vector<Unsupported>& unsupported() const;
 
