@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "formats/gguf_part.h"
 #include "formats/made_checkpoint.h"
 
@@ -22,21 +23,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint32_t kVersion = 3;
-constexpr uint32_t kU32 = 4;                  // the number of a value type
-constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
+constexpr uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kText = 8, kList = 9;  // value types
 
 template <typename T>
 void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
-void put_text(std::string& out, std::string_view text) {
+void put_string(std::string& out, std::string_view text) {
   put<uint64_t>(out, text.size());
   out += text;
-}
-void put_u32_value(std::string& out, std::string_view key, uint32_t value) {
-  put_text(out, key);
-  put(out, kU32);
-  put(out, value);
 }
 
 bool describes_the_old_file(std::string_view key) {
@@ -44,6 +39,27 @@ bool describes_the_old_file(std::string_view key) {
 }
 
 size_t round_up(size_t bytes, size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// Everything before the tensors' data; `total` becomes the length of that.
+std::string head_of(const GgufValues& values, std::span<const TensorView> tensors, size_t& total) {
+  std::string head = "GGUF";
+  put(head, kVersion);
+  put<uint64_t>(head, tensors.size());
+  put(head, values.count());
+  head += values.bytes();
+  total = 0;
+  for (const TensorView& tensor : tensors) {
+    put_string(head, tensor.name);
+    put<uint32_t>(head, static_cast<uint32_t>(tensor.shape.size()));
+    for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size)
+      put<uint64_t>(head, static_cast<uint64_t>(*size));  // innermost first
+    put(head, gguf_type_number(tensor.dtype));
+    put<uint64_t>(head, total);
+    total += round_up(tensor.data.size(), values.alignment());
+  }
+  head.resize(round_up(head.size(), values.alignment()));
+  return head;
+}
 
 // A file beside the wanted one that takes its name when it is whole.
 class Output {
@@ -88,53 +104,100 @@ class Output {
   bool kept_ = false;
 };
 
+void check_room(const fs::path& path, size_t bytes) {
+  std::error_code unknown;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::space_info space = fs::space(folder, unknown);
+  if (!unknown && space.available < bytes)
+    throw_error(ErrorKind::io, "{}: {} are needed and {} are free; make room or choose another disk", path.string(),
+                format_bytes(bytes), format_bytes(space.available));
+}
+
 }  // namespace
 
-void write_gguf(const fs::path& path, const GgufFile& metadata, const Checkpoint& checkpoint, uint32_t file_type,
-                const std::function<void(size_t done, size_t total)>& progress) {
-  std::string values;
-  uint64_t num_values = 0;
-  for (const GgufRawValue& value : metadata.raw_values()) {
+void GgufValues::begin(std::string_view key, uint32_t type) {
+  put_string(bytes_, key);
+  put(bytes_, type);
+  ++count_;
+}
+void GgufValues::begin_list(std::string_view key, uint32_t type, size_t count) {
+  begin(key, kList);
+  put(bytes_, type);
+  put<uint64_t>(bytes_, count);
+}
+void GgufValues::put_u32(std::string_view key, int64_t value) {
+  begin(key, kU32);
+  put(bytes_, static_cast<uint32_t>(value));
+}
+void GgufValues::put_f32(std::string_view key, double value) {
+  begin(key, kF32);
+  put(bytes_, static_cast<float>(value));
+}
+void GgufValues::put_bool(std::string_view key, bool value) {
+  begin(key, kBool);
+  put(bytes_, static_cast<uint8_t>(value));
+}
+void GgufValues::put_text(std::string_view key, std::string_view value) {
+  begin(key, kText);
+  put_string(bytes_, value);
+}
+void GgufValues::put_texts(std::string_view key, std::span<const std::string> values) {
+  begin_list(key, kText, values.size());
+  for (const std::string& value : values) put_string(bytes_, value);
+}
+void GgufValues::put_i32s(std::string_view key, std::span<const int32_t> values) {
+  begin_list(key, kI32, values.size());
+  for (const int32_t value : values) put(bytes_, value);
+}
+void GgufValues::put_f32s(std::string_view key, std::span<const float> values) {
+  begin_list(key, kF32, values.size());
+  for (const float value : values) put(bytes_, value);
+}
+
+void GgufValues::copy(const GgufFile& file) {
+  for (const GgufRawValue& value : file.raw_values()) {
     if (describes_the_old_file(value.key)) continue;
-    values.append(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
-    ++num_values;
+    bytes_.append(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
+    ++count_;
   }
-  put_u32_value(values, "general.file_type", file_type);
-  put_u32_value(values, "general.quantization_version", kQuantizationVersion);
-  num_values += 2;
+  alignment_ = static_cast<size_t>(file.get_int("general.alignment").value_or(kGgufAlignment));
+}
 
-  const auto alignment = static_cast<size_t>(metadata.get_int("general.alignment").value_or(kGgufAlignment));
-  std::string head = "GGUF";
-  put(head, kVersion);
-  put<uint64_t>(head, checkpoint.tensors().size());
-  put(head, num_values);
-  head += values;
+std::string gguf_bytes(const GgufValues& values, std::span<const TensorView> tensors) {
   size_t total = 0;
-  for (const TensorView& tensor : checkpoint.tensors()) {
-    put_text(head, tensor.name);
-    put<uint32_t>(head, static_cast<uint32_t>(tensor.shape.size()));
-    for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size)
-      put<uint64_t>(head, static_cast<uint64_t>(*size));  // innermost first
-    put(head, gguf_type_number(tensor.dtype));
-    put<uint64_t>(head, total);
-    total += round_up(tensor.data.size(), alignment);
+  std::string bytes = head_of(values, tensors, total);
+  for (const TensorView& tensor : tensors) {
+    bytes.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
+    bytes.resize(round_up(bytes.size(), values.alignment()));
   }
-  head.resize(round_up(head.size(), alignment));
+  return bytes;
+}
 
-  Output output(path);
+void write_gguf(const GgufTarget& target, const GgufValues& values, const Checkpoint& checkpoint,
+                const std::function<void(size_t done, size_t total)>& progress) {
+  if (fs::is_directory(target.path))
+    throw_error(ErrorKind::bad_call, "{}: is a folder; name the file to write", target.path.string());
+  if (!target.overwrite && fs::exists(target.path))
+    throw_error(ErrorKind::bad_call, "{}: is there already; give another name, or --force to overwrite it",
+                target.path.string());
+  size_t total = 0;
+  const std::string head = head_of(values, checkpoint.tensors(), total);
+  check_room(target.path, head.size() + total);
+
+  Output output(target.path);
   output.write(head.data(), head.size());
-  const std::string padding(alignment, '\0');
+  const std::string padding(values.alignment(), '\0');
   size_t done = 0;
   for (const TensorView& tensor : checkpoint.tensors()) {
-    const size_t bytes = tensor.data.size();
+    const size_t bytes = tensor.data.size(), padded = round_up(bytes, values.alignment());
     if (tensor.is_made()) {
       output.write(checkpoint.make(tensor)->bytes().data(), bytes);
     } else {
       output.write(tensor.data.data(), bytes);
       checkpoint.drop_pages(tensor.data);
     }
-    output.write(padding.data(), round_up(bytes, alignment) - bytes);
-    done += round_up(bytes, alignment);
+    output.write(padding.data(), padded - bytes);
+    done += padded;
     if (progress) progress(done, total);
   }
   output.keep();

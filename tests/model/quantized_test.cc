@@ -95,7 +95,10 @@ TEST(WriteGguf, KeepsMetadataAndWritesWhatIsMade) {
   const ModelFiles files = open_fixture("gguf-bf16-llama3");
   const auto quantized = quantize_fixture(files, {DType::q4_0, DType::q8_0});
   const fs::path path = fs::temp_directory_path() / ("ingot_write_" + std::to_string(::getpid()) + ".gguf");
-  write_gguf(path, *files.gguf, *quantized, 2, {});
+  GgufValues values;
+  values.copy(*files.gguf);
+  values.put_u32("general.file_type", 2);
+  write_gguf({path}, values, *quantized, {});
   const std::shared_ptr<GgufFile> written = GgufFile::open(path);
   fs::remove(path);
   EXPECT_EQ(written->get_int("general.file_type"), 2);
@@ -121,8 +124,27 @@ TEST(WriteGguf, AFailureLeavesNothing) {
   const auto quantized = quantize_fixture(files, {DType::q8_0, DType::q8_0});
   const fs::path dir = fs::temp_directory_path() / ("ingot_write_fails_" + std::to_string(::getpid()));
   fs::create_directories(dir / "taken.gguf");  // a folder: nothing can be renamed over it
-  EXPECT_THROW(write_gguf(dir / "taken.gguf", *files.gguf, *quantized, 7, {}), Error);
-  EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1);
+  GgufValues values;
+  values.copy(*files.gguf);
+  const auto entries = [&] { return std::distance(fs::directory_iterator(dir), fs::directory_iterator()); };
+  expect_error(ErrorKind::bad_call, "is a folder", [&] { write_gguf({dir / "taken.gguf"}, values, *quantized, {}); });
+  // Half-way.
+  const auto stop = [](size_t done, size_t) {
+    if (done > 1000) throw_error(ErrorKind::io, "stopped");
+  };
+  expect_error(ErrorKind::io, "stopped", [&] { write_gguf({dir / "new.gguf"}, values, *quantized, stop); });
+  EXPECT_EQ(entries(), 1);
+  write_gguf({dir / "new.gguf"}, values, *quantized, {});
+  EXPECT_EQ(entries(), 2);
+  expect_error(ErrorKind::bad_call, "is there already",
+               [&] { write_gguf({dir / "new.gguf"}, values, *quantized, {}); });
+  const auto before = fs::last_write_time(dir / "new.gguf");
+  expect_error(ErrorKind::io, "stopped", [&] { write_gguf({dir / "new.gguf", true}, values, *quantized, stop); });
+  EXPECT_EQ(fs::last_write_time(dir / "new.gguf"), before);
+  write_gguf({dir / "new.gguf", true}, values, *quantized, {});
+  EXPECT_EQ(entries(), 2);
+  expect_error(ErrorKind::io, "cannot be created",
+               [&] { write_gguf({dir / "no" / "x.gguf"}, values, *quantized, {}); });
   fs::remove_all(dir);
 }
 
