@@ -48,12 +48,19 @@ uint32_t file_type(const std::string& format) {
 void put_tokenizer(GgufValues& values, const ModelFiles& files) {
   if (!fs::exists(files.dir / "tokenizer.json") && !fs::exists(files.dir / "tekken.json")) {
     values.put_text("tokenizer.ggml.model", "none");
+    if (files.config.bos_id >= 0) values.put_u32("tokenizer.ggml.bos_token_id", files.config.bos_id);
+    if (!files.config.eos_ids.empty()) values.put_u32("tokenizer.ggml.eos_token_id", files.config.eos_ids[0]);
     return;
   }
   TokenizerData data = read_folder_tokenizer(files.dir);
   if (data.bos_id < 0) data.bos_id = files.config.bos_id;
   if (data.eos_id < 0 && !files.config.eos_ids.empty()) data.eos_id = files.config.eos_ids[0];
   put_gguf_tokenizer(values, data, files.config.vocab);
+  for (const int32_t id : files.config.eos_ids) {
+    if (id == data.eos_id) continue;
+    values.put_u32("tokenizer.ggml.eot_token_id", id);  // the other token that ends a text
+    break;
+  }
 }
 
 void quantize_file(const QuantizeArgs& args) {
@@ -68,7 +75,7 @@ void quantize_file(const QuantizeArgs& args) {
   const bool gguf = files.gguf != nullptr;
   std::shared_ptr<Checkpoint> checkpoint =
       quantize_checkpoint(files.checkpoint, files.config, gguf ? NameStyle::gguf : NameStyle::hugging_face,
-                          {*type, DType::q8_0}, args.threads);
+                          {*type, DType::q8_0}, args.threads, files.config.packed.method == PackedFormat::Method::none);
   GgufValues values;
   if (gguf) {
     values.copy(*files.gguf);

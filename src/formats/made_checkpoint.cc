@@ -61,7 +61,7 @@ void MadeCheckpoint::drop_pages(std::span<const std::byte> bytes) const {
 
 std::shared_ptr<PageBuffer> MadeCheckpoint::make(const TensorView& tensor) const {
   const auto found = index_.find(tensor.name);
-  if (found == index_.end() || !tensors_[found->second].is_made()) return source_->make(tensor);
+  if (found == index_.end() || !tensors_[found->second].is_made() || !makes(tensor.name)) return source_->make(tensor);
   const TensorView& own = tensors_[found->second];
   auto buffer = std::make_shared<PageBuffer>(own.data.size());
   const std::lock_guard lock(mutex_);

@@ -47,7 +47,12 @@ class MadeCheckpoint : public Checkpoint {
   std::string describe() const override { return source_->describe(); }
 
  protected:
-  // Writes the bytes of `tensor`, one of tensors_ that is_made().
+  // Whether this checkpoint makes a tensor of tensors_ that is_made(), and not its source.
+  virtual bool makes(std::string_view name) const {
+    (void)name;
+    return true;
+  }
+  // Writes the bytes of `tensor`, one of tensors_ that this checkpoint makes.
   virtual void fill(const TensorView& tensor, std::byte* out, ThreadPool& pool) const = 0;
   void index_tensors();  // once tensors_ is complete
 

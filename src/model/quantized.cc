@@ -24,7 +24,7 @@ std::optional<DType> format_for(DType wanted, int64_t cols) {
 class QuantizedCheckpoint : public MadeCheckpoint {
  public:
   QuantizedCheckpoint(std::shared_ptr<const Checkpoint> source, const ModelConfig& config, NameStyle style,
-                      const QuantScheme& scheme, int threads)
+                      const QuantScheme& scheme, int threads, bool required)
       : MadeCheckpoint(std::move(source), threads) {
     tensors_ = source_->tensors();
     index_tensors();
@@ -34,13 +34,15 @@ class QuantizedCheckpoint : public MadeCheckpoint {
       const DType wanted = weight.layer_slot != nullptr ? scheme.layers : scheme.tables;
       for (const TensorNeed& need : weight.parts) plan(need, wanted);
     }
-    if (making_.empty())
+    if (making_.empty() && required)
       throw_error(ErrorKind::bad_call,
                   "{}: has no matrix to quantize: all are in blocks already, or no blocks of 32 fit their rows",
                   source_->describe());
   }
 
  protected:
+  bool makes(std::string_view name) const override { return making_.find(name) != making_.end(); }
+
   void fill(const TensorView& target, std::byte* out, ThreadPool& pool) const override {
     const Making& making = making_.find(target.name)->second;
     const TensorView& stored = *making.stored;
@@ -99,8 +101,9 @@ QuantScheme parse_quantize(std::string_view name) {
 }
 
 std::shared_ptr<Checkpoint> quantize_checkpoint(std::shared_ptr<const Checkpoint> source, const ModelConfig& config,
-                                                NameStyle style, const QuantScheme& scheme, int threads) {
-  return std::make_shared<QuantizedCheckpoint>(std::move(source), config, style, scheme, threads);
+                                                NameStyle style, const QuantScheme& scheme, int threads,
+                                                bool required) {
+  return std::make_shared<QuantizedCheckpoint>(std::move(source), config, style, scheme, threads, required);
 }
 
 }  // namespace ingot

@@ -22,8 +22,9 @@ struct QuantScheme {
 QuantScheme parse_quantize(std::string_view name);
 
 // `source` with its matrices in other formats, each made when it is asked for (Checkpoint::make) on `threads` threads
-// (0: one a core). Throws bad_call when there is nothing to quantize.
+// (0: one a core). Throws bad_call when there is nothing to quantize, unless that is not `required`.
 std::shared_ptr<Checkpoint> quantize_checkpoint(std::shared_ptr<const Checkpoint> source, const ModelConfig& config,
-                                                NameStyle style, const QuantScheme& scheme, int threads);
+                                                NameStyle style, const QuantScheme& scheme, int threads,
+                                                bool required = true);
 
 }  // namespace ingot

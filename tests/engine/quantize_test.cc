@@ -15,8 +15,11 @@
 #include "engine/memory_plan.h"
 #include "engine/sequences.h"
 #include "formats/block_quant.h"
+#include "formats/gguf_write.h"
 #include "formats/made_checkpoint.h"
 #include "formats/test_files.h"
+#include "model/gguf_export.h"
+#include "model/quantized.h"
 
 namespace ingot::testing {
 namespace {
@@ -126,6 +129,15 @@ TEST(QuantizeAtLoadError, IsWhatTheDocsSay) {
   }
 }
 
+// What others packed stays as it is; what they left plain is quantized.
+TEST(QuantizeAtLoadPacked, QuantizesTheRest) {
+  const std::string model = fixture_model("llama-gptq-g128-sym");
+  const Reference reference = fixture_reference("llama-gptq-g128-sym");
+  EXPECT_LT(max_difference(logits_of(options_for(model, "int8"), reference.ids), reference.logits), 0.2);
+  EXPECT_LT(inspect_model(options_for(model, "int8")).plan.weight_bytes,
+            inspect_model(options_for(model, "")).plan.weight_bytes);
+}
+
 // Stacked experts and interleaved heads of a GGUF file, one by one in safetensors: the same numbers.
 TEST(QuantizeAtLoadGguf, GivesWhatSafetensorsGive) {
   for (const auto& [folder, gguf] :
@@ -138,6 +150,42 @@ TEST(QuantizeAtLoadGguf, GivesWhatSafetensorsGive) {
                 1e-4)
           << gguf << " " << quantize;
     }
+}
+
+// How far a folder written as a GGUF file is from the folder, loaded with `quantize`.
+double difference_of_export(const std::string& name, const std::string& quantize) {
+  const EngineOptions options = options_for(fixture_model(name), quantize);
+  const ModelFiles files = open_model(options);
+  const GgufExport exported = export_gguf(files.checkpoint, files.config);
+  const TempDir folder;
+  write_gguf({folder / "model.gguf"}, exported.values, *exported.checkpoint, {});
+  const std::vector<int32_t> ids = fixture_reference(name).ids;
+  return max_difference(logits_of(options_for((folder / "model.gguf").string(), ""), ids), logits_of(options, ids));
+}
+
+// A last bit of a scale or an angle may differ; where activations are rounded to 8 bits or bf16, that may move one to
+// its neighbour.
+TEST(ExportedGguf, IsTheSameModel) {
+  for (const char* name : {"llama-f16-untied-sharded", "llama-f16-yarn", "mistral-f16", "qwen2-f16", "qwen3-f16",
+                           "qwen3moe-f16", "gpt2-f16", "smollm3-f16", "gemma3-f16"})
+    EXPECT_LT(difference_of_export(name, ""), 1e-3) << name;
+  for (const char* name : {"llama-bf16-wide", "llama-bf16-llama3", "llama-bf16-linear", "llama-bf16-tied",
+                           "qwen3moe-bf16", "gpt2-bf16", "gemma3-bf16", "qwen2-awq-g128", "llama-gptq-act"})
+    EXPECT_LT(difference_of_export(name, "int8"), 0.1) << name;
+  EXPECT_LT(difference_of_export("qwen3moe-mlx-4bit", ""), 0.1);
+}
+
+TEST(ExportedGgufDeclines, WhatGgufCannotSay) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"mistral-bf16-window", "GGUF cannot say its sliding window for the architecture llama"},
+      {"qwen2-window-bf16", "GGUF cannot say its sliding window for the architecture qwen2"},
+      {"gemma3-scaled-bf16", "GGUF cannot say its attention scale for the architecture gemma3"},
+      {"qwen3moe-sparse-bf16", "GGUF cannot say how its experts are chosen for the architecture qwen3moe"},
+  };
+  for (const auto& [name, says] : cases) {
+    const ModelFiles files = open_model(options_for(fixture_model(name), ""));
+    expect_error(ErrorKind::declined, says, [&files = files] { export_gguf(files.checkpoint, files.config); });
+  }
 }
 
 TEST(QuantizeAtLoadPlan, CountsTheQuantizedSize) {

@@ -11,7 +11,7 @@
 
 namespace {
 
-// As every method says in turn: the first byte of the file chooses the rest.
+// As every method says in turn: the last byte of the file chooses the rest.
 void unpack(const std::shared_ptr<ingot::SafetensorsCheckpoint>& file, uint8_t choice) {
   using namespace ingot;
   for (const auto method : {PackedFormat::Method::awq, PackedFormat::Method::gptq, PackedFormat::Method::mlx}) {
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::vector<float> values(static_cast<size_t>(tensor.elements()));
       dequantize(tensor.dtype, tensor.data.data(), values.size(), values.data());
     }
-    if (!file->unsupported().empty()) unpack(file, data[0]);
+    if (!file->unsupported().empty()) unpack(file, data[size - 1]);
   } catch (const Error&) {
     // refused
   }

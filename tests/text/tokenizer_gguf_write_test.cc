@@ -69,6 +69,14 @@ TEST(WrittenTokenizerMarks, ComeBeforeEveryText) {
   }
 }
 
+TEST(WrittenTokenizerNone, CountsAsNoTokenizer) {
+  GgufValues values;
+  values.put_text("tokenizer.ggml.model", "none");
+  const std::string bytes = gguf_bytes(values, {});
+  expect_error(ErrorKind::declined, "the file has no tokenizer",
+               [&] { load_tokenizer(*GgufFile::open_bytes(as_bytes(bytes))); });
+}
+
 TEST(WrittenTokenizerDeclines, WhatGgufCannotSay) {
   for (const char* name : {"deepseek", "o200k", "roberta", "behaviours", "fused", "unknowns"}) {
     const TokenizerData data = read_folder_tokenizer(kFolder / name);
