@@ -46,6 +46,8 @@ float load_float(const TensorView& tensor, int64_t index) {
   return value;
 }
 
+constexpr const char* kNotSymmetric = "a zero point is not the middle level although config.json says sym";
+
 // Which of a word's eight places AWQ gives to a row, by the row's number modulo eight.
 constexpr int kAwqPlace[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
@@ -178,7 +180,7 @@ class UnpackedCheckpoint : public MadeCheckpoint {
               whole = false;
       });
     });
-    if (!whole) fail(tensor.name, "a zero point is not the middle level although config.json says sym");
+    if (!whole) fail(tensor.name, kNotSymmetric);
     if (m.last) source_->drop_pages(m.levels);
   }
 
@@ -238,6 +240,9 @@ class UnpackedCheckpoint : public MadeCheckpoint {
       m.zeros = words(module + ".qzeros", {m.groups(), m.out / n});
     }
     if (format_.method == Method::gptq) read_order(m, module + ".g_idx");
+    // The others are looked at when the matrix is made.
+    for (int64_t row = 0; m.symmetric && row < m.out; ++row)
+      if (m.zero(row, 0) != m.middle()) fail(module + ".weight", kNotSymmetric);
     if (dims == 2) return offer(module, m);
     // mlx-lm stacks what the hub has one by one.
     constexpr std::string_view kStack = ".switch_mlp.";

@@ -176,7 +176,14 @@ TEST(PackedWeights, WhatIsNotWholeIsNamed) {
   expect_error(ErrorKind::bad_file, "expected 32-bit words", opening(wrong_words, gptq));
 
   gptq.symmetric = true;
-  const auto checkpoint = unpack_checkpoint(pack(Method::gptq, 32, false, true).open(), gptq, 1);
+  expect_error(ErrorKind::bad_file, "a zero point is not the middle level",
+               opening(pack(Method::gptq, 32, false, true), gptq));
+  // In the second group: seen when the matrix is made.
+  File later;
+  later.add("m.qweight", "I32", {8, 8}, std::vector<uint32_t>(64));
+  later.add("m.qzeros", "I32", {2, 1}, std::vector<uint32_t>{0x77777777, 0x77747777});
+  later.add("m.scales", "F16", {2, 8}, std::vector<uint16_t>(16));
+  const auto checkpoint = unpack_checkpoint(later.open(), gptq, 1);
   expect_error(ErrorKind::bad_file, "a zero point is not the middle level",
                [&] { checkpoint->make(checkpoint->get("m.weight")); });
 }
