@@ -71,7 +71,7 @@ void quantize_file(const QuantizeArgs& args) {
   std::error_code unknown;  // of a file that is not there yet
   if (fs::equivalent(args.in, args.out, unknown))
     throw_error(ErrorKind::bad_call, "{}: is the model itself; give the result another name", args.out);
-  const ModelFiles files = open_model(args.in, args.threads);
+  const ModelFiles files = open_model(resolve_model(args.in), args.threads);
   const bool gguf = files.gguf != nullptr;
   std::shared_ptr<Checkpoint> checkpoint =
       quantize_checkpoint(files.checkpoint, files.config, gguf ? NameStyle::gguf : NameStyle::hugging_face,
