@@ -10,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "cli/hub_models.h"
 #include "core/error.h"
 #include "core/settings.h"
 
@@ -31,7 +32,8 @@ fs::path cache_folder() {
 
 void add_engine_options(CLI::App& command, ModelArgs& args) {
   EngineOptions& e = args.engine;
-  command.add_option("-m,--model", args.model, "GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)");
+  command.add_option("-m,--model", args.model,
+                     "GGUF file, Hugging Face folder, or OWNER/NAME on the hub (default: SmolLM2-135M-Instruct)");
   command
       .add_option("--load-format", e.load_format,
                   "auto, or dummy: random weights in the shapes of a folder's config.json")
@@ -70,7 +72,7 @@ void add_prompt_options(CLI::App& command, PromptArgs& args) {
 }
 
 std::string resolve_model(const std::string& given) {
-  if (!given.empty()) return given;
+  if (!given.empty()) return find_hub_model(given).value_or(given);
   if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
   const fs::path path = cache_folder() / "models" / kDefaultModelFile;
   if (!fs::exists(path))

@@ -1,7 +1,6 @@
 #include "formats/made_checkpoint.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/threads.h"
+#include "formats/mapped_file.h"
 
 namespace ingot {
 
@@ -27,13 +27,7 @@ bool PageBuffer::contains(std::span<const std::byte> part) const {
   return first >= begin && first - begin <= size_ && part.size() <= size_ - (first - begin);
 }
 
-void PageBuffer::drop(std::span<const std::byte> part) const {
-  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(part.data());
-  const uintptr_t first = (begin + page - 1) / page * page, last = (begin + part.size()) / page * page;
-  // Only advice: a failure costs memory, not correctness.
-  if (first < last) (void)::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-}
+void PageBuffer::drop(std::span<const std::byte> part) const { drop_mapped_pages(part); }
 
 MadeCheckpoint::MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads)
     : source_(std::move(source)), threads_(threads > 0 ? threads : ThreadPool::available_cpus()) {}

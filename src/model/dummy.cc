@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "formats/block_quant.h"
+#include "formats/mapped_file.h"
 #include "model/layout.h"
 
 namespace ingot {
@@ -120,14 +122,8 @@ class RepeatingPattern {
     const size_t blocks = period_ / block_bytes_;
     return {data_ + index * 1000003 % blocks * block_bytes_, bytes};
   }
-
-  // The pattern stays; its addresses no longer count as memory in use.
-  void drop_pages(std::span<const std::byte> bytes) const {
-    if (bytes.data() < data_ || bytes.data() + bytes.size() > data_ + bytes_) return;
-    static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-    const uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes.size()) / page * page;
-    if (first < last) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  bool contains(std::span<const std::byte> part) const {
+    return std::less_equal<>()(data_, part.data()) && std::less_equal<>()(part.data() + part.size(), data_ + bytes_);
   }
 
  private:
@@ -184,7 +180,8 @@ class DummyCheckpoint : public Checkpoint {
   }
   uint64_t file_bytes() const override { return 0; }
   void drop_pages(std::span<const std::byte> bytes) const override {
-    for (const auto& [type, pattern] : patterns_) pattern.drop_pages(bytes);
+    for (const auto& [type, pattern] : patterns_)
+      if (pattern.contains(bytes)) drop_mapped_pages(bytes);
   }
 
   std::string describe() const override { return "dummy weights"; }

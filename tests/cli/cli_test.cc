@@ -10,7 +10,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/loader.h"
 #include "engine/sequences.h"
 
 namespace ingot::testing {
@@ -185,28 +184,6 @@ TEST_F(Cli, QuantizeWritesAFileThatRuns) {
   outcome = ingot("quantize " + fixture_model("gguf-bf16-llama3") + " " + out + " --type q8_0 --force");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_FALSE(std::filesystem::exists(file("r.gguf")));
-}
-
-// The plan holds while weights are quantized: there is no second copy of the model.
-TEST_F(Cli, QuantizingTakesTheMemoryOfThePlan) {
-#ifdef INGOT_SANITIZED
-  GTEST_SKIP() << "sanitizers need memory of their own";
-#endif
-  EngineOptions options;
-  options.model = fixture_model("../configs/Qwen2-0.5B");
-  options.device = "cpu";
-  options.load_format = "dummy";
-  options.quantize = "int4";
-  options.max_model_len = 256;
-  options.kv_blocks = 16;
-  options.max_step_tokens = 16;
-  const double plan_mb = static_cast<double>(inspect_model(options).plan.total_bytes()) / 1e6;
-  const Outcome outcome =
-      ingot("bench --device cpu -m " + options.model +
-            " --load-format dummy --quantize int4 --max-model-len 256 --kv-blocks 16 --max-step-tokens 16 --batch 1 "
-            "--prompt-len 8 --gen-len 2 --json");
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_NEAR(json::parse(outcome.out)["peak_rss_mb"].get<double>(), plan_mb, 0.05 * plan_mb + 64);
 }
 
 TEST_F(Cli, InspectNamesWhoPackedTheWeights) {
