@@ -40,6 +40,8 @@ void add_engine_options(CLI::App& command, ModelArgs& args) {
       ->capture_default_str();
   command.add_option("--dtype", e.dtype, "format of dummy weights: bf16, f16, q8_0, q4_k, ...; auto: the config's")
       ->capture_default_str();
+  command.add_option("--quantize", e.quantize,
+                     "int8 or int4: quantize f32, f16 and bf16 weights while they are loaded");
   command.add_option("--device", e.device, "auto, cpu, cuda or metal")->capture_default_str();
   command.add_option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
       ->capture_default_str()

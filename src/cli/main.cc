@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   ingot::cli::add_perplexity(app);
   ingot::cli::add_tokenize(app);
   ingot::cli::add_inspect(app);
+  ingot::cli::add_quantize(app);
   ingot::cli::add_doctor(app);
   ingot::cli::add_export_hf(app);
   ingot::cli::add_pull(app);
