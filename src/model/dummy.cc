@@ -184,7 +184,6 @@ class DummyCheckpoint : public Checkpoint {
       if (pattern.contains(bytes)) drop_mapped_pages(bytes);
   }
 
- protected:
   std::string describe() const override { return "dummy weights"; }
 
  private:

@@ -21,6 +21,7 @@ struct Case {
   const char* dtype;
   int32_t step_tokens;
   bool large;  // gigabytes and minutes: only when INGOT_LARGE_CONFIGS is set
+  const char* quantize = "";
 };
 
 struct Bytes {
@@ -35,6 +36,7 @@ Bytes use_it_all(const Case& c) {
   options.model = fixture_config(c.config);
   options.load_format = "dummy";
   options.dtype = c.dtype;
+  options.quantize = c.quantize;
   options.device = "cpu";
   options.max_seqs = kSeqs;
   options.max_step_tokens = c.step_tokens;
@@ -89,16 +91,16 @@ TEST_P(MemoryPeak, IsWhatThePlanSaid) {
   EXPECT_NEAR(static_cast<double>(bytes.peak), static_cast<double>(bytes.planned), allowed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Configs, MemoryPeak,
-                         ::testing::Values(Case{"Qwen2-0.5B", "bf16", 128, false},
-                                           Case{"TinyLlama-1.1B", "q4_k", 128, false},
-                                           Case{"Devstral-Small-2507", "q4_k", 16, true},
-                                           Case{"Qwen3-30B-A3B", "q4_k", 16, true}),
-                         [](const auto& info) {
-                           std::string name = info.param.config;
-                           std::replace_if(name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Configs, MemoryPeak,
+    ::testing::Values(Case{"Qwen2-0.5B", "bf16", 128, false}, Case{"TinyLlama-1.1B", "q4_k", 128, false},
+                      Case{"Qwen2-0.5B", "bf16", 128, false, "int4"}, Case{"Devstral-Small-2507", "q4_k", 16, true},
+                      Case{"Devstral-Small-2507", "bf16", 16, true, "int4"}, Case{"Qwen3-30B-A3B", "q4_k", 16, true}),
+    [](const auto& info) {
+      std::string name = std::string(info.param.config) + info.param.quantize;
+      std::replace_if(name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace ingot::testing
