@@ -19,11 +19,14 @@ namespace {
 class Contract : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    INGOT_SKIP_WITHOUT_CUDA(GetParam());
+    const size_t colon = GetParam().find(':');  // device, or device:type of the KV cache
+    const std::string device = GetParam().substr(0, colon);
+    INGOT_SKIP_WITHOUT_CUDA(device);
     test::metal_in_strict_mode();
     EngineOptions options;
     options.model = fixture_model("llama-bf16-llama3");
-    options.device = GetParam();
+    options.device = device;
+    if (colon != std::string::npos) options.kv_dtype = GetParam().substr(colon + 1);
     options.threads = 2;
     options.max_model_len = 128;
     options.max_seqs = 16;
@@ -210,9 +213,9 @@ TEST_P(Contract, AFailedStepFailsAloneAndTheNextWorks) {
   EXPECT_EQ(continuation(4), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Contract, ::testing::Values("cpu"));
-INSTANTIATE_TEST_SUITE_P(Metal, Contract, ::testing::Values("metal"));
-INSTANTIATE_TEST_SUITE_P(Cuda, Contract, ::testing::Values("cuda"));
+INSTANTIATE_TEST_SUITE_P(Cpu, Contract, ::testing::Values("cpu", "cpu:int8"));
+INSTANTIATE_TEST_SUITE_P(Metal, Contract, ::testing::Values("metal", "metal:int8"));
+INSTANTIATE_TEST_SUITE_P(Cuda, Contract, ::testing::Values("cuda", "cuda:int8"));
 
 }  // namespace
 }  // namespace ingot::testing

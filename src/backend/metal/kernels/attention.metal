@@ -74,17 +74,18 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
       simdgroup_store(scores, work + tile * 8, kSpan);
     }
   }
+  threadgroup float* scales = (threadgroup float*)part;  // nobody needs that between the two products
+  attention_scales(scales, keys, values, blocks, p.kv_heads, kv_head, first_key, begin, end, lane);
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
   const uint row = lane / 4, column = lane % 4 * 16;
-  float score[16], scales[16];
-  attention_scales(scales, keys, blocks, p.kv_heads, kv_head, first_key + column, low, high);
+  float score[16];
   float best = kMasked;
   for (uint j = 0; j < 16; ++j) {
     const uint key = first_key + column + j;
     const bool seen = key >= low && key < high;
     score[j] = seen ? work[row * kSpan + column + j] * p.scale : kMasked;
-    if (sizeof(S) == 1 && seen) score[j] *= scales[j];
+    if (sizeof(S) == 1 && seen) score[j] *= scales[column + j];
     best = max(best, score[j]);
   }
   best = max(best, simd_shuffle_xor(best, 1));
@@ -93,9 +94,11 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   // added to the score that the weights are relative to.
   uint power = 127;
   if (sizeof(S) == 1) {
-    attention_scales(scales, values, blocks, p.kv_heads, kv_head, first_key + column, low, high);
     float largest = 0;
-    for (uint j = 0; j < 16; ++j) largest = max(largest, scales[j]);
+    for (uint j = 0; j < 16; ++j) {
+      const uint key = first_key + column + j;
+      if (key >= low && key < high) largest = max(largest, scales[kSpan + column + j]);
+    }
     largest = max(largest, simd_shuffle_xor(largest, 1));
     largest = max(largest, simd_shuffle_xor(largest, 2));
     if (largest > 0) power = as_type<uint>(largest) >> 23;
@@ -106,7 +109,7 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
     const uint key = first_key + column + j;
     const bool seen = key >= low && key < high;
     const float exact = seen ? exp2(score[j] - best) : 0.0f;
-    const C weight = C(sizeof(S) == 1 ? exact * (scales[j] * inverse) : exact);
+    const C weight = C(sizeof(S) == 1 && seen ? exact * (scales[kSpan + column + j] * inverse) : exact);
     weights[row * kSpan + column + j] = weight;
     sum += sizeof(S) == 1 ? exact : float(weight);
   }
