@@ -155,7 +155,8 @@ void Attention::write_row(const AttentionCall& call, const StepView& view, int64
   const int64_t slot = view.slots()[row];
   const int64_t block = slot / block_size;
   kernels_.store_kv(key, in + shape.kv_heads * d, cache_.head(call.layer, false, block, kv_head),
-                    cache_.head(call.layer, true, block, kv_head), d, block_size, slot % block_size, cache_.layout().dtype);
+                    cache_.head(call.layer, true, block, kv_head), d, block_size, slot % block_size,
+                    cache_.layout().dtype);
 }
 
 AttentionArgs Attention::cache_args(const AttentionCall& call, const StepView& view, int64_t seq, int64_t kv_head,

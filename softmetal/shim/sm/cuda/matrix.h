@@ -204,7 +204,8 @@ SM_INLINE void softmetal_load_wide(simdgroup_matrix<half, 8, 8>* m, const int8_t
 #pragma clang loop unroll(full)
   for (uint j = 0; j < 4; ++j) {
     const uint bytes = (words.d[j / 2] ^ 0x80808080u) >> (j % 2 * 16);
-    m[j].e = as_type<vec<half, 2>>((bytes & 0xffu) | (bytes & 0xff00u) << 8 | 0x64006400u) - vec<half, 2>((half)1152.0f);
+    m[j].e =
+        as_type<vec<half, 2>>((bytes & 0xffu) | (bytes & 0xff00u) << 8 | 0x64006400u) - vec<half, 2>((half)1152.0f);
     m[j].is_transposed = transpose;
   }
 }

@@ -208,14 +208,22 @@ inline Range visible(const AttentionArgs& args, int row, int64_t tile_start) {
   return {static_cast<int>(begin), static_cast<int>(end)};
 }
 
+// Scales of the rows of a tile, where the cache has them: factors of the scores (K) and of the weights (V).
+struct TileScales {
+  float keys[kTileKeys], values[kTileKeys];
+};
+
 // Scores of one row over a tile become weights 2^(score - largest), 0 for keys it does not see; the state's largest
-// score and sum move on. Returns what the older weighted sum must be multiplied by.
-inline float softmax_tile(float* scores, Range range, float* largest, float* sum) {
+// score and sum move on. Returns what the older weighted sum must be multiplied by. `scales` may be null; the sum of
+// the weights is without those of the values.
+inline float softmax_tile(float* scores, const TileScales* scales, Range range, float* largest, float* sum) {
   const Vec lowest = broadcast(-__builtin_inff());
   constexpr int kVecs = kTileKeys / kLanes;
   Vec s[kVecs];
   Vec best = lowest;
   for (int v = 0; v < kVecs; ++v) s[v] = load(scores + v * kLanes);
+  if (scales != nullptr)
+    for (int v = 0; v < kVecs; ++v) s[v] *= load(scales->keys + v * kLanes);
   if (range.begin > 0 || range.end < kTileKeys) {
     const IVec lanes = lane_numbers();
     for (int v = 0; v < kVecs; ++v) {
@@ -231,7 +239,7 @@ inline float softmax_tile(float* scores, Range range, float* largest, float* sum
   Vec total{};
   for (int v = 0; v < kVecs; ++v) {
     const Vec w = exp2_lanes(s[v] - shift);
-    store(scores + v * kLanes, w);
+    store(scores + v * kLanes, scales == nullptr ? w : w * load(scales->values + v * kLanes));
     total += w;
   }
   const float rescale = *largest == new_best ? 1.0f : exp2_one(*largest - new_best);
@@ -280,16 +288,6 @@ inline void add_values(const AttentionArgs& args, const B& values, int row, int 
   }
 }
 
-// Scales of the rows of a tile, where the cache has them.
-struct TileScales {
-  float keys[kTileKeys], values[kTileKeys];
-};
-inline void scale_row(float* row, const float* scales) {
-  for (int i = 0; i < kTileKeys; i += kLanes) store(row + i, load(row + i) * load(scales + i));
-}
-
-// Scales are a factor of the scores (K) and of the weights (V), not of the elements; the sum of the weights is without
-// them.
 template <typename K, typename V>
 inline void attend_tile(const AttentionArgs& args, const K& keys, const V& values, const TileScales* scales,
                         int64_t tile_start, float* states) {
@@ -303,11 +301,8 @@ inline void attend_tile(const AttentionArgs& args, const K& keys, const V& value
     for (int m = 0; m < count; ++m) {
       const Range range = visible(args, row + m, tile_start);
       float* largest = states + (row + m) * stride + padded_head(d);
-      rescale[m] = 1.0f;
-      if (range.begin == range.end) continue;
-      if (scales != nullptr) scale_row(weights + m * kTileKeys, scales->keys);
-      rescale[m] = softmax_tile(weights + m * kTileKeys, range, largest, largest + 1);
-      if (scales != nullptr) scale_row(weights + m * kTileKeys, scales->values);
+      rescale[m] =
+          range.begin == range.end ? 1.0f : softmax_tile(weights + m * kTileKeys, scales, range, largest, largest + 1);
     }
     add_values(args, values, row, count, tile_start, rescale, states);
   }

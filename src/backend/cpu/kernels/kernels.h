@@ -24,7 +24,8 @@ static inline constexpr int64_t softmax_stride(int64_t head_size) { return padde
 
 struct AttentionArgs {
   // One layer and KV head of the cache, and one sequence's blocks. Inside a block keys are [head_size, block_size] (so
-  // that neighbouring keys are neighbours in memory) and values [block_size, head_size]; int8: then scales [block_size].
+  // that neighbouring keys are neighbours in memory) and values [block_size, head_size]; int8: then scales
+  // [block_size].
   const void* keys;
   const void* values;
   int64_t block_stride;   // elements from a block to the next

@@ -130,21 +130,23 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
       simdgroup_store(scores, work + tile * 8, kScoreStride);
     }
   }
+  threadgroup float* scales = (threadgroup float*)part;  // nobody needs that between the two products
+  attention_scales(scales, keys, values, blocks, p.kv_heads, kv_head, first_key, begin, end, lane);
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
   // A lane has four times four keys of its row.
   const uint row = lane / 4, column = lane % 4 * 4;
-  float score[16], scales[16];
-  attention_scales(scales, keys, blocks, p.kv_heads, kv_head, first_key + column, low, high);
+  float score[16];
   float best = kMasked;
   MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
     const float4 found = *(threadgroup const float4*)(work + row * kScoreStride + i * 16 + column);
     MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
-      const uint key = first_key + i * 16 + column + j, at = i * 4 + j;
-      const bool seen = Whole || (key >= low && key < high);
-      score[at] = seen ? found[j] * p.scale : kMasked;
-      if (sizeof(S) == 1 && seen) score[at] *= scales[at];
-      best = max(best, score[at]);
+      const uint at = i * 16 + column + j;
+      const bool seen = Whole || (first_key + at >= low && first_key + at < high);
+      float value = seen ? found[j] * p.scale : kMasked;
+      if (sizeof(S) == 1 && seen) value *= scales[at];
+      score[i * 4 + j] = value;
+      best = max(best, value);
     }
   }
   best = max(best, simd_shuffle_xor(best, 1));
@@ -153,9 +155,11 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
   // added to the score that the weights are relative to.
   uint power = 127;
   if (sizeof(S) == 1) {
-    attention_scales(scales, values, blocks, p.kv_heads, kv_head, first_key + column, low, high);
     float largest = 0;
-    MATRIX_UNROLL for (uint j = 0; j < 16; ++j) largest = max(largest, scales[j]);
+    MATRIX_UNROLL for (uint i = 0; i < 16; ++i) {
+      const uint at = i / 4 * 16 + column + i % 4;
+      if (Whole || (first_key + at >= low && first_key + at < high)) largest = max(largest, scales[kSpan + at]);
+    }
     largest = max(largest, simd_shuffle_xor(largest, 1));
     largest = max(largest, simd_shuffle_xor(largest, 2));
     if (largest > 0) power = as_type<uint>(largest) >> 23;
@@ -165,10 +169,10 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
   MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
     vec<C, 4> four;
     MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
-      const uint key = first_key + i * 16 + column + j, at = i * 4 + j;
-      const bool seen = Whole || (key >= low && key < high);
-      const float exact = seen ? exp2(score[at] - best) : 0.0f;
-      const C weight = C(sizeof(S) == 1 ? exact * (scales[at] * inverse) : exact);
+      const uint at = i * 16 + column + j;
+      const bool seen = Whole || (first_key + at >= low && first_key + at < high);
+      const float exact = seen ? exp2(score[i * 4 + j] - best) : 0.0f;
+      const C weight = C(sizeof(S) == 1 && seen ? exact * (scales[kSpan + at] * inverse) : exact);
       four[j] = weight;
       sum += sizeof(S) == 1 ? exact : float(weight);
     }

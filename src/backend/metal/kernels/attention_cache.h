@@ -198,20 +198,19 @@ static void attention_load(thread simdgroup_matrix<half, 8, 8>* m, device const 
   matrix_load_integers(m, from, ATTENTION_HEAD_SIZE, transpose, dims, count, part, lane);
 }
 
-// Scales of the keys that a lane softmaxes, [key + 16 i, + 4) of each i, as far as a row sees them, [low, high).
+// Scales of the keys of a span, then of its values: float [2][64], 0 for keys outside [begin, end). Called by a whole
+// simdgroup, with a barrier before they are read.
 template <typename S>
-static void attention_scales(thread float* scales, device const S* cache, device const int* blocks, uint kv_heads,
-                             uint kv_head, uint key, uint low, uint high) {}
-static void attention_scales(thread float* scales, device const int8_t* cache, device const int* blocks, uint kv_heads,
-                             uint kv_head, uint key, uint low, uint high) {
-  device const float* all = (device const float*)cache;
-  MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
-    const uint first = key + i * 16;
-    const bool some = first < high && first + 4 > low;
-    const ulong at = some ? attention_scale_offset(attention_slot(blocks, first), kv_heads, kv_head) : 0;
-    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
-      const bool seen = first + j >= low && first + j < high;
-      scales[i * 4 + j] = seen ? all[at + j] : 0.0f;
-    }
+static void attention_scales(threadgroup float* scales, device const S* keys, device const S* values,
+                             device const int* blocks, uint kv_heads, uint kv_head, uint first_key, uint begin,
+                             uint end, uint lane) {}
+static void attention_scales(threadgroup float* scales, device const int8_t* keys, device const int8_t* values,
+                             device const int* blocks, uint kv_heads, uint kv_head, uint first_key, uint begin,
+                             uint end, uint lane) {
+  for (uint i = lane; i < kSpan; i += 32) {
+    const bool there = first_key + i >= begin && first_key + i < end;
+    const ulong at = there ? attention_scale_offset(attention_slot(blocks, first_key + i), kv_heads, kv_head) : 0;
+    scales[i] = there ? ((device const float*)keys)[at] : 0.0f;
+    scales[kSpan + i] = there ? ((device const float*)values)[at] : 0.0f;
   }
 }
