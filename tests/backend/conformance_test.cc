@@ -292,6 +292,56 @@ TEST_P(Conformance, PrefillProducts) {
     }
 }
 
+// Shapes that suit the matrix unit, and numbers of rows that take each of its ways.
+TEST_P(Conformance, LinearOfDecodeRows) {
+  const bool gpu = device_->info().name == "cuda";
+  struct Shape {
+    int64_t rows, cols;
+  };
+  std::vector<Shape> shapes = {{1, 512}, {13, 512}};
+  if (gpu) shapes.insert(shapes.end(), {{40, 1024}, {64, 16384}, {70, 2048}});
+  const DType plain = device_->info().activation == DType::bf16 ? DType::bf16 : DType::f16;
+  for (DType type : {plain, DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0})
+    for (const auto& [rows, cols] : shapes) {
+      SetUp();
+      constexpr int64_t kOut = 45;
+      const auto weight = make_matrix(random_, type, kOut, cols);
+      const auto up = make_matrix(random_, type, kOut, cols);
+      const std::vector<float> bias = random_floats(random_, kOut);
+      const std::vector<float> in =
+          random_floats(random_, static_cast<size_t>(rows * cols), 0.5f / std::sqrt(static_cast<float>(cols)));
+      const std::vector<float> residual = random_floats(random_, static_cast<size_t>(rows * kOut));
+      RegionPlan plan;
+      LinearOp add;
+      add.rows = add.decode_rows = rows;
+      add.in = plan.take(in.size());
+      add.out = plan.take(residual.size());
+      add.accumulate = true;
+      GatedLinearOp gated;
+      gated.rows = gated.decode_rows = rows;
+      gated.in = add.in;
+      gated.out = plan.take(residual.size());
+      both([&](Backend& backend) {
+        backend.create_scratch(plan.bytes());
+        backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+        add.weight = gated.gate = backend.load_matrix(weight->spec);
+        gated.up = backend.load_matrix(up->spec);
+        add.bias = backend.load_vector("bias", bias);
+        put(backend, add.in, in);
+        put(backend, add.out, residual, true);
+      });
+      run(TestStep{}, [&](Backend& backend) {
+        backend.linear(add);
+        backend.gated_linear(gated);
+      });
+      const double limit = is_block_quantized(type) ? 2e-2 : tolerance(*device_, 1e-2);
+      const std::string what = fmt::format("{}, {} rows of {}", dtype_name(type), rows, cols);
+      compare(add.out, residual.size(), limit, what, true);
+      compare(gated.out, residual.size(), limit, what + ", gated");
+      reference_ = ReferenceBackend();
+    }
+}
+
 TEST_P(Conformance, GatedLinear) {
   for (ActivationKind activation : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh})
     for (int64_t rows : {1, 6}) {
@@ -358,7 +408,8 @@ TEST_P(Conformance, Experts) {
   };
   for (const Shape& s : {Shape{1, 5, 2, 64, 32, DType::f32, true}, Shape{7, 5, 2, 64, 40, DType::bf16, false},
                          Shape{37, 9, 4, 96, 64, DType::q8_0, true}, Shape{33, 2, 1, 32, 32, DType::q4_0, true},
-                         Shape{21, 130, 8, 32, 24, DType::f16, true}}) {
+                         Shape{21, 130, 8, 32, 24, DType::f16, true}, Shape{1, 6, 3, 64, 32, DType::bf16, true},
+                         Shape{19, 6, 3, 256, 256, DType::q4_1, true}}) {
     SetUp();
     RegionPlan plan;
     const auto words = [&](int64_t n) { return plan.take(static_cast<size_t>(n)); };

@@ -109,6 +109,7 @@ struct Context {
   int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
   BufferPtr scratch;              // activations
   Gemm* gemm = nullptr;           // prefill by the device's own library; nullptr: there is none
+  BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
 
   // The first `bytes` of a region; what lies behind them is not this dispatch's business.
   BufferView region(Region r, size_t bytes) const;

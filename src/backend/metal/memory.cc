@@ -10,7 +10,7 @@
 namespace ingot::metal {
 namespace {
 
-constexpr size_t kStagingBytes = size_t{4} << 20;
+constexpr size_t kStagingBytes = size_t{16} << 20;
 
 // Copies on macOS are whole words. Buffers are rounded up to 16 bytes, regions of scratch to 64, so the last one fits.
 constexpr size_t whole_words(size_t bytes) { return (bytes + 3) / 4 * 4; }

@@ -19,6 +19,7 @@
 #include "backend/metal/sampling.h"
 #include "backend/metal/step_input.h"
 #include "core/error.h"
+#include "core/threads.h"
 
 namespace ingot {
 namespace {
@@ -27,6 +28,7 @@ using namespace metal;
 
 constexpr int32_t kStepTokens = 256;       // in one step: keeps the longest one well under the GPU's watchdog
 constexpr int32_t kCudaStepTokens = 2048;  // no watchdog there
+constexpr int kPackers = 16;               // threads that pack weights, at most
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention
 
 class Metal final : public MetalBackend {
@@ -86,7 +88,8 @@ class Metal final : public MetalBackend {
   size_t matrix_bytes(const MatrixSpec& spec) const override { return packed_bytes(spec); }
 
   WeightId load_matrix(const MatrixSpec& spec) override {
-    weights_.push_back({pack_matrix(spec, memory_, drop_pages_), {}, 0});
+    if (!packers_) packers_ = std::make_unique<ThreadPool>(std::min(ThreadPool::available_cpus(), kPackers));
+    weights_.push_back({pack_matrix(spec, memory_, drop_pages_, *packers_), {}, 0});
     return WeightId{static_cast<int32_t>(weights_.size()) - 1};
   }
 
@@ -137,6 +140,7 @@ class Metal final : public MetalBackend {
     }
     if (sampler_) sampler_->create_rows(output, memory_);
     memory_.commit_residency();
+    packers_.reset();  // nothing is loaded from here on
   }
 
   void rehearse(const StagedStep& step, const std::function<void()>& encode) override {
@@ -552,6 +556,7 @@ class Metal final : public MetalBackend {
   }
 
   Device device_;
+  std::unique_ptr<ThreadPool> packers_;  // while weights are loaded
   DeviceInfo info_;
   DeviceCounters counters_;
   std::function<void(std::span<const std::byte>)> drop_pages_;

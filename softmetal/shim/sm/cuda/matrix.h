@@ -172,28 +172,57 @@ SM_COLLECTIVE void softmetal_multiply_deep(simdgroup_matrix<float, 8, 8>& d, con
   }
 }
 
-// Eight rows by 32 columns as four matrices, 16 bytes a lane. Matrix j has columns 8 i + 2 j and 8 i + 2 j + 1 of each
-// i. Rows from `count` on are zeros.
+// Eight rows by four runs of 8 columns, `apart` elements from one to the next, as four matrices, 16 bytes a lane.
+// Matrix j has columns 2 j and 2 j + 1 of each run. Rows from `count` on are zeros.
 template <class T>
 SM_INLINE void softmetal_load_wide(simdgroup_matrix<T, 8, 8>* m, const T* from, ulong stride, bool transpose,
-                                   uint count) {
+                                   uint count, uint apart) {
   if constexpr (sizeof(T) == 4) {
     const T* at = from + sm::matrix_row() * stride + sm::matrix_column();
 #pragma clang loop unroll(full)
     for (uint j = 0; j < 4; ++j) {
-      m[j].e = count >= 8 || sm::matrix_row() < count ? *(const vec<T, 2>*)(at + j * 8) : vec<T, 2>((T)0.0f);
+      m[j].e = count >= 8 || sm::matrix_row() < count ? *(const vec<T, 2>*)(at + j * apart) : vec<T, 2>((T)0.0f);
       m[j].is_transposed = transpose;
     }
     return;
   }
   uint4 words = uint4(0);
   if (count >= 8 || sm::matrix_row() < count)
-    words = *(const uint4*)(from + sm::matrix_row() * stride + sm::matrix_column() * 4);
+    words = *(const uint4*)(from + sm::matrix_row() * stride + sm::lane() % 4 * apart);
 #pragma clang loop unroll(full)
   for (uint j = 0; j < 4; ++j) {
     __builtin_memcpy(&m[j].e, &words.d[j], sizeof(T) == 2 ? 4 : 0);
     m[j].is_transposed = transpose;
   }
+}
+// The same from registers: the lane's row and run as softmetal_load_wide has them.
+template <class T>
+SM_COLLECTIVE void softmetal_set_wide(simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d,
+                                      bool transpose) {
+  if constexpr (sizeof(T) == 4) {
+    // Element (row, 2 k) of matrix j is column 2 k of run j: lane 4 row + j has it, in pair k.
+    const uint row = sm::lane() & ~3u, pair = sm::lane() % 4;
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 4; ++j) {
+      const vec<T, 2> w = simd_shuffle(a, (ushort)(row + j)), x = simd_shuffle(b, (ushort)(row + j));
+      const vec<T, 2> y = simd_shuffle(c, (ushort)(row + j)), z = simd_shuffle(d, (ushort)(row + j));
+      m[j].e = pair == 0 ? w : pair == 1 ? x : pair == 2 ? y : z;
+      m[j].is_transposed = transpose;
+    }
+    return;
+  }
+  m[0].e = a;
+  m[1].e = b;
+  m[2].e = c;
+  m[3].e = d;
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < 4; ++j) m[j].is_transposed = transpose;
+}
+// d += a
+SM_COLLECTIVE void softmetal_add(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<float, 8, 8>& a) {
+  const vec<float, 2> x = d.rows(), y = a.rows();
+  d.e = vec<float, 2>(x.d[0] + y.d[0], x.d[1] + y.d[1]);
+  d.is_transposed = false;
 }
 // Likewise from integers of eight bits, 8 bytes a lane.
 SM_INLINE void softmetal_load_wide(simdgroup_matrix<half, 8, 8>* m, const int8_t* from, ulong stride, bool transpose,

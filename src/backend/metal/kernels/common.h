@@ -32,8 +32,10 @@ METAL_FUNC void wait_for_dispatches() {}
 
 #ifdef SOFTMETAL_WIDE_MATRICES
 constant constexpr bool kWideMatrices = true;
+constant constexpr bool kHalfSubnormals = true;  // halves below 2^-14 are numbers like any other, and as fast
 #else
 constant constexpr bool kWideMatrices = false;
+constant constexpr bool kHalfSubnormals = false;
 #endif
 #define MATRIX_UNROLL _Pragma("clang loop unroll(full)")
 #define MATRIX_ROLLED _Pragma("clang loop unroll(disable)")
@@ -70,23 +72,68 @@ METAL_FUNC void matrix_multiply_deep(thread simdgroup_float8x8& d, thread const 
 #endif
 }
 
-// Eight rows of 32 columns as four matrices. Which columns a matrix has is the device's business: it is the same for
-// all of them, so products over these columns agree. Rows from `count` on are zeros and not
-// read. Rows begin at multiples of 16 bytes. `part` is [8][32] of the simdgroup's own, where count may be less than 8.
+// Eight rows of 32 columns as four matrices: four runs of 8 columns, `apart` elements from one to the next. Which columns
+// a matrix has is the device's business: it is the same for all that is loaded here, so products over these columns
+// agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is
+// [8][32] of the simdgroup's own.
 template <typename T, typename Pointer>
 METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
-                                 uint count, threadgroup T* part, uint lane) {
+                                 uint count, threadgroup T* part, uint lane, uint apart = 8) {
 #ifdef SOFTMETAL_WIDE_MATRICES
-  softmetal_load_wide(m, from, stride, transpose, count);
+  softmetal_load_wide(m, from, stride, transpose, count, apart);
 #else
   if (count >= 8) {
-    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], from + j * 8, stride, ulong2(0, 0), transpose);
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], from + j * apart, stride, ulong2(0, 0), transpose);
     return;
   }
-  for (uint i = lane; i < 256; i += 32) part[i] = i / 32 < count ? from[i / 32 * stride + i % 32] : T(0);
+  for (uint i = lane; i < 256; i += 32)
+    part[i] = i / 32 < count ? from[i / 32 * stride + i % 32 / 8 * apart + i % 8] : T(0);
   simdgroup_barrier(mem_flags::mem_threadgroup);
   MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
   simdgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+}
+// The same from registers: lane l gives the eight columns of run l % 4 of row l / 4, two a pair.
+template <typename T>
+METAL_FUNC void matrix_set_wide(thread simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d,
+                                bool transpose, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_set_wide(m, a, b, c, d, transpose);
+#else
+  threadgroup vec<T, 2>* to = (threadgroup vec<T, 2>*)part + lane * 4;
+  to[0] = a;
+  to[1] = b;
+  to[2] = c;
+  to[3] = d;
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+}
+// 32 bits as two numbers of 16; there are none of 32.
+template <typename T>
+struct MatrixPair {
+  static METAL_FUNC vec<T, 2> of(uint bits) { return as_type<vec<T, 2>>(bits); }
+};
+template <>
+struct MatrixPair<float> {
+  static METAL_FUNC vec<float, 2> of(uint bits) { return vec<float, 2>(float(bits)); }
+};
+// The same where each lane knows where its eight columns are, of 16 bits each.
+template <typename T>
+METAL_FUNC void matrix_load_lanes(thread simdgroup_matrix<T, 8, 8>* m, device const T* from, bool transpose,
+                                  threadgroup T* part, uint lane) {
+  const uint4 bits = *(device const uint4*)from;
+  matrix_set_wide(m, MatrixPair<T>::of(bits.x), MatrixPair<T>::of(bits.y), MatrixPair<T>::of(bits.z),
+                  MatrixPair<T>::of(bits.w), transpose, part, lane);
+}
+// d += a
+METAL_FUNC void matrix_add(thread simdgroup_float8x8& d, thread const simdgroup_float8x8& a) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_add(d, a);
+#else
+  const simdgroup_float8x8 one = simdgroup_float8x8(1.0f);
+  simdgroup_multiply_accumulate(d, one, a, d);
 #endif
 }
 // The four integers of a word as halves. 0x6400 plus a byte, as a half, is 1024 plus the byte.
