@@ -47,7 +47,8 @@ class Bench {
  public:
   Bench(Options options)
       : options_(std::move(options)),
-        device_(make_metal_backend({.cuda = options_.device == "cuda", .activation = options_.activation})) {
+        device_(make_metal_backend(
+            {.cuda = options_.device == "cuda", .activation = options_.activation, .resources = resources()})) {
     residual_ = take(kMostRows * kHidden * 4);
     in_ = take(kMostRows * kFfn * 2);
     out_ = take(std::max(kMostRows * kFfn * 2, 64 * kVocab * 4));
@@ -59,7 +60,7 @@ class Bench {
                               .kv_heads = kKvHeads,
                               .block_size = kBlock,
                               .head_size = kHead,
-                              .dtype = DType::bf16});
+                              .dtype = KvType::bf16});
     device_->create_sampler({.slots = 64, .max_tokens = 64, .vocab = kVocab});
     OutputLayout output{.max_rows = 64, .max_top = 1, .max_logits_rows = 1, .vocab = kVocab};
     size_t at = 0;
@@ -220,6 +221,11 @@ class Bench {
   }
 
  private:
+  // Other kernels than the built-in ones, to compare.
+  static std::string resources() {
+    const char* folder = std::getenv("VLLM_METAL_PATH_RESOURCES");
+    return folder != nullptr ? folder : "";
+  }
   static std::string share(double value, double limit) {
     return limit > 0 ? fmt::format("{:.0f}%", 100 * value / limit) : "";
   }

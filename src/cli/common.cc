@@ -10,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "cli/hub_models.h"
 #include "core/error.h"
 #include "core/settings.h"
 
@@ -31,13 +32,16 @@ fs::path cache_folder() {
 
 void add_engine_options(CLI::App& command, ModelArgs& args) {
   EngineOptions& e = args.engine;
-  command.add_option("-m,--model", args.model, "GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)");
+  command.add_option("-m,--model", args.model,
+                     "GGUF file, Hugging Face folder, or OWNER/NAME on the hub (default: SmolLM2-135M-Instruct)");
   command
       .add_option("--load-format", e.load_format,
                   "auto, or dummy: random weights in the shapes of a folder's config.json")
       ->capture_default_str();
   command.add_option("--dtype", e.dtype, "format of dummy weights: bf16, f16, q8_0, q4_k, ...; auto: the config's")
       ->capture_default_str();
+  command.add_option("--quantize", e.quantize,
+                     "int8 or int4: quantize f32, f16 and bf16 weights while they are loaded");
   command.add_option("--device", e.device, "auto, cpu, cuda or metal")->capture_default_str();
   command.add_option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
       ->capture_default_str()
@@ -50,7 +54,7 @@ void add_engine_options(CLI::App& command, ModelArgs& args) {
       .add_option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--block-size", e.block_size, "positions a KV block holds")->capture_default_str();
-  command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16 or f32")->capture_default_str();
+  command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16, int8 or f32")->capture_default_str();
   command
       .add_option("--max-step-tokens", e.max_step_tokens,
                   "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
@@ -68,7 +72,7 @@ void add_prompt_options(CLI::App& command, PromptArgs& args) {
 }
 
 std::string resolve_model(const std::string& given) {
-  if (!given.empty()) return given;
+  if (!given.empty()) return find_hub_model(given).value_or(given);
   if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
   const fs::path path = cache_folder() / "models" / kDefaultModelFile;
   if (!fs::exists(path))

@@ -36,15 +36,18 @@ void check(EngineOptions engine, size_t least) {
     GTEST_SKIP() << "all compile; no ptxas to look for spills with: run scripts/fetch_ptxas.sh, or set SOFTMETAL_PTXAS";
 }
 
-TEST(CudaCompile, EveryKernelOfAModelAndNoSpills) {
+class CudaCompile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
   EngineOptions engine;
   engine.model = fixture_model("llama-bf16-llama3");
+  engine.kv_dtype = GetParam();
   engine.max_seqs = 64;
   check(engine, 30);
 }
 
 // Columns that suit blocks of 256, so that quantized weights take the matrix unit.
-TEST(CudaCompile, QuantizedWeightsDoNotSpill) {
+TEST(CudaCompileWeights, QuantizedOnesDoNotSpill) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "ingot-cuda-compile";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
@@ -62,6 +65,9 @@ TEST(CudaCompile, QuantizedWeightsDoNotSpill) {
   }
   std::filesystem::remove_all(folder);
 }
+
+INSTANTIATE_TEST_SUITE_P(KvTypes, CudaCompile, ::testing::Values("f16", "int8"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace ingot::testing

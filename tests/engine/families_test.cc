@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "backend/cuda_device.h"
 #include "backend/metal_mode.h"
 #include "engine/sequences.h"
 #include "engine/step_builder.h"
@@ -16,7 +17,11 @@ namespace {
 constexpr double kTolerance = 0.05;
 constexpr double kQuantizedTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
 
-double tolerance(const std::string& name) { return name.ends_with("q8_0") ? kQuantizedTolerance : kTolerance; }
+constexpr double kInt8Tolerance = 0.15;  // of logits whose standard deviation is at least 1
+
+double tolerance(const std::string& name) {
+  return name.find("-gguf-q") != std::string::npos ? kQuantizedTolerance : kTolerance;
+}
 
 std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
@@ -24,11 +29,13 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-double difference(const std::string& name, const std::string& device, const std::string& isa) {
+double difference(const std::string& name, const std::string& device, const std::string& isa,
+                  const std::string& kv_dtype = "f16") {
   EngineOptions options;
   options.model = fixture_model(name);
   options.device = device;
   options.isa = isa;
+  options.kv_dtype = kv_dtype;
   options.threads = 2;
   options.max_seqs = 1;
   options.max_model_len = 64;
@@ -45,6 +52,11 @@ TEST_P(Family, MatchesOnTheCpu) {
   for (const char* isa : {"", "portable"}) EXPECT_LT(difference(GetParam(), "cpu", isa), tolerance(GetParam())) << isa;
 }
 
+TEST_P(Family, MatchesOnCuda) {
+  INGOT_SKIP_WITHOUT_CUDA(std::string("cuda"));
+  EXPECT_LT(difference(GetParam(), "cuda", ""), kTolerance);
+}
+
 TEST_P(Family, MutationsWouldBeSeen) {
   std::ifstream file(fixture_model(GetParam()) + "/report.json");
   const nlohmann::json report = nlohmann::json::parse(file);
@@ -53,19 +65,20 @@ TEST_P(Family, MutationsWouldBeSeen) {
   for (const auto& [name, moved] : report["mutations"].items()) EXPECT_GT(moved.get<double>(), 10 * kTolerance) << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Family,
-                         ::testing::Values("mistral-f16", "mistral-gguf-bf16", "mistral-gguf-f16", "qwen2-bf16",
-                                           "qwen2-f16", "qwen2-gguf-bf16", "qwen2-gguf-f16", "qwen2-window-bf16",
-                                           "qwen3-bf16", "qwen3-f16", "qwen3-gguf-bf16", "qwen3-gguf-f16",
-                                           "qwen3moe-bf16", "qwen3moe-f16", "qwen3moe-gguf-bf16", "qwen3moe-gguf-f16",
-                                           "qwen3moe-gguf-q8_0", "qwen3moe-sparse-bf16", "gpt2-bf16", "gpt2-f16",
-                                           "gpt2-gguf-bf16", "gpt2-gguf-f16", "smollm3-bf16", "smollm3-f16",
-                                           "smollm3-gguf-bf16", "smollm3-gguf-f16", "gemma3-bf16", "gemma3-f16",
-                                           "gemma3-gguf-bf16", "gemma3-gguf-f16", "gemma3-gguf-q8_0",
-                                           "gemma3-scaled-bf16"),
-                         test_name);
+const auto kCheckpoints = ::testing::Values(
+    "mistral-f16", "mistral-gguf-bf16", "mistral-gguf-f16", "qwen2-bf16", "qwen2-f16", "qwen2-gguf-bf16",
+    "qwen2-gguf-f16", "qwen2-window-bf16", "qwen3-bf16", "qwen3-f16", "qwen3-gguf-bf16", "qwen3-gguf-f16",
+    "qwen3moe-bf16", "qwen3moe-f16", "qwen3moe-gguf-bf16", "qwen3moe-gguf-f16", "qwen3moe-gguf-q8_0",
+    "qwen3moe-sparse-bf16", "gpt2-bf16", "gpt2-f16", "gpt2-gguf-bf16", "gpt2-gguf-f16", "smollm3-bf16", "smollm3-f16",
+    "smollm3-gguf-bf16", "smollm3-gguf-f16", "gemma3-bf16", "gemma3-f16", "gemma3-gguf-bf16", "gemma3-gguf-f16",
+    "gemma3-gguf-q8_0", "gemma3-scaled-bf16");
+const auto kBlockFormats = ::testing::Values("qwen3-wide-gguf-q4_1", "qwen3-wide-gguf-q5_0", "qwen3-wide-gguf-q5_1",
+                                             "qwen3-wide-gguf-q2_k", "qwen3-wide-gguf-q3_k_m", "qwen3-wide-gguf-q4_k_m",
+                                             "qwen3-wide-gguf-q5_k_m", "qwen3-wide-gguf-q6_k");
 
-// The software device takes seconds a checkpoint: both activation types and both kinds of file of every family.
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Family, kCheckpoints, test_name);
+INSTANTIATE_TEST_SUITE_P(BlockFormats, Family, kBlockFormats, test_name);
+
 class MetalFamily : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(MetalFamily, MatchesOnMetal) {
@@ -73,25 +86,40 @@ TEST_P(MetalFamily, MatchesOnMetal) {
   EXPECT_LT(difference(GetParam(), "metal", ""), kTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalFamily,
-                         ::testing::Values("mistral-f16", "mistral-gguf-bf16", "qwen2-bf16", "qwen2-gguf-f16",
-                                           "qwen3-bf16", "qwen3-gguf-f16", "qwen3moe-bf16", "qwen3moe-gguf-f16",
-                                           "qwen3moe-gguf-q8_0", "gpt2-bf16", "gpt2-gguf-f16", "smollm3-bf16",
-                                           "smollm3-gguf-f16", "gemma3-bf16", "gemma3-gguf-f16"),
+INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalFamily, kCheckpoints, test_name);
+#ifndef INGOT_SANITIZED  // compiling the kernels of eight formats with a sanitizer takes minutes
+INSTANTIATE_TEST_SUITE_P(BlockFormats, MetalFamily, kBlockFormats, test_name);
+#endif
+
+// With K and V rounded to eight bits; docs/models.md has the bound.
+class Int8Family : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Int8Family, MatchesOnTheCpu) {
+  for (const char* isa : {"", "portable"}) EXPECT_LT(difference(GetParam(), "cpu", isa, "int8"), kInt8Tolerance) << isa;
+  EXPECT_NE(difference(GetParam(), "cpu", "", "int8"), difference(GetParam(), "cpu", "", "f16")) << "nothing changed";
+}
+TEST_P(Int8Family, MatchesOnMetal) {
+  test::metal_in_strict_mode();
+  EXPECT_LT(difference(GetParam(), "metal", "", "int8"), kInt8Tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Family,
+                         ::testing::Values("mistral-f16", "qwen2-bf16", "qwen2-window-bf16", "qwen3-bf16",
+                                           "qwen3moe-f16", "gpt2-f16", "smollm3-gguf-f16", "gemma3-bf16"),
                          test_name);
 
 // A prompt as long as the model's context. logits.npy has the rows that positions.json names.
 class LongContext : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(LongContext, MatchesTheReferenceToItsEnd) {
-  const Reference reference = fixture_reference(GetParam());
-  std::ifstream file(fixture_model(GetParam()) + "/positions.json");
+void expect_long_match(const std::string& name, const std::string& device) {
+  const Reference reference = fixture_reference(name);
+  std::ifstream file(fixture_model(name) + "/positions.json");
   const std::vector<int64_t> positions = nlohmann::json::parse(file).get<std::vector<int64_t>>();
   ASSERT_EQ(positions.size(), reference.logits.size());
 
   EngineOptions options;
-  options.model = fixture_model(GetParam());
-  options.device = "cpu";
+  options.model = fixture_model(name);
+  options.device = device;
   options.max_seqs = 1;
   const std::unique_ptr<Engine> engine = Engine::load(options);
   const auto length = static_cast<int64_t>(reference.ids.size());
@@ -111,6 +139,12 @@ TEST_P(LongContext, MatchesTheReferenceToItsEnd) {
     done += rows;
   }
   EXPECT_LT(max_difference(logits, reference.logits), kTolerance);
+}
+
+TEST_P(LongContext, MatchesTheReferenceToItsEnd) { expect_long_match(GetParam(), "cpu"); }
+TEST_P(LongContext, MatchesOnCudaToo) {
+  INGOT_SKIP_WITHOUT_CUDA(std::string("cuda"));
+  expect_long_match(GetParam(), "cuda");
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, LongContext,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/metal/family.h"
+#include "backend/metal/linear_gemm.h"
 #include "core/error.h"
 
 namespace ingot::metal {
@@ -42,6 +43,19 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   shape.bias = static_cast<bool>(operands.bias);
   shape.bias_up = static_cast<bool>(operands.bias_up);
   if (operands.up_part != nullptr) shape.format_up = operands.up_part->format;
+  BufferView in = operands.in, out = from(operands.out, operands.part->first, shape.out);
+  const int64_t few = few_rows(shape);
+  if (few < shape.rows && context.gemm != nullptr && operands.part->first % 8 == 0 && context.gemm->takes(shape)) {
+    GemmOperands gemm{.weight = part_view(*operands.weight, *operands.part), .in = in, .out = out};
+    if (operands.up != nullptr) gemm.up = part_view(*operands.up, *operands.up_part);
+    if (operands.bias) gemm.bias = from(operands.bias, operands.part->first, DType::f32);
+    if (operands.bias_up) gemm.bias_up = from(operands.bias_up, operands.part->first, DType::f32);
+    context.gemm->encode(context, shape, gemm);
+    if (few == 0) return;
+    shape.rows = shape.decode_rows = few;
+    in.bytes = static_cast<size_t>(few * shape.cols) * dtype_bytes(shape.in, 1);
+    out.bytes = static_cast<size_t>((few - 1) * shape.out_stride + shape.outputs) * dtype_bytes(shape.out, 1);
+  }
   const LinearPlan plan = plan_linear(shape, linear_variant(shape, context.family));
   const auto& c = plan.constants;
   const auto u = [&](size_t i) { return Constant::u(static_cast<uint16_t>(kLinearFirstConstant + i), c[i]); };
@@ -56,10 +70,9 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   const int64_t first = operands.part->first;
   encoder.weight(0, part_view(*operands.weight, *operands.part));
   if (operands.up != nullptr) encoder.weight(1, part_view(*operands.up, *operands.up_part));
-  encoder.read(2, operands.in);
+  encoder.read(2, in);
   if (operands.bias) encoder.weight(3, from(operands.bias, first, DType::f32));
   if (operands.bias_up) encoder.weight(4, from(operands.bias_up, first, DType::f32));
-  const BufferView out = from(operands.out, first, shape.out);
   const auto write_out = [&] {
     if (shape.accumulate)
       encoder.update(5, out);

@@ -80,7 +80,24 @@ int64_t row_bucket(int64_t rows, bool matrix) {
   return kMostRows;
 }
 
-// Operands of the matrix unit: the narrowest type that holds both sides. Codes times scales fit a half as well as any
+uint32_t number_of(ActivationKind activation) {
+  switch (activation) {
+    case ActivationKind::silu: return 1;
+    case ActivationKind::gelu_tanh: return 2;
+    case ActivationKind::gelu: return 3;
+  }
+  return 1;
+}
+
+}  // namespace
+
+int64_t few_rows(const LinearShape& shape) {
+  if (shape.experts > 0) return shape.rows;
+  if (shape.decode_rows >= 0) return shape.decode_rows;
+  return shape.rows <= kMostRows ? shape.rows : 0;
+}
+
+// Codes times scales fit a half as well as any
 // activation does; in bf16 they would lose bits.
 DType tile_type(const LinearShape& shape) {
   auto fits = [&](DType format) -> DType {
@@ -92,21 +109,10 @@ DType tile_type(const LinearShape& shape) {
   return shape.activation && fits(shape.format_up) != first ? DType::f32 : first;
 }
 
-uint32_t number_of(ActivationKind activation) {
-  switch (activation) {
-    case ActivationKind::silu: return 1;
-    case ActivationKind::gelu_tanh: return 2;
-    case ActivationKind::gelu: return 3;
-  }
-  return 1;
-}
-
 uint32_t activation_number(const LinearShape& shape) {
   if (shape.activation) return number_of(*shape.activation);
   return shape.plain_activation ? 3 + number_of(*shape.plain_activation) : 0;
 }
-
-}  // namespace
 
 int linear_lanes(DType format, int64_t cols) {
   const int64_t units = div_up(cols, packed_unit_columns(format));
@@ -168,9 +174,7 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
 
 LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   LinearPlan plan;
-  int64_t few = shape.decode_rows;
-  if (few < 0) few = shape.rows <= kMostRows ? shape.rows : 0;
-  if (shape.experts > 0) few = shape.rows;
+  const int64_t few = few_rows(shape);
   const int64_t tiled = shape.rows - few;
   const DType type = tile_type(shape);
   const bool gated = shape.activation.has_value();

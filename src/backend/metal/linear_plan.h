@@ -52,6 +52,12 @@ int linear_lanes(DType format, int64_t cols);
 int linear_slices(DType format, int64_t cols, int64_t outputs, bool experts = false);
 // Whether a family that has it takes the matrix unit for few rows of this product.
 bool fits_matrix(const LinearShape& shape);
+// How many rows, the first ones, are not prefill.
+int64_t few_rows(const LinearShape& shape);
+// Operands of the matrix unit for the others: the narrowest type that holds both sides.
+DType tile_type(const LinearShape& shape);
+// LINEAR_ACTIVATION of the kernels.
+uint32_t activation_number(const LinearShape& shape);
 // From the one table of variants. `family` is the newest Apple GPU family the device has.
 LinearVariant linear_variant(const LinearShape& shape, int family);
 // For benchmarks: where set, it stands for what the table has for few rows.

@@ -38,6 +38,7 @@ constant constexpr bool kWideMatrices = false;
 constant constexpr bool kHalfSubnormals = false;
 #endif
 #define MATRIX_UNROLL _Pragma("clang loop unroll(full)")
+#define MATRIX_ROLLED _Pragma("clang loop unroll(disable)")
 
 // d0 += a00 b0 + a01 b1, d1 += a10 b0 + a11 b1
 template <typename T>
@@ -72,8 +73,8 @@ METAL_FUNC void matrix_multiply_deep(thread simdgroup_float8x8& d, thread const 
 }
 
 // Eight rows of 32 columns as four matrices: four runs of 8 columns, `apart` elements from one to the next. Which columns
-// a matrix has is the device's business: it is the same for all that is loaded here, so products over these columns, and
-// matrix_store_wide, agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is
+// a matrix has is the device's business: it is the same for all that is loaded here, so products over these columns
+// agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is
 // [8][32] of the simdgroup's own.
 template <typename T, typename Pointer>
 METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
@@ -135,13 +136,72 @@ METAL_FUNC void matrix_add(thread simdgroup_float8x8& d, thread const simdgroup_
   simdgroup_multiply_accumulate(d, one, a, d);
 #endif
 }
-// The way back: eight rows of 32 columns from four sums whose right operands, of T, were loaded by matrix_load_wide.
-template <typename T>
-METAL_FUNC void matrix_store_wide(thread const simdgroup_float8x8* m, threadgroup float* to, ulong stride) {
+// The four integers of a word as halves. 0x6400 plus a byte, as a half, is 1024 plus the byte.
+METAL_FUNC half4 matrix_halves(uint word) {
+  const uint bytes = word ^ 0x80808080u;
+  const uint low = (bytes & 0xffu) | (bytes & 0xff00u) << 8 | 0x64006400u;
+  const uint high = (bytes >> 16 & 0xffu) | (bytes >> 8 & 0xff0000u) | 0x64006400u;
+  return half4(as_type<half2>(low) - half2(1152), as_type<half2>(high) - half2(1152));
+}
+// Eight rows of up to 32 columns (a multiple of 8) of integers, as matrices of halves. Rows begin at multiples of 8 bytes.
+METAL_FUNC void matrix_load_integers(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, ulong stride,
+                                     bool transpose, uint columns, uint count, threadgroup half* part, uint lane) {
+  const uint row = lane / 4, column = lane % 4 * 8;
+  uint2 words = uint2(0);
+  if (row < count && column < columns) words = *(device const uint2*)(from + row * stride + column);
+  *(threadgroup half4*)(part + lane * 8) = matrix_halves(words.x);
+  *(threadgroup half4*)(part + lane * 8 + 4) = matrix_halves(words.y);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+    if (j * 8 < columns) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+}
+METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, ulong stride,
+                                 bool transpose, uint count, threadgroup half* part, uint lane) {
 #ifdef SOFTMETAL_WIDE_MATRICES
-  softmetal_store_wide<T>(m, to, stride);
+  softmetal_load_wide(m, from, stride, transpose, count);
 #else
-  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_store(m[j], to + j * 8, stride);
+  matrix_load_integers(m, from, stride, transpose, 32, count, part, lane);
+#endif
+}
+// Eight rows of 64 columns as eight matrices. Products over these columns agree where both sides were loaded so.
+template <typename T, typename Pointer>
+METAL_FUNC void matrix_load_lines(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
+                                  uint count, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_lines(m, from, stride, transpose, count);
+#else
+  matrix_load_wide(m, from, stride, transpose, count, part, lane);
+  matrix_load_wide(m + 4, from + 32, stride, transpose, count, part, lane);
+#endif
+}
+// Two times eight rows of `width` columns (32 or 64) as right operands of products: m[j * 2] of the first eight rows, m[j *
+// 2 + 1] of the second. Which columns a matrix has is the device's business again, and matrix_store_right's.
+template <typename T, typename Pointer>
+METAL_FUNC void matrix_load_right(thread simdgroup_matrix<T, 8, 8>* m, Pointer first, Pointer second, ulong stride,
+                                  uint width, uint first_count, uint second_count, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_right(m, first, second, stride, width, first_count, second_count);
+#else
+  MATRIX_UNROLL for (uint c = 0; c < 2; ++c) {
+    if (c * 32 < width) {
+      simdgroup_matrix<T, 8, 8> loaded[4];
+      matrix_load_wide(loaded, first + c * 32, stride, false, first_count, part, lane);
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j) m[(c * 4 + j) * 2] = loaded[j];
+      matrix_load_wide(loaded, second + c * 32, stride, false, second_count, part, lane);
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j) m[(c * 4 + j) * 2 + 1] = loaded[j];
+    }
+  }
+#endif
+}
+// Eight rows of `width` columns from the sums of products with them.
+METAL_FUNC void matrix_store_right(thread const simdgroup_float8x8* m, threadgroup float* to, ulong stride,
+                                   uint width) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_store_right(m, to, stride, width);
+#else
+  MATRIX_UNROLL for (uint j = 0; j < 8; ++j)
+    if (j * 8 < width) simdgroup_store(m[j], to + j * 8, stride);
 #endif
 }
 
