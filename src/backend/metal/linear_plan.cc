@@ -32,20 +32,18 @@ struct TableLine {
   LinearVariant variant;
 };
 constexpr int kNvidia = kNvidiaFamily;
+constexpr LinearVariant kSplit = {
+    .unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true, .crowd = 768};
 constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 8, 5632, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
     {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 32, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .shared = true}},
+    {kNvidia, kNvidia, Way::matrix, 32, 4096, 16384, kSplit},
+    {kNvidia, kNvidia, Way::matrix, 32, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 64, 16384, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true}},
-    {kNvidia,
-     kNvidia,
-     Way::matrix,
-     64,
-     4096,
-     0,
-     {.unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true, .crowd = 768}},
+    {kNvidia, kNvidia, Way::matrix, 64, 4096, 0, kSplit},
     {kNvidia, kNvidia, Way::matrix, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
     {kNvidia, kNvidia, Way::bytes, 16, 0, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
@@ -97,8 +95,7 @@ int64_t few_rows(const LinearShape& shape) {
   return shape.rows <= kMostRows ? shape.rows : 0;
 }
 
-// Codes times scales fit a half as well as any
-// activation does; in bf16 they would lose bits.
+// Codes times scales fit a half as well as any activation does; in bf16 they would lose bits.
 DType tile_type(const LinearShape& shape) {
   auto fits = [&](DType format) -> DType {
     if (format == DType::f32 || shape.in == DType::f32) return DType::f32;
