@@ -1,5 +1,5 @@
 // Times attention and sampling of the CPU device alone, in the shapes of SmolLM2-135M by default.
-//   cpu_ops_bench [threads] [isa] [context] [head_size kv_heads group layers]
+//   cpu_ops_bench [threads] [isa] [context] [head_size kv_heads group layers [kv_dtype]]
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -116,6 +116,7 @@ int main(int argc, char** argv) {
   kv.num_blocks = (rig.context + 15) / 16 + 1;
   kv.kv_heads = rig.shape.kv_heads;
   kv.head_size = rig.shape.head_size;
+  kv.dtype = parse_kv_type(argc > 8 ? argv[8] : "f16").value_or(KvType::f16);
   rig.device->create_kv_cache(kv);
   rig.device->create_sampler({kSamples, rig.context, rig.vocab});
   OutputLayout output;
@@ -139,10 +140,11 @@ int main(int argc, char** argv) {
   fill(rig.qkv);
   fill(rig.rope);
   fill(rig.logits, 3.0f);
-  std::printf("%s; %lld query heads, %lld KV heads of %lld, %lld layers, context %lld\n",
+  std::printf("%s; %lld query heads, %lld KV heads of %lld, %lld layers, context %lld, %s\n",
               rig.device->info().description.c_str(), static_cast<long long>(rig.shape.heads),
               static_cast<long long>(rig.shape.kv_heads), static_cast<long long>(rig.shape.head_size),
-              static_cast<long long>(rig.layers), static_cast<long long>(rig.context));
+              static_cast<long long>(rig.layers), static_cast<long long>(rig.context),
+              std::string(kv_type_name(kv.dtype)).c_str());
 
   const int32_t context = static_cast<int32_t>(rig.context);
   StagedSampling greedy{};

@@ -56,7 +56,7 @@ class Bench {
                               .kv_heads = kKvHeads,
                               .block_size = kBlock,
                               .head_size = kHead,
-                              .dtype = DType::bf16});
+                              .dtype = KvType::bf16});
     device_->create_sampler({.slots = 64, .max_tokens = 64, .vocab = kVocab});
     OutputLayout output{.max_rows = 64, .max_top = 1, .max_logits_rows = 1, .vocab = kVocab};
     size_t at = 0;

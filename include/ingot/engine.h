@@ -26,7 +26,7 @@ struct EngineOptions {
   int64_t max_model_len = 0;   // longest sequence; 0: the model's own, as far as memory allows
   int64_t kv_blocks = 0;       // 0: enough for max_seqs * max_model_len, capped by memory
   int64_t block_size = 16;
-  std::string kv_dtype = "f16";  // f16, bf16 or f32
+  std::string kv_dtype = "f16";  // f16, bf16, int8 or f32
   int32_t max_step_tokens = 0;   // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
   int32_t max_seqs = 64;         // most sequences in a step, and sampler slots
   int32_t max_logits_rows = 16;  // most rows of full logits in a step

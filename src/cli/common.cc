@@ -54,7 +54,7 @@ void add_engine_options(CLI::App& command, ModelArgs& args) {
       .add_option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--block-size", e.block_size, "positions a KV block holds")->capture_default_str();
-  command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16 or f32")->capture_default_str();
+  command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16, int8 or f32")->capture_default_str();
   command
       .add_option("--max-step-tokens", e.max_step_tokens,
                   "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")

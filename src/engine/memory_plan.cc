@@ -14,10 +14,9 @@ constexpr int64_t kLogitsShare = 4;          // logits take at most this part of
 constexpr uint64_t kReserve = 256ull << 20;  // left to the system and to this process's other needs
 constexpr uint64_t kMiB = 1ull << 20;
 
-DType parse_kv_dtype(const std::string& name) {
-  const std::optional<DType> type = parse_dtype(name);
-  if (!type || is_block_quantized(*type))
-    throw_error(ErrorKind::bad_call, "--kv-dtype {}: must be f16, bf16 or f32", name);
+KvType parse_kv_dtype(const std::string& name) {
+  const std::optional<KvType> type = parse_kv_type(name);
+  if (!type) throw_error(ErrorKind::bad_call, "--kv-dtype {}: must be {}", name, kKvTypeNames);
   return *type;
 }
 

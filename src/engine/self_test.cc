@@ -45,7 +45,7 @@ class SelfTest {
     }
     device_.create_scratch(next_);
     device_.create_kv_cache(
-        {.layers = 1, .num_blocks = 4, .kv_heads = 1, .block_size = 16, .head_size = kHead, .dtype = DType::f16});
+        {.layers = 1, .num_blocks = 4, .kv_heads = 1, .block_size = 16, .head_size = kHead, .dtype = KvType::f16});
     device_.create_sampler({.slots = 1, .max_tokens = 64, .vocab = kDim});
     output_ = {.max_rows = 4,
                .max_top = 1,

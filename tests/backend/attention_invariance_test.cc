@@ -6,6 +6,8 @@
 
 #include "attention_rig.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/metal/metal_backend.h"
+#include "metal_mode.h"
 
 // A row's attention is the same to the bit however its sequence was cut into steps and whatever shares them.
 namespace ingot::test {
@@ -14,7 +16,7 @@ namespace {
 struct InvarianceCase {
   std::string isa;
   int64_t head_size, group, kv_heads, block_size, window;
-  DType dtype;
+  KvType dtype;
 };
 
 void PrintTo(const InvarianceCase& c, std::ostream* out) { *out << c.isa << " head size " << c.head_size; }
@@ -22,11 +24,18 @@ void PrintTo(const InvarianceCase& c, std::ostream* out) { *out << c.isa << " he
 std::vector<InvarianceCase> cases() {
   std::vector<InvarianceCase> list;
   for (const std::string& name : attention_isas()) {
-    list.push_back({name, 64, 3, 2, 16, 0, DType::f16});
-    list.push_back({name, 80, 1, 2, 8, 0, DType::bf16});
-    list.push_back({name, 128, 8, 1, 32, 100, DType::f16});
-    list.push_back({name, 40, 5, 1, 16, 300, DType::f32});
+    list.push_back({name, 64, 3, 2, 16, 0, KvType::f16});
+    list.push_back({name, 80, 1, 2, 8, 0, KvType::bf16});
+    list.push_back({name, 128, 8, 1, 32, 100, KvType::f16});
+    list.push_back({name, 40, 5, 1, 16, 300, KvType::f32});
+    list.push_back({name, 64, 3, 2, 16, 0, KvType::int8});
+    list.push_back({name, 72, 5, 1, 8, 100, KvType::int8});
+    list.push_back({name, 256, 4, 1, 32, 0, KvType::int8});
   }
+  // Of a GPU only the attention promises this; its matrix products sum prefill rows in another order.
+  list.push_back({"metal", 64, 3, 2, 16, 0, KvType::f16});
+  list.push_back({"metal", 64, 3, 2, 16, 0, KvType::int8});
+  list.push_back({"metal", 72, 5, 1, 8, 100, KvType::int8});
   return list;
 }
 
@@ -49,6 +58,10 @@ class AttentionInvariance : public testing::TestWithParam<InvarianceCase> {
     return c;
   }
   std::unique_ptr<Backend> device(int threads) const {
+    if (GetParam().isa == "metal") {
+      metal_in_asked_mode();
+      return make_metal_backend();
+    }
     return make_cpu_backend({.threads = threads, .isa = GetParam().isa, .drop_pages = {}});
   }
   int64_t out_width() const { return GetParam().group * GetParam().kv_heads * GetParam().head_size; }
@@ -147,6 +160,8 @@ TEST_P(AttentionInvariance, Threads) {
 
 // What a row must not see cannot reach it, not even as NaN times zero: a later row of the same chunk is poisoned.
 TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
+  if (GetParam().isa == "metal" && GetParam().dtype != KvType::int8)
+    GTEST_SKIP() << "matrices of floats multiply the NaN by zero";
   auto sequences = make_sequences(config(), {kLength});
   const std::vector<float> want = alone(sequences);
   const int64_t width = static_cast<int64_t>(sequences[0].qkv.size()) / kLength;
@@ -160,8 +175,9 @@ TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
   expect_same(got, {want.begin(), want.begin() + static_cast<int64_t>(before)}, "rows before the poisoned one");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, AttentionInvariance, testing::ValuesIn(cases()), [](const auto& info) {
-  return info.param.isa + "_head" + std::to_string(info.param.head_size);
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionInvariance, testing::ValuesIn(cases()), [](const auto& info) {
+  return info.param.isa + "_" + std::string(kv_type_name(info.param.dtype)) + "_head" +
+         std::to_string(info.param.head_size);
 });
 
 }  // namespace

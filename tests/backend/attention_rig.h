@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/half.h"
-#include "formats/block_quant.h"
 #include "harness.h"
+#include "kv_bytes.h"
 
 namespace ingot::test {
 
@@ -16,7 +16,7 @@ namespace ingot::test {
 // model.
 struct AttentionCase {
   AttentionShape shape;
-  DType kv_dtype = DType::f16;
+  KvType kv_dtype = KvType::f16;
   int64_t block_size = 16;
   int64_t num_blocks = 64;
   bool qk_norm = false;
@@ -72,11 +72,12 @@ class AttentionRig {
 
   // Whatever was in a block before must never be seen.
   void poison_cache() {
-    const size_t n = static_cast<size_t>(kv_.num_blocks) * kv_.block_bytes();
-    std::vector<std::byte> bytes(n);
-    const size_t elements = n / dtype_bytes(kv_.dtype, 1);
-    const std::vector<float> nan(elements, std::numeric_limits<float>::quiet_NaN());
-    quantize(kv_.dtype, nan.data(), elements, bytes.data());
+    const size_t rows = kv_rows(kv_);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    KvNumbers poison;
+    poison.elements.assign(rows * static_cast<size_t>(kv_.head_size), kv_.dtype == KvType::int8 ? 127.0f : nan);
+    poison.scales.assign(rows, nan);
+    const std::vector<std::byte> bytes = encode_kv(kv_, poison);
     for (int64_t layer = 0; layer < kLayers; ++layer)
       for (bool value : {false, true}) backend_.write_cache(layer, value, bytes);
   }
@@ -130,9 +131,7 @@ class AttentionRig {
     const size_t bytes = static_cast<size_t>(kv_.num_blocks) * kv_.block_bytes();
     std::vector<std::byte> raw(bytes);
     backend_.read_cache(kLayer, value, raw);
-    std::vector<float> values(bytes / dtype_bytes(kv_.dtype, 1));
-    dequantize(kv_.dtype, raw.data(), values.size(), values.data());
-    return values;
+    return decode_kv(kv_, raw).values(kv_.head_size);
   }
 
   int64_t width() const { return width_; }

@@ -385,46 +385,48 @@ TEST_P(Conformance, GatherRows) {
 }
 
 TEST_P(Conformance, BlockZeroAndCopy) {
-  KvLayout kv;
-  kv.layers = 3;
-  kv.num_blocks = 6;
-  kv.kv_heads = 2;
-  kv.block_size = 8;
-  kv.head_size = 24;
-  const size_t bytes = static_cast<size_t>(kv.num_blocks) * kv.block_bytes();
-  std::vector<std::byte> raw(bytes);
-  both([&](Backend& backend) {
-    backend.create_scratch(64);
-    backend.create_kv_cache(kv);
-    backend.create_io(4096, make_output_layout(1, 1, 1, 16));
-    std::mt19937 random(5);
-    std::vector<float> values(bytes / 2);
+  for (KvType type : {KvType::f16, KvType::int8}) {
+    SetUp();
+    KvLayout kv;
+    kv.layers = 3;
+    kv.num_blocks = 6;
+    kv.kv_heads = 2;
+    kv.block_size = 8;
+    kv.head_size = 24;
+    kv.dtype = type;
+    std::vector<std::byte> raw(static_cast<size_t>(kv.num_blocks) * kv.block_bytes());
+    both([&](Backend& backend) {
+      backend.create_scratch(64);
+      backend.create_kv_cache(kv);
+      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      std::mt19937 random(5);
+      for (int64_t layer = 0; layer < kv.layers; ++layer)
+        for (bool value : {false, true}) {
+          raw = encode_kv(kv, {random_floats(random, kv_rows(kv) * static_cast<size_t>(kv.head_size), 50.0f),
+                               random_floats(random, kv_rows(kv))});
+          backend.write_cache(layer, value, raw);
+          std::vector<std::byte> back(raw.size());
+          backend.read_cache(layer, value, back);
+          EXPECT_EQ(raw, back) << "what was written must be read";
+        }
+    });
+    TestStep step;
+    step.zeros = {1, 4};
+    step.copies = {{0, 2}, {2, 3}, {4, 5}};  // the second copies what the first made
+    run(step, [](Backend&) {});
     for (int64_t layer = 0; layer < kv.layers; ++layer)
       for (bool value : {false, true}) {
-        values = random_floats(random, values.size());
-        quantize(kv.dtype, values.data(), values.size(), raw.data());
-        backend.write_cache(layer, value, raw);
-        std::vector<std::byte> back(bytes);
-        backend.read_cache(layer, value, back);
-        EXPECT_EQ(raw, back) << "what was written must be read";
+        std::vector<std::byte> want(raw.size());
+        device_->read_cache(layer, value, raw);
+        reference_.read_cache(layer, value, want);
+        EXPECT_EQ(raw, want) << kv_type_name(type) << " layer " << layer;
       }
-  });
-  TestStep step;
-  step.zeros = {1, 4};
-  step.copies = {{0, 2}, {2, 3}, {4, 5}};  // the second copies what the first made
-  run(step, [](Backend&) {});
-  for (int64_t layer = 0; layer < kv.layers; ++layer)
-    for (bool value : {false, true}) {
-      std::vector<std::byte> want(bytes);
-      device_->read_cache(layer, value, raw);
-      reference_.read_cache(layer, value, want);
-      EXPECT_EQ(raw, want) << "layer " << layer;
-    }
+  }
 }
 
 struct AttentionSetup {
   int64_t head_size, block_size, group, kv_heads, window, rope_dims;
-  DType dtype;
+  KvType dtype;
   bool qk_norm;
   float spread = 1.0f;
 };
@@ -436,8 +438,11 @@ class AttentionConformance : public Conformance {
     std::vector<float> cache[2];              // K and V
   };
 
-  // A prefill, then a mixed step of decode rows and prefill chunks, then decode alone, all compared row by row.
-  void check(const AttentionSetup& setup, bool exact) {
+  static double rounding(KvType type, double f32, double f16, double bf16, double int8) {
+    return type == KvType::f32 ? f32 : type == KvType::f16 ? f16 : type == KvType::bf16 ? bf16 : int8;
+  }
+
+  static AttentionCase config_of(const AttentionSetup& setup, bool exact) {
     AttentionCase config;
     config.shape.heads = setup.group * setup.kv_heads;
     config.shape.kv_heads = setup.kv_heads;
@@ -451,17 +456,11 @@ class AttentionConformance : public Conformance {
     config.qk_norm = setup.qk_norm && !exact;
     config.spread = setup.spread;
     config.seed = static_cast<unsigned>(setup.head_size * 131 + setup.block_size * 7 + setup.group);
-    const std::string what = "head " + std::to_string(setup.head_size) + " block " + std::to_string(setup.block_size) +
-                             " group " + std::to_string(setup.group) + " window " + std::to_string(setup.window) + " " +
-                             std::string(dtype_name(setup.dtype)) + (exact ? " exact" : "");
-    // When rotation makes K inexact, a device may round the odd element to the other neighbour of the cache's type.
-    double limit = 1e-5;
-    if (!exact) limit = setup.dtype == DType::f32 ? 2e-5 : setup.dtype == DType::f16 ? 1e-3 : 8e-3;
-    // A key that was rounded to 16 bits before the cache rounds it again may land on the other neighbour.
-    const bool rounds_twice = device_->info().activation != DType::f32 && setup.dtype == DType::bf16;
-    if (!exact && rounds_twice) limit *= 2;
-    limit = tolerance(*device_, limit) * setup.spread * setup.spread * setup.spread;  // scores grow with the square
+    return config;
+  }
 
+  // A prefill, then a mixed step of decode rows and prefill chunks, then decode alone.
+  static Results run_steps(Backend& backend, const AttentionCase& config, bool exact) {
     const auto sequences = make_sequences(config, {300, 70, 9, 131, 1}, exact);
     const std::vector<std::vector<AttentionRig::Piece>> steps = {
         {{0, 0, 297, false}, {1, 0, 33, false}, {2, 0, 8, false}},
@@ -470,23 +469,39 @@ class AttentionConformance : public Conformance {
         {{0, 299, 1, true}, {3, 129, 1, true}},
         {{3, 130, 1, true}},
     };
-    const auto run = [&](Backend& backend) {
-      AttentionRig rig(backend, config);
-      Results results;
-      for (const auto& step : steps) results.outputs.push_back(rig.step(sequences, step));
-      for (bool value : {false, true}) results.cache[value] = rig.cache(value);
-      return results;
-    };
+    AttentionRig rig(backend, config);
+    Results results;
+    for (const auto& step : steps) results.outputs.push_back(rig.step(sequences, step));
+    for (bool value : {false, true}) results.cache[value] = rig.cache(value);
+    return results;
+  }
+
+  // The steps compared with the reference row by row.
+  void check(const AttentionSetup& setup, bool exact) {
+    const AttentionCase config = config_of(setup, exact);
+    const std::string what = "head " + std::to_string(setup.head_size) + " block " + std::to_string(setup.block_size) +
+                             " group " + std::to_string(setup.group) + " window " + std::to_string(setup.window) + " " +
+                             std::string(kv_type_name(setup.dtype)) + (exact ? " exact" : "");
+    // When rotation makes K inexact, a device may round the odd element to the other neighbour of the
+    // cache's type, for int8 a 127th of the largest in its row.
+    double limit = 1e-5;
+    if (!exact) limit = rounding(setup.dtype, 2e-5, 1e-3, 8e-3, 4e-2);
+    // A key that was rounded to 16 bits before the cache rounds it again may land on the other neighbour.
+    const bool rounds_twice = device_->info().activation != DType::f32 && setup.dtype == KvType::bf16;
+    if (!exact && rounds_twice) limit *= 2;
+    limit = tolerance(*device_, limit) * setup.spread;
+    if (setup.spread > 1) limit *= setup.spread * setup.spread;  // scores grow with the square
+    if (setup.spread < 1) limit /= 2;                            // all keys count alike: results are small
     // The reference is slow and the same for every device.
     static std::map<std::string, Results> references;
     const std::string key =
         what + fmt::format(" {} {} {} {}", setup.kv_heads, setup.rope_dims, setup.qk_norm, setup.spread);
-    if (!references.contains(key)) references[key] = run(reference_);
+    if (!references.contains(key)) references[key] = run_steps(reference_, config, exact);
     const Results& want = references[key];
-    const Results got = run(*device_);
-    for (size_t i = 0; i < steps.size(); ++i)
+    const Results got = run_steps(*device_, config, exact);
+    for (size_t i = 0; i < got.outputs.size(); ++i)
       expect_near(got.outputs[i], want.outputs[i], limit, what + " step " + std::to_string(i));
-    const double cache_limit = setup.dtype == DType::f32 ? 2e-6 : setup.dtype == DType::f16 ? 1.1e-3 : 8e-3;
+    const double cache_limit = rounding(setup.dtype, 2e-6, 1.1e-3, 8e-3, 8e-2);
     for (bool value : {false, true})
       // Of the numbers that bf16 knows, f16 rounds the very small.
       expect_near(got.cache[value], want.cache[value],
@@ -501,44 +516,76 @@ class AttentionConformance : public Conformance {
 
 TEST_P(AttentionConformance, HeadSizes) {
   for (int64_t head_size : {32, 64, 80, 96, 128, 256, 8, 40}) {
-    check({head_size, 16, 3, 2, 0, head_size, DType::f16, false}, false);
-    check({head_size, 16, 3, 2, 0, head_size, DType::f16, false}, true);
+    check({head_size, 16, 3, 2, 0, head_size, KvType::f16, false}, false);
+    check({head_size, 16, 3, 2, 0, head_size, KvType::f16, false}, true);
   }
 }
 
 TEST_P(AttentionConformance, BlockSizes) {
   for (int64_t block_size : {8, 16, 32, 64}) {
-    for (int64_t head_size : {64, 80}) check({head_size, block_size, 2, 1, 0, head_size, DType::bf16, false}, true);
-    check({64, block_size, 4, 1, 0, 64, DType::f16, false}, true);
+    for (int64_t head_size : {64, 80}) check({head_size, block_size, 2, 1, 0, head_size, KvType::bf16, false}, true);
+    check({64, block_size, 4, 1, 0, 64, KvType::f16, false}, true);
   }
 }
 
 TEST_P(AttentionConformance, Groups) {
-  for (int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 20}) check({64, 16, group, 2, 0, 64, DType::f16, false}, true);
+  for (int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 20}) check({64, 16, group, 2, 0, 64, KvType::f16, false}, true);
 }
 
 TEST_P(AttentionConformance, CacheTypes) {
-  for (DType dtype : {DType::f32, DType::f16, DType::bf16})
+  for (KvType dtype : {KvType::f32, KvType::f16, KvType::bf16, KvType::int8})
     for (int64_t head_size : {32, 72, 128}) {
       check({head_size, 16, 3, 1, 0, head_size, dtype, false}, true);
       check({head_size, 8, 1, 2, 0, head_size, dtype, false}, false);
     }
 }
 
+TEST_P(AttentionConformance, Int8) {
+  for (int64_t head_size : {8, 40, 64, 80, 256}) check({head_size, 16, 3, 2, 0, head_size, KvType::int8, false}, true);
+  for (int64_t block_size : {8, 32, 64}) check({64, block_size, 4, 1, 0, 64, KvType::int8, false}, true);
+  for (int64_t window : {1, 15, 100, 257}) check({64, 16, 9, 1, window, 64, KvType::int8, false}, true);
+  check({128, 16, 4, 2, 0, 64, KvType::int8, true}, false);
+  // Rows of any size: the scales must not leave what the products are made of.
+  for (float spread : {0x1p-10f, 30.0f}) check({64, 16, 3, 1, 0, 64, KvType::int8, false, spread}, true);
+}
+
+// What the rounding costs: rows of random numbers, attended to with and without it.
+TEST_P(AttentionConformance, Int8RoundingIsSmall) {
+  for (int64_t head_size : {64, 128}) {
+    const AttentionSetup setup{head_size, 16, 3, 2, 0, head_size, KvType::int8, false};
+    AttentionCase exact = config_of(setup, false);
+    exact.kv_dtype = KvType::f32;
+    const Results want = run_steps(reference_, exact, false);
+    const Results got = run_steps(*device_, config_of(setup, false), false);
+    double squares = 0, all = 0;
+    for (size_t i = 0; i < want.outputs.size(); ++i) {
+      expect_near(got.outputs[i], want.outputs[i], 0.04, "int8 against f32");
+      for (size_t j = 0; j < want.outputs[i].size(); ++j) {
+        squares += std::pow(got.outputs[i][j] - want.outputs[i][j], 2);
+        all += std::pow(want.outputs[i][j], 2);
+      }
+    }
+    EXPECT_LT(std::sqrt(squares / all), 0.012);
+    EXPECT_GT(std::sqrt(squares / all), 0.002) << "nothing was rounded";
+    SetUp();
+    reference_ = ReferenceBackend();
+  }
+}
+
 TEST_P(AttentionConformance, Windows) {
   for (int64_t window : {1, 2, 15, 64, 100, 257, 5000})
-    for (int64_t block_size : {8, 32}) check({64, block_size, 3, 1, window, 64, DType::f16, false}, true);
+    for (int64_t block_size : {8, 32}) check({64, block_size, 3, 1, window, 64, KvType::f16, false}, true);
 }
 
 TEST_P(AttentionConformance, NormAndPartialRotation) {
-  check({64, 16, 3, 1, 0, 32, DType::f32, false}, false);
-  check({64, 16, 3, 1, 0, 64, DType::f32, true}, false);
-  check({80, 16, 1, 2, 50, 40, DType::f32, true}, false);
-  check({128, 32, 4, 2, 0, 128, DType::f32, true}, false);
+  check({64, 16, 3, 1, 0, 32, KvType::f32, false}, false);
+  check({64, 16, 3, 1, 0, 64, KvType::f32, true}, false);
+  check({80, 16, 1, 2, 50, 40, KvType::f32, true}, false);
+  check({128, 32, 4, 2, 0, 128, KvType::f32, true}, false);
 }
 
 // Scores in the hundreds: the largest must be taken out before exponentials, inside tiles and when splits are merged.
-TEST_P(AttentionConformance, LargeScores) { check({64, 16, 3, 1, 0, 64, DType::f32, false, 8.0f}, true); }
+TEST_P(AttentionConformance, LargeScores) { check({64, 16, 3, 1, 0, 64, KvType::f32, false, 8.0f}, true); }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Conformance, testing::ValuesIn(devices()),
                          [](const auto& info) { return device_name(info.param); });

@@ -227,7 +227,6 @@ TEST_F(CpuBackendTest, Declines) {
   EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.head_size = 576; }));
   EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.kv_heads = 3; }));
   EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.rope_dims = 128; }));
-  EXPECT_TRUE(declined([](ModelConfig&, KvLayout& k) { k.dtype = DType::q8_0; }));
   EXPECT_TRUE(declined([](ModelConfig&, KvLayout& k) { k.block_size = 12; }));
 }
 

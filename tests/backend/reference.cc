@@ -37,9 +37,10 @@ WeightId ReferenceBackend::load_vector(const std::string&, std::span<const float
 
 void ReferenceBackend::create_kv_cache(const KvLayout& layout) {
   kv_ = layout;
-  cache_.assign(static_cast<size_t>(2 * layout.layers * layout.num_blocks * layout.kv_heads * layout.block_size *
-                                    layout.head_size),
-                0.0f);
+  const size_t rows = kv_rows(layout);
+  const KvNumbers zeros{std::vector<float>(rows * static_cast<size_t>(layout.head_size)),
+                        std::vector<float>(rows, 1.0f)};
+  cache_.assign(static_cast<size_t>(2 * layout.layers), zeros);
 }
 
 void ReferenceBackend::create_sampler(const SamplerLayout& layout) { slots_.resize(static_cast<size_t>(layout.slots)); }
@@ -60,29 +61,34 @@ void ReferenceBackend::read_scratch(Region region, std::span<std::byte> bytes) {
 }
 
 void ReferenceBackend::write_cache(int64_t layer, bool value, std::span<const std::byte> bytes) {
-  const size_t n = cache_.size() / static_cast<size_t>(2 * kv_.layers);
-  float* out = cache_.data() + (2 * static_cast<size_t>(layer) + value) * n;
-  dequantize(kv_.dtype, bytes.data(), n, out);
+  cache_[2 * static_cast<size_t>(layer) + value] = decode_kv(kv_, bytes);
 }
 void ReferenceBackend::read_cache(int64_t layer, bool value, std::span<std::byte> bytes) {
-  const size_t n = cache_.size() / static_cast<size_t>(2 * kv_.layers);
-  quantize(kv_.dtype, cache_.data() + (2 * static_cast<size_t>(layer) + value) * n, n, bytes.data());
+  const std::vector<std::byte> all = encode_kv(kv_, cache_[2 * static_cast<size_t>(layer) + value]);
+  std::memcpy(bytes.data(), all.data(), all.size());
 }
 
-float& ReferenceBackend::cached(int64_t layer, bool value, int64_t kv_head, int64_t slot, int64_t dim) {
-  const int64_t block = slot / kv_.block_size, offset = slot % kv_.block_size;
-  int64_t i = 2 * layer + value;
-  i = i * kv_.num_blocks + block;
-  i = i * kv_.kv_heads + kv_head;
-  i = i * kv_.block_size + offset;
-  i = i * kv_.head_size + dim;
-  return cache_[static_cast<size_t>(i)];
+ReferenceBackend::CachedRow ReferenceBackend::cached(int64_t layer, bool value, int64_t kv_head, int64_t slot) {
+  KvNumbers& part = cache_[2 * static_cast<size_t>(layer) + value];
+  const int64_t row = (slot / kv_.block_size * kv_.kv_heads + kv_head) * kv_.block_size + slot % kv_.block_size;
+  return {{part.elements.data() + row * kv_.head_size, static_cast<size_t>(kv_.head_size)},
+          part.scales[static_cast<size_t>(row)]};
 }
 
-float ReferenceBackend::round_to_cache(float x) const {
-  if (kv_.dtype == DType::f16) return f16_to_f32(f32_to_f16(x));
-  if (kv_.dtype == DType::bf16) return bf16_to_f32(f32_to_bf16(x));
-  return x;
+void ReferenceBackend::store_row(CachedRow row, std::span<const float> values) const {
+  float largest = 0.0f;
+  for (float x : values) largest = std::max(largest, std::abs(x));
+  if (kv_.dtype == KvType::int8) row.scale = largest / 127.0f;
+  const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float x = values[i];
+    switch (kv_.dtype) {
+      case KvType::f32: row.elements[i] = x; break;
+      case KvType::f16: row.elements[i] = f16_to_f32(f32_to_f16(x)); break;
+      case KvType::bf16: row.elements[i] = bf16_to_f32(f32_to_bf16(x)); break;
+      case KvType::int8: row.elements[i] = std::nearbyint(x * inverse); break;
+    }
+  }
 }
 
 // ---- a step ----
@@ -91,24 +97,25 @@ void ReferenceBackend::begin(const StagedStep& step) {
   step_ = step;
   operations_.clear();
   record([this] {
-    const auto each_element = [this](auto f) {
+    const auto each_row = [this](auto f) {
       for (int64_t layer = 0; layer < kv_.layers; ++layer)
-        for (int value = 0; value < 2; ++value)
+        for (bool value : {false, true})
           for (int64_t h = 0; h < kv_.kv_heads; ++h)
             for (int64_t offset = 0; offset < kv_.block_size; ++offset)
-              for (int64_t d = 0; d < kv_.head_size; ++d) f(layer, value != 0, h, offset, d);
+              f([=, this](int64_t block) { return cached(layer, value, h, block * kv_.block_size + offset); });
     };
-    for (int32_t i = 0; i < step_.zeros; ++i) {
-      const int64_t block = staged<int32_t>(step_.block_zeros)[i];
-      each_element([&](int64_t layer, bool value, int64_t h, int64_t offset, int64_t d) {
-        cached(layer, value, h, block * kv_.block_size + offset, d) = 0.0f;
+    for (int32_t i = 0; i < step_.zeros; ++i)
+      each_row([&](auto row) {
+        const CachedRow at = row(staged<int32_t>(step_.block_zeros)[i]);
+        std::fill(at.elements.begin(), at.elements.end(), 0.0f);
+        if (kv_.dtype == KvType::int8) at.scale = 0.0f;
       });
-    }
     for (int32_t i = 0; i < step_.copies; ++i) {
       const int32_t* pair = staged<int32_t>(step_.block_copies) + 2 * i;
-      each_element([&](int64_t layer, bool value, int64_t h, int64_t offset, int64_t d) {
-        cached(layer, value, h, pair[1] * kv_.block_size + offset, d) =
-            cached(layer, value, h, pair[0] * kv_.block_size + offset, d);
+      each_row([&](auto row) {
+        const CachedRow from = row(pair[0]), to = row(pair[1]);
+        std::copy(from.elements.begin(), from.elements.end(), to.elements.begin());
+        to.scale = from.scale;
       });
     }
     for (int32_t i = 0; i < step_.resets; ++i) {
@@ -331,10 +338,8 @@ void ReferenceBackend::write_kv(int64_t layer, const AttentionShape& shape, cons
     const float* k = qkv + (shape.heads + h) * shape.head_size;
     const float* v = k + shape.kv_heads * shape.head_size;
     const std::vector<double> key = rotated(k, shape, rope, k_norm, eps);
-    for (int64_t d = 0; d < shape.head_size; ++d) {
-      cached(layer, false, h, slot, d) = round_to_cache(static_cast<float>(key[static_cast<size_t>(d)]));
-      cached(layer, true, h, slot, d) = round_to_cache(v[d]);
-    }
+    store_row(cached(layer, false, h, slot), std::vector<float>(key.begin(), key.end()));
+    store_row(cached(layer, true, h, slot), {v, static_cast<size_t>(shape.head_size)});
   }
 }
 
@@ -349,17 +354,18 @@ void ReferenceBackend::attend(int64_t layer, const AttentionShape& shape, int64_
   std::vector<double> scores;
   for (int64_t p = first; p <= position; ++p) {
     double score = 0.0;
-    const float* key = &cached(layer, false, kv_head, slot_of(p), 0);
-    for (int64_t d = 0; d < shape.head_size; ++d) score += q[static_cast<size_t>(d)] * key[d];
-    scores.push_back(score * shape.scale);
+    const CachedRow key = cached(layer, false, kv_head, slot_of(p));
+    for (size_t d = 0; d < q.size(); ++d) score += q[d] * key.elements[d];
+    scores.push_back(score * key.scale * shape.scale);
   }
   const double best = *std::max_element(scores.begin(), scores.end());
   double sum = 0.0;
   for (double& s : scores) sum += s = std::exp(s - best);
   std::vector<double> sums(static_cast<size_t>(shape.head_size), 0.0);
   for (int64_t p = first; p <= position; ++p) {
-    const float* value = &cached(layer, true, kv_head, slot_of(p), 0);
-    for (size_t d = 0; d < sums.size(); ++d) sums[d] += scores[static_cast<size_t>(p - first)] * value[d];
+    const CachedRow value = cached(layer, true, kv_head, slot_of(p));
+    const double weight = scores[static_cast<size_t>(p - first)] * value.scale;
+    for (size_t d = 0; d < sums.size(); ++d) sums[d] += weight * value.elements[d];
   }
   for (size_t d = 0; d < sums.size(); ++d)
     out[head * shape.head_size + static_cast<int64_t>(d)] = static_cast<float>(sums[d] / sum);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "kv_bytes.h"
 
 namespace ingot::test {
 
@@ -67,9 +68,14 @@ class ReferenceBackend : public Backend {
   float* at(Region region) { return scratch_.data() + region.offset / 4; }
   const Matrix& weight(WeightId id) const { return weights_[static_cast<size_t>(id.index)]; }
   double bias(WeightId id, int64_t i) const { return id ? weight(id).values[static_cast<size_t>(i)] : 0.0; }
-  // An element of the cache: K or V of a layer, KV head, physical slot, dim.
-  float& cached(int64_t layer, bool value, int64_t kv_head, int64_t slot, int64_t dim);
-  float round_to_cache(float x) const;
+  // A row of the cache: K or V of a layer, KV head, physical slot.
+  struct CachedRow {
+    std::span<float> elements;  // [head_size]
+    float& scale;
+  };
+  CachedRow cached(int64_t layer, bool value, int64_t kv_head, int64_t slot);
+  // Rounds a row to the cache's type.
+  void store_row(CachedRow row, std::span<const float> values) const;
   std::vector<double> rotated(const float* head, const AttentionShape& shape, const float* rope, WeightId norm_weight,
                               float eps) const;
   void write_kv(int64_t layer, const AttentionShape& shape, const float* qkv, const float* rope, WeightId k_norm,
@@ -88,7 +94,7 @@ class ReferenceBackend : public Backend {
   std::vector<Matrix> weights_;
   std::vector<float> scratch_;
   KvLayout kv_;
-  std::vector<float> cache_;  // [layers][2][num_blocks][kv_heads][block_size][head_size]
+  std::vector<KvNumbers> cache_;  // [layers][2]
   std::vector<Slot> slots_;
   OutputLayout output_layout_;
   std::vector<std::byte> stage_[2], output_[2];

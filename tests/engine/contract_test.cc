@@ -19,11 +19,14 @@ namespace {
 // On Linux Metal is the software device, in its strict mode: it fails on its own where a rule is broken.
 class ContractTest : public ::testing::Test {
  protected:
+  // `device`: its name, or name:type of the KV cache.
   void load(const std::string& device, const std::string& model, int64_t max_model_len) {
     test::metal_in_strict_mode();
+    const size_t colon = device.find(':');
     EngineOptions options;
     options.model = fixture_model(model);
-    options.device = device;
+    options.device = device.substr(0, colon);
+    if (colon != std::string::npos) options.kv_dtype = device.substr(colon + 1);
     options.threads = 2;
     options.max_model_len = max_model_len;
     options.max_seqs = 16;
@@ -95,7 +98,7 @@ class ContractTest : public ::testing::Test {
 class Contract : public ContractTest, public ::testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
-    INGOT_SKIP_WITHOUT_CUDA(GetParam());
+    INGOT_SKIP_WITHOUT_CUDA(GetParam().substr(0, GetParam().find(':')));
     load(GetParam(), "llama-bf16-llama3", 128);
   }
 };
@@ -232,9 +235,9 @@ TEST_P(Contract, AFailedStepFailsAloneAndTheNextWorks) {
   EXPECT_EQ(continuation(4), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Contract, ::testing::Values("cpu"));
-INSTANTIATE_TEST_SUITE_P(Metal, Contract, ::testing::Values("metal"));
-INSTANTIATE_TEST_SUITE_P(Cuda, Contract, ::testing::Values("cuda"));
+INSTANTIATE_TEST_SUITE_P(Cpu, Contract, ::testing::Values("cpu", "cpu:int8"));
+INSTANTIATE_TEST_SUITE_P(Metal, Contract, ::testing::Values("metal", "metal:int8"));
+INSTANTIATE_TEST_SUITE_P(Cuda, Contract, ::testing::Values("cuda", "cuda:int8"));
 INSTANTIATE_TEST_SUITE_P(Families, FamilyContract,
                          ::testing::Combine(::testing::Values("cpu", "metal", "cuda"),
                                             ::testing::Values("qwen3moe-bf16", "gemma3-f16", "gpt2-f16")));

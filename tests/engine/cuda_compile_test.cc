@@ -9,13 +9,16 @@
 namespace ingot::testing {
 namespace {
 
-TEST(CudaCompile, EveryKernelOfAModelAndNoSpills) {
+class CudaCompile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
   softmetal::Options options = softmetal::options_from_environment();
   options.compile_only = true;
   softmetal::set_options(options);
   EngineOptions engine;
   engine.model = fixture_model("llama-bf16-llama3");
   engine.device = "cuda";
+  engine.kv_dtype = GetParam();
   engine.max_model_len = 128;
   engine.max_seqs = 64;
   engine.kv_blocks = 16;
@@ -33,6 +36,9 @@ TEST(CudaCompile, EveryKernelOfAModelAndNoSpills) {
   }
   if (reported == 0) GTEST_SKIP() << "all compile; no ptxas to look for spills with: set SOFTMETAL_PTXAS";
 }
+
+INSTANTIATE_TEST_SUITE_P(KvTypes, CudaCompile, ::testing::Values("f16", "int8"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace ingot::testing

@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kTolerance = 0.05;
 constexpr double kQuantizedTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
+constexpr double kInt8Tolerance = 0.15;       // of logits whose standard deviation is at least 1
 
 double tolerance(const std::string& name) {
   return name.find("-gguf-q") != std::string::npos ? kQuantizedTolerance : kTolerance;
@@ -26,11 +27,13 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   return name;
 }
 
-double difference(const std::string& name, const std::string& device, const std::string& isa) {
+double difference(const std::string& name, const std::string& device, const std::string& isa,
+                  const std::string& kv_dtype = "f16") {
   EngineOptions options;
   options.model = fixture_model(name);
   options.device = device;
   options.isa = isa;
+  options.kv_dtype = kv_dtype;
   options.threads = 2;
   options.max_seqs = 1;
   options.max_model_len = 64;
@@ -80,6 +83,23 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalFamily, kCheckpoints, test_name);
 #ifndef INGOT_SANITIZED  // compiling the kernels of eight formats with a sanitizer takes minutes
 INSTANTIATE_TEST_SUITE_P(BlockFormats, MetalFamily, kBlockFormats, test_name);
 #endif
+
+// With K and V rounded to eight bits; docs/models.md has the bound.
+class Int8Family : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Int8Family, MatchesOnTheCpu) {
+  for (const char* isa : {"", "portable"}) EXPECT_LT(difference(GetParam(), "cpu", isa, "int8"), kInt8Tolerance) << isa;
+  EXPECT_NE(difference(GetParam(), "cpu", "", "int8"), difference(GetParam(), "cpu", "", "f16")) << "nothing changed";
+}
+TEST_P(Int8Family, MatchesOnMetal) {
+  test::metal_in_strict_mode();
+  EXPECT_LT(difference(GetParam(), "metal", "", "int8"), kInt8Tolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Family,
+                         ::testing::Values("mistral-f16", "qwen2-bf16", "qwen2-window-bf16", "qwen3-bf16",
+                                           "qwen3moe-f16", "gpt2-f16", "smollm3-gguf-f16", "gemma3-bf16"),
+                         test_name);
 
 // A prompt as long as the model's context. logits.npy has the rows that positions.json names.
 class LongContext : public ::testing::TestWithParam<std::string> {};

@@ -16,8 +16,9 @@ void expect_same_bits(const Logits& expected, const Logits& got, const std::stri
         << what << ": row " << r << " differs by " << max_difference({expected[r]}, {got[r]});
 }
 
-EngineOptions options_for(const std::string& model, int threads, int64_t block_size) {
+EngineOptions options_for(const std::string& model, const std::string& kv_dtype, int threads, int64_t block_size) {
   EngineOptions options;
+  options.kv_dtype = kv_dtype;
   options.model = model;
   options.device = "cpu";
   options.threads = threads;
@@ -32,13 +33,19 @@ EngineOptions options_for(const std::string& model, int threads, int64_t block_s
 
 class Invariance : public ::testing::TestWithParam<std::string> {
  protected:
-  std::string model() const { return GetParam() == "default" ? default_model() : fixture_model(GetParam()); }
+  // A model, or model:type of the KV cache.
+  std::string name() const { return GetParam().substr(0, GetParam().find(':')); }
+  std::string model() const { return name() == "default" ? default_model() : fixture_model(name()); }
+  EngineOptions options(int threads, int64_t block_size) const {
+    const size_t colon = GetParam().find(':');
+    return options_for(model(), colon == std::string::npos ? "f16" : GetParam().substr(colon + 1), threads, block_size);
+  }
 };
 
 TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
   ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
-  const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), 2, 16));
-  const size_t length = GetParam() == "default" ? 70 : 100;
+  const std::unique_ptr<Engine> engine = Engine::load(options(2, 16));
+  const size_t length = name() == "default" ? 70 : 100;
   const std::vector<int32_t> ids = random_ids(length, engine->limits().vocab, 7);
   const Logits alone = run_alone(*engine, ids);
 
@@ -64,7 +71,7 @@ TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
 // A prefix found in the cache, and one computed anew after its blocks were given away, are the prefix.
 TEST_P(Invariance, CachedAndRecomputed) {
   ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
-  const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), 2, 16));
+  const std::unique_ptr<Engine> engine = Engine::load(options(2, 16));
   const std::vector<int32_t> ids = random_ids(60, engine->limits().vocab, 31);
   const auto blocks = assign_blocks(engine->limits(), 3, 64, 5);
   const Logits alone = run_sequences(*engine, {{ids, blocks[0]}})[0];
@@ -85,7 +92,7 @@ TEST_P(Invariance, ThreadsDoNotMatter) {
   ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
   Logits first;
   for (int threads : {1, 2, 3}) {
-    const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), threads, 16));
+    const std::unique_ptr<Engine> engine = Engine::load(options(threads, 16));
     const Logits logits = run_alone(*engine, random_ids(40, engine->limits().vocab, 9));
     if (first.empty()) first = logits;
     expect_same_bits(first, logits, std::to_string(threads) + " threads");
@@ -96,7 +103,7 @@ TEST_P(Invariance, BlockSizeDoesNotMatter) {
   ASSERT_FALSE(model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
   Logits first;
   for (int64_t block_size : {8, 16, 32}) {
-    const std::unique_ptr<Engine> engine = Engine::load(options_for(model(), 2, block_size));
+    const std::unique_ptr<Engine> engine = Engine::load(options(2, block_size));
     const Logits logits = run_alone(*engine, random_ids(40, engine->limits().vocab, 9));
     if (first.empty()) first = logits;
     expect_same_bits(first, logits, "blocks of " + std::to_string(block_size));
@@ -106,10 +113,12 @@ TEST_P(Invariance, BlockSizeDoesNotMatter) {
 INSTANTIATE_TEST_SUITE_P(Models, Invariance,
                          ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "gguf-q8_0-llama3",
                                            "mistral-bf16-window", "qwen3moe-bf16", "qwen3moe-gguf-q8_0", "gemma3-bf16",
-                                           "default"),
+                                           "default", "llama-bf16-llama3:int8", "mistral-bf16-window:int8",
+                                           "gemma3-bf16:int8", "default:int8"),
                          [](const auto& info) {
                            std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
+                           for (char& c : name)
+                             if (c == '-' || c == ':') c = '_';
                            return name;
                          });
 

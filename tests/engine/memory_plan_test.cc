@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "backend/cpu/cpu_backend.h"
 #include "core/error.h"
 #include "engine/loader.h"
 #include "engine/sequences.h"
@@ -84,6 +85,33 @@ TEST(MemoryPlan, UnaskedTheCacheLeavesHalfOfTheMemory) {
   EXPECT_LE(plan.kv_bytes, plan.available_bytes / 2);
 }
 
+// Eight bits and a scale a row, instead of sixteen bits: more blocks in the same memory.
+TEST(MemoryPlan, AnInt8CacheTakesAboutHalf) {
+  EngineOptions options = tiny_options();
+  options.kv_blocks = 10;
+  options.max_model_len = 64;
+  const MemoryPlan f16 = inspect_model(options).plan;
+  options.kv_dtype = "int8";
+  const MemoryPlan int8 = inspect_model(options).plan;
+  const int64_t rows = 2 * f16.kv.layers * 10 * f16.kv.kv_heads * 16;
+  EXPECT_EQ(f16.kv_bytes, static_cast<uint64_t>(rows * f16.kv.head_size * 2));
+  EXPECT_EQ(int8.kv_bytes, static_cast<uint64_t>(rows * (f16.kv.head_size + 4)));
+
+  // All but 400 MB taken by weights: as many blocks as the rest can hold.
+  const std::unique_ptr<CpuBackend> device = make_cpu_backend({.threads = 1});
+  const ModelConfig config = inspect_model(options).config;
+  options.kv_blocks = 0;
+  options.max_model_len = 0;
+  options.max_seqs = 4096;
+  const auto blocks = [&](const char* kv_dtype) {
+    options.kv_dtype = kv_dtype;
+    const uint64_t weights = device->info().memory_bytes - (400ull << 20);
+    return static_cast<double>(plan_memory(config, options, {}, *device, weights).limits.num_blocks);
+  };
+  const double more = static_cast<double>(f16.kv.row_bytes()) / static_cast<double>(int8.kv.row_bytes());
+  EXPECT_NEAR(blocks("int8") / blocks("f16"), more, 0.01);
+}
+
 TEST(MemoryPlan, ScratchPoolBoundsTheStep) {
   Variable pool("VLLM_METAL_SCRATCH_POOL_MB", "1");
   const MemoryPlan plan = inspect_model(tiny_options()).plan;
@@ -102,7 +130,7 @@ TEST(MemoryPlan, BadOptionsAreNamed) {
   EXPECT_THAT(error_of(options), HasSubstr("--max-model-len"));
   options = tiny_options();
   options.kv_dtype = "q4_0";
-  EXPECT_THAT(error_of(options), HasSubstr("--kv-dtype q4_0"));
+  EXPECT_THAT(error_of(options), HasSubstr("--kv-dtype q4_0: must be f16, bf16, int8 or f32"));
   options = tiny_options();
   options.block_size = 0;
   EXPECT_THAT(error_of(options), HasSubstr("block size 0"));

@@ -20,8 +20,10 @@ namespace ingot::testing {
 namespace {
 
 std::unique_ptr<Engine> load(const std::string& name, int32_t max_seqs, const std::string& device = "metal") {
+  const size_t colon = name.find(':');  // a model, or model:type of the KV cache
   EngineOptions options;
-  options.model = fixture_model(name);
+  options.model = fixture_model(name.substr(0, colon));
+  if (colon != std::string::npos) options.kv_dtype = name.substr(colon + 1);
   options.device = device;
   options.max_model_len = 128;
   options.max_seqs = max_seqs;
@@ -59,10 +61,12 @@ TEST_P(MetalNeighbours, DoNotMatter) {
 INSTANTIATE_TEST_SUITE_P(Models, MetalNeighbours,
                          ::testing::Combine(::testing::Values("metal", "cuda"),
                                             ::testing::Values("llama-bf16-llama3", "llama-f16-yarn",
-                                                              "mistral-bf16-window", "qwen3moe-f16")),
+                                                              "mistral-bf16-window", "qwen3moe-f16",
+                                                              "llama-f16-yarn:int8", "gemma3-bf16:int8")),
                          [](const auto& info) {
                            std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
+                           for (char& c : name)
+                             if (c == '-' || c == ':') c = '_';
                            return name;
                          });
 
@@ -80,12 +84,15 @@ std::string middling_model() {
 }
 
 // One weight read serves the whole batch, the cache is read once, and a layer is at most eight dispatches.
-TEST(MetalTraffic, DecodeReadsWeightsAndCacheOnce) {
+class MetalTrafficOf : public ::testing::TestWithParam<const char*> {};  // a type of the KV cache
+
+TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {
   if (!count_metal_traffic()) GTEST_SKIP() << "kernels are compiled with a sanitizer";
   EngineOptions options;
   options.model = middling_model();
   options.load_format = "dummy";
   options.device = "metal";
+  options.kv_dtype = GetParam();
   options.max_model_len = 128;
   options.max_seqs = 16;
   options.kv_blocks = 16 * 8;
@@ -120,6 +127,9 @@ TEST(MetalTraffic, DecodeReadsWeightsAndCacheOnce) {
     EXPECT_LE(stats.dispatches, 8 + 8 * engine->config().layers) << "batch " << batch;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(KvTypes, MetalTrafficOf, ::testing::Values("f16", "int8"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(MetalTraffic, AMixedLayerIsAtMostElevenDispatches) {
   test::metal_in_fast_mode();

@@ -155,7 +155,8 @@ void Attention::write_row(const AttentionCall& call, const StepView& view, int64
   const int64_t slot = view.slots()[row];
   const int64_t block = slot / block_size;
   kernels_.store_kv(key, in + shape.kv_heads * d, cache_.head(call.layer, false, block, kv_head),
-                    cache_.head(call.layer, true, block, kv_head), d, block_size, slot % block_size, cache_.type());
+                    cache_.head(call.layer, true, block, kv_head), d, block_size, slot % block_size,
+                    cache_.layout().dtype);
 }
 
 AttentionArgs Attention::cache_args(const AttentionCall& call, const StepView& view, int64_t seq, int64_t kv_head,
@@ -163,11 +164,11 @@ AttentionArgs Attention::cache_args(const AttentionCall& call, const StepView& v
   AttentionArgs args;
   args.keys = cache_.head(call.layer, false, 0, kv_head);
   args.values = cache_.head(call.layer, true, 0, kv_head);
-  args.block_stride = cache_.block_elements();
+  args.block_stride = cache_.block_stride();
   args.blocks = view.blocks(seq);
   args.block_size = static_cast<int32_t>(cache_.layout().block_size);
   args.head_size = static_cast<int32_t>(call.shape.head_size);
-  args.type = cache_.type();
+  args.type = cache_.layout().dtype;
   args.rows = 0;
   args.q = scratch.q;
   args.first = scratch.first;

@@ -508,9 +508,7 @@ class Cpu final : public CpuBackend {
       const int64_t rows = start[s + 1] - start[s];
       tokens += static_cast<uint64_t>(shape.window > 0 ? std::min(length, shape.window + rows - 1) : length);
     }
-    const uint64_t row_bytes =
-        dtype_bytes(cache_->layout().dtype, static_cast<size_t>(shape.kv_heads * shape.head_size));
-    encoding_->times.kv_bytes += 2 * tokens * row_bytes;
+    encoding_->times.kv_bytes += 2 * tokens * static_cast<uint64_t>(shape.kv_heads) * cache_->layout().row_bytes();
   }
 
   void idle(const char* call) const {

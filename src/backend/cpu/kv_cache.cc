@@ -7,18 +7,27 @@
 namespace ingot::cpu {
 namespace {
 
+// The numbers of each block and head, [rows, cols], turned into [cols, rows]; scales behind them stay as they are.
 template <typename T>
-void transpose_heads(const T* in, T* out, int64_t heads, int64_t rows, int64_t cols) {
-  for (int64_t h = 0; h < heads; ++h, in += rows * cols, out += rows * cols)
+void transpose_heads(const KvLayout& layout, const std::byte* in, std::byte* out, int64_t rows, int64_t cols) {
+  const size_t numbers = static_cast<size_t>(rows * cols) * sizeof(T);
+  for (int64_t h = 0; h < layout.num_blocks * layout.kv_heads; ++h) {
+    const T* from = reinterpret_cast<const T*>(in);
+    T* to = reinterpret_cast<T*>(out);
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) out[c * rows + r] = in[r * cols + c];
+      for (int64_t c = 0; c < cols; ++c) to[c * rows + r] = from[r * cols + c];
+    std::memcpy(out + numbers, in + numbers, layout.head_bytes() - numbers);
+    in += layout.head_bytes();
+    out += layout.head_bytes();
+  }
 }
 
-void transpose_bytes(const std::byte* in, std::byte* out, int64_t heads, int64_t rows, int64_t cols, size_t element) {
-  if (element == 4)
-    transpose_heads(reinterpret_cast<const uint32_t*>(in), reinterpret_cast<uint32_t*>(out), heads, rows, cols);
-  else
-    transpose_heads(reinterpret_cast<const uint16_t*>(in), reinterpret_cast<uint16_t*>(out), heads, rows, cols);
+void transpose(const KvLayout& layout, const std::byte* in, std::byte* out, int64_t rows, int64_t cols) {
+  switch (kv_element_bytes(layout.dtype)) {
+    case 1: return transpose_heads<uint8_t>(layout, in, out, rows, cols);
+    case 2: return transpose_heads<uint16_t>(layout, in, out, rows, cols);
+    default: return transpose_heads<uint32_t>(layout, in, out, rows, cols);
+  }
 }
 
 void check_size(size_t got, size_t want) {
@@ -29,15 +38,6 @@ void check_size(size_t got, size_t want) {
 }  // namespace
 
 KvCache::KvCache(const KvLayout& layout) : layout_(layout) {
-  switch (layout.dtype) {
-    case DType::f32: type_ = KvType::f32; break;
-    case DType::f16: type_ = KvType::f16; break;
-    case DType::bf16: type_ = KvType::bf16; break;
-    default:
-      throw_error(ErrorKind::declined, "cpu: a KV cache of {} is not supported; use f16, bf16 or f32",
-                  dtype_name(layout.dtype));
-  }
-  element_ = layout.dtype == DType::f32 ? 4 : 2;
   layer_bytes_ = static_cast<size_t>(layout.num_blocks) * layout.block_bytes();
   // Some slack: a vector may be read past the last key of the last block.
   memory_ = Pages(layout.total_bytes() + 64);
@@ -49,8 +49,7 @@ void KvCache::read(int64_t layer_index, bool value, std::span<std::byte> out) co
   if (value)
     std::memcpy(out.data(), from, layer_bytes_);
   else
-    transpose_bytes(from, out.data(), layout_.num_blocks * layout_.kv_heads, layout_.head_size, layout_.block_size,
-                    element_);
+    transpose(layout_, from, out.data(), layout_.head_size, layout_.block_size);
 }
 
 void KvCache::write(int64_t layer_index, bool value, std::span<const std::byte> in) {
@@ -59,8 +58,7 @@ void KvCache::write(int64_t layer_index, bool value, std::span<const std::byte> 
   if (value)
     std::memcpy(to, in.data(), layer_bytes_);
   else
-    transpose_bytes(in.data(), to, layout_.num_blocks * layout_.kv_heads, layout_.block_size, layout_.head_size,
-                    element_);
+    transpose(layout_, in.data(), to, layout_.block_size, layout_.head_size);
 }
 
 void KvCache::zero_block(int64_t layer_index, int64_t block) {

@@ -12,15 +12,15 @@ namespace ingot::cpu {
 
 // K and V of all layers, in blocks. From outside a block of one KV head is [block_size, head_size], for K and V alike.
 // Inside, K is kept as [head_size, block_size]: the keys that a vector of scores needs then lie side by side, and
-// nothing has to be transposed while attending. read() and write() turn it around.
+// nothing has to be transposed while attending. read() and write() turn it around. Scales follow the numbers in both.
 class KvCache {
  public:
   KvCache() = default;
   explicit KvCache(const KvLayout& layout);
 
   const KvLayout& layout() const { return layout_; }
-  KvType type() const { return type_; }
-  int64_t block_elements() const { return layout_.kv_heads * layout_.block_size * layout_.head_size; }
+  // From a block to the next, in elements.
+  int64_t block_stride() const { return static_cast<int64_t>(layout_.block_bytes() / kv_element_bytes(layout_.dtype)); }
 
   // One layer's K or V: [num_blocks, kv_heads, ...].
   std::byte* layer(int64_t layer, bool value) const {
@@ -28,9 +28,7 @@ class KvCache {
   }
   // The part of one KV head in one block.
   std::byte* head(int64_t layer_index, bool value, int64_t block, int64_t kv_head) const {
-    return layer(layer_index, value) +
-           static_cast<size_t>((block * layout_.kv_heads + kv_head) * layout_.block_size * layout_.head_size) *
-               element_;
+    return layer(layer_index, value) + static_cast<size_t>(block * layout_.kv_heads + kv_head) * layout_.head_bytes();
   }
 
   // All of one layer, in the layout seen from outside.
@@ -43,8 +41,6 @@ class KvCache {
 
  private:
   KvLayout layout_;
-  KvType type_ = KvType::f16;
-  size_t element_ = 2;  // bytes
   size_t layer_bytes_ = 0;
   Pages memory_;
 };

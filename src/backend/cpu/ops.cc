@@ -19,8 +19,6 @@ std::optional<std::string> decline_model(const ModelConfig& config, const KvLayo
   if (config.rope_dims % 2 != 0 || config.rope_dims > config.head_size)
     return fmt::format("{} rotary dims of a head of {}: expected an even number, at most the head size",
                        config.rope_dims, config.head_size);
-  if (kv.dtype != DType::f16 && kv.dtype != DType::bf16 && kv.dtype != DType::f32)
-    return fmt::format("a KV cache of {}: the CPU runs f16, bf16 and f32", dtype_name(kv.dtype));
   if (kv.block_size < 8 || kv.block_size % 8 != 0)
     return fmt::format("block size {}: the CPU runs multiples of 8", kv.block_size);
   return std::nullopt;

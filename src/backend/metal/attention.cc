@@ -17,14 +17,17 @@ constexpr size_t kThreadgroupBytes = 32768;
 constexpr size_t kStaticBytes = 8 * 8 * 8;  // of decode_attention
 constexpr double kMostOperations = 5e10;    // multiplications in one dispatch of prefill: some ten milliseconds
 
+// Of the numbers that products are made of: those of the cache, but halves for integers.
+size_t number_bytes(KvType cache) { return cache == KvType::int8 ? 2 : kv_element_bytes(cache); }
+
 // Threadgroup memory of one simdgroup beside q: scores or sums, weights, and a corner for cut tiles.
 size_t own_bytes(int64_t head_size, size_t element) {
   return static_cast<size_t>(8 * std::max(kSpan, head_size)) * 4 + static_cast<size_t>(8 * kSpan + 256) * element;
 }
 size_t q_bytes(int64_t head_size, size_t element) { return static_cast<size_t>(8 * head_size) * element; }
 
-std::string kernel_name(const char* kernel, DType activation, DType cache) {
-  return std::string(kernel) + "_" + std::string(dtype_name(activation)) + "_" + std::string(dtype_name(cache));
+std::string kernel_name(const char* kernel, DType activation, KvType cache) {
+  return std::string(kernel) + "_" + std::string(dtype_name(activation)) + "_" + std::string(kv_type_name(cache));
 }
 
 // A model without rotation has no table; something must be bound all the same.
@@ -76,7 +79,7 @@ void Attention::decode(Context& context, const StepInput& input, const Attention
   const KvLayout& layout = cache_.layout();
   const int64_t rows = step.decode_rows;
   const int64_t splits = (std::max<int64_t>(step.max_seq_len, 1) + split_ - 1) / split_;
-  const size_t element = dtype_bytes(layout.dtype, 1);
+  const size_t element = number_bytes(layout.dtype);
   const size_t results = static_cast<size_t>(rows * shape.heads * splits);
   const size_t sums_bytes = results * static_cast<size_t>(shape.head_size) * 4;
   reserve(context, std::max<size_t>(splits > 1 ? sums_bytes + results * 8 : 0, 16));
@@ -163,7 +166,7 @@ void Attention::prefill_write(Context& context, const StepInput& input, const At
 void Attention::prefill(Context& context, const StepInput& input, const AttentionArgs& args) {
   const StagedStep& step = input.step();
   const AttentionShape& shape = args.shape;
-  const size_t element = dtype_bytes(cache_.layout().dtype, 1);
+  const size_t element = number_bytes(cache_.layout().dtype);
   const size_t own = own_bytes(shape.head_size, element) + q_bytes(shape.head_size, element);
   int64_t simdgroups = 4;
   while (simdgroups > 1 && static_cast<size_t>(simdgroups) * own > kThreadgroupBytes) simdgroups /= 2;

@@ -535,8 +535,7 @@ class Metal final : public MetalBackend {
       tokens += static_cast<uint64_t>(shape.window > 0 ? std::min<int64_t>(lengths[s], shape.window + rows - 1)
                                                        : int64_t{lengths[s]});
     }
-    times_.kv_bytes +=
-        2 * tokens * dtype_bytes(cache().layout().dtype, static_cast<size_t>(shape.kv_heads * shape.head_size));
+    times_.kv_bytes += 2 * tokens * static_cast<uint64_t>(shape.kv_heads) * cache().layout().row_bytes();
   }
 
   void idle(const char* call) const {

@@ -27,9 +27,7 @@ std::optional<std::string> decline_model(const ModelConfig& config, const KvLayo
   if (config.rope_dims % 2 != 0 || config.rope_dims > config.head_size)
     return fmt::format("{} rotary dims of a head of {}: expected an even number, at most the head size",
                        config.rope_dims, config.head_size);
-  if (kv.dtype != DType::f16 && kv.dtype != DType::bf16 && kv.dtype != DType::f32)
-    return fmt::format("a KV cache of {}: the Metal kernels run f16, bf16 and f32", dtype_name(kv.dtype));
-  if (kv.dtype == DType::bf16 && !bfloat) return "a KV cache of bf16 needs macOS 14 or newer";
+  if (kv.dtype == KvType::bf16 && !bfloat) return "a KV cache of bf16 needs macOS 14 or newer";
   if (kv.block_size < 8 || kv.block_size % 8 != 0)
     return fmt::format("block size {}: the Metal kernels run multiples of 8", kv.block_size);
   if (config.experts > kMaxExperts || config.experts_per_token > config.experts)

@@ -195,6 +195,20 @@ SM_INLINE void softmetal_load_wide(simdgroup_matrix<T, 8, 8>* m, const T* from, 
     m[j].is_transposed = transpose;
   }
 }
+// Likewise from integers of eight bits, 8 bytes a lane.
+SM_INLINE void softmetal_load_wide(simdgroup_matrix<half, 8, 8>* m, const int8_t* from, ulong stride, bool transpose,
+                                   uint count) {
+  uint2 words = uint2(0);
+  if (count >= 8 || sm::matrix_row() < count)
+    words = *(const uint2*)(from + sm::matrix_row() * stride + sm::matrix_column() * 4);
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < 4; ++j) {
+    const uint bytes = (words.d[j / 2] ^ 0x80808080u) >> (j % 2 * 16);
+    m[j].e =
+        as_type<vec<half, 2>>((bytes & 0xffu) | (bytes & 0xff00u) << 8 | 0x64006400u) - vec<half, 2>((half)1152.0f);
+    m[j].is_transposed = transpose;
+  }
+}
 // Four sums over whose columns softmetal_load_wide had its say.
 template <class T>
 SM_COLLECTIVE void softmetal_store_wide(const simdgroup_matrix<float, 8, 8>* m, float* to, ulong stride) {

@@ -8,16 +8,25 @@
 // The elements of the cache as floats, eight or a vector at a time.
 struct F32Element {
   using Type = float;
+  static constexpr bool kScaled = false;
   static inline Vec vec(const float* p) { return load(p); }
   static inline void eight(const float* p, float* out) { __builtin_memcpy(out, p, 8 * sizeof(float)); }
 };
 struct F16Element {
   using Type = uint16_t;
+  static constexpr bool kScaled = false;
   static inline Vec vec(const uint16_t* p) { return load_f16(p); }
   static inline void eight(const uint16_t* p, float* out) { widen8_f16(p, out); }
 };
+struct Int8Element {
+  using Type = int8_t;
+  static constexpr bool kScaled = true;
+  static inline Vec vec(const int8_t* p) { return load_i8(p); }
+  static inline void eight(const int8_t* p, float* out) { widen8_i8(p, out); }
+};
 struct Bf16Element {
   using Type = uint16_t;
+  static constexpr bool kScaled = false;
   static inline Vec vec(const uint16_t* p) { return load_bf16(p); }
   static inline void eight(const uint16_t* p, float* out) {
     for (int i = 0; i < 8; ++i) out[i] = __builtin_bit_cast(float, static_cast<uint32_t>(p[i]) << 16);
@@ -44,6 +53,31 @@ inline void narrow(const float* in, int64_t n, KvType type, uint16_t* out) {
   }
 }
 
+// One row as integers and the scale that multiplies them; both depend on this row alone. A row with an infinity or a
+// NaN gets a scale that keeps it visible; one too small for its scale to have an inverse becomes zero.
+inline void quantize_row(const float* in, int64_t n, int8_t* out, float* scale) {
+  uint32_t bits = 0;  // of the largest magnitude; those of a NaN are above all others
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t magnitude = __builtin_bit_cast(uint32_t, in[i]) & 0x7fffffff;
+    bits = magnitude > bits ? magnitude : bits;
+  }
+  const float largest = __builtin_bit_cast(float, bits);
+  const bool finite = bits < 0x7f800000, tiny = finite && largest < 1e-30f;
+  *scale = tiny ? 0.0f : finite ? largest / 127.0f : __builtin_nanf("");
+  if (tiny || !finite) {
+    __builtin_memset(out, 0, static_cast<size_t>(n));
+    return;
+  }
+  const Vec inverse = broadcast(127.0f / largest);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store_i8(out + i, load(in + i) * inverse);
+  for (; i < n; ++i) {
+    int8_t copies[kLanes];
+    store_i8(copies, broadcast(in[i]) * inverse);
+    out[i] = copies[0];
+  }
+}
+
 void store_kv(const float* key, const float* value, void* key_block, void* value_block, int64_t head_size,
               int64_t block_size, int64_t offset, KvType type) {
   if (type == KvType::f32) {
@@ -51,6 +85,16 @@ void store_kv(const float* key, const float* value, void* key_block, void* value
     for (int64_t d = 0; d < head_size; ++d) keys[d * block_size] = key[d];
     __builtin_memcpy(static_cast<float*>(value_block) + offset * head_size, value,
                      static_cast<size_t>(head_size) * sizeof(float));
+    return;
+  }
+  if (type == KvType::int8) {
+    int8_t rounded[512];
+    int8_t* keys = static_cast<int8_t*>(key_block);
+    int8_t* values = static_cast<int8_t*>(value_block);
+    const int64_t numbers = block_size * head_size;  // the scales are behind them
+    quantize_row(key, head_size, rounded, reinterpret_cast<float*>(keys + numbers) + offset);
+    for (int64_t d = 0; d < head_size; ++d) keys[d * block_size + offset] = rounded[d];
+    quantize_row(value, head_size, values + offset * head_size, reinterpret_cast<float*>(values + numbers) + offset);
     return;
   }
   uint16_t rounded[512];
@@ -164,14 +208,22 @@ inline Range visible(const AttentionArgs& args, int row, int64_t tile_start) {
   return {static_cast<int>(begin), static_cast<int>(end)};
 }
 
+// Scales of the rows of a tile, where the cache has them: factors of the scores (K) and of the weights (V).
+struct TileScales {
+  float keys[kTileKeys], values[kTileKeys];
+};
+
 // Scores of one row over a tile become weights 2^(score - largest), 0 for keys it does not see; the state's largest
-// score and sum move on. Returns what the older weighted sum must be multiplied by.
-inline float softmax_tile(float* scores, Range range, float* largest, float* sum) {
+// score and sum move on. Returns what the older weighted sum must be multiplied by. `scales` may be null; the sum of
+// the weights is without those of the values.
+inline float softmax_tile(float* scores, const TileScales* scales, Range range, float* largest, float* sum) {
   const Vec lowest = broadcast(-__builtin_inff());
   constexpr int kVecs = kTileKeys / kLanes;
   Vec s[kVecs];
   Vec best = lowest;
   for (int v = 0; v < kVecs; ++v) s[v] = load(scores + v * kLanes);
+  if (scales != nullptr)
+    for (int v = 0; v < kVecs; ++v) s[v] *= load(scales->keys + v * kLanes);
   if (range.begin > 0 || range.end < kTileKeys) {
     const IVec lanes = lane_numbers();
     for (int v = 0; v < kVecs; ++v) {
@@ -187,7 +239,7 @@ inline float softmax_tile(float* scores, Range range, float* largest, float* sum
   Vec total{};
   for (int v = 0; v < kVecs; ++v) {
     const Vec w = exp2_lanes(s[v] - shift);
-    store(scores + v * kLanes, w);
+    store(scores + v * kLanes, scales == nullptr ? w : w * load(scales->values + v * kLanes));
     total += w;
   }
   const float rescale = *largest == new_best ? 1.0f : exp2_one(*largest - new_best);
@@ -237,7 +289,8 @@ inline void add_values(const AttentionArgs& args, const B& values, int row, int 
 }
 
 template <typename K, typename V>
-inline void attend_tile(const AttentionArgs& args, const K& keys, const V& values, int64_t tile_start, float* states) {
+inline void attend_tile(const AttentionArgs& args, const K& keys, const V& values, const TileScales* scales,
+                        int64_t tile_start, float* states) {
   const int64_t d = args.head_size;
   const int64_t stride = softmax_stride(d);
   for (int row = 0; row < args.rows; row += kBlockRows) {
@@ -248,7 +301,8 @@ inline void attend_tile(const AttentionArgs& args, const K& keys, const V& value
     for (int m = 0; m < count; ++m) {
       const Range range = visible(args, row + m, tile_start);
       float* largest = states + (row + m) * stride + padded_head(d);
-      rescale[m] = range.begin == range.end ? 1.0f : softmax_tile(weights + m * kTileKeys, range, largest, largest + 1);
+      rescale[m] =
+          range.begin == range.end ? 1.0f : softmax_tile(weights + m * kTileKeys, scales, range, largest, largest + 1);
     }
     add_values(args, values, row, count, tile_start, rescale, states);
   }
@@ -282,6 +336,8 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
     const T* keys[kGroups];
     const T* values[kGroups];
     const T* some_block = nullptr;
+    TileScales tile_scales{};
+    const TileScales* scales = E::kScaled ? &tile_scales : nullptr;
     for (int g = 0; g < kGroups; ++g) {
       const int64_t position = start + 8 * g;
       const int64_t aligned = position - position % unit;
@@ -292,15 +348,21 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
       some_block = static_cast<const T*>(args.keys) + block;
       keys[g] = some_block + offset;
       values[g] = static_cast<const T*>(args.values) + block + offset * d;
+      if constexpr (E::kScaled) {
+        const int64_t at = args.block_size * d + offset * static_cast<int64_t>(sizeof(float));
+        __builtin_memcpy(tile_scales.keys + 8 * g, static_cast<const T*>(args.keys) + block + at, 8 * sizeof(float));
+        __builtin_memcpy(tile_scales.values + 8 * g, static_cast<const T*>(args.values) + block + at,
+                         8 * sizeof(float));
+      }
     }
     if (direct) {
       // Keys without a block get scores from any readable memory; the scores are thrown away.
       for (int g = 0; g < kGroups; ++g) keys[g] = keys[g] == nullptr ? some_block : keys[g];
-      attend_tile(args, CacheKeys<E>{keys, args.block_size}, CacheValues<E>{values, d}, start, states);
+      attend_tile(args, CacheKeys<E>{keys, args.block_size}, CacheValues<E>{values, d}, scales, start, states);
     } else {
       convert_tile<E>(args, keys, values);
-      attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded_head(d)}, start,
-                  states);
+      attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded_head(d)}, scales,
+                  start, states);
     }
   }
 }
@@ -318,6 +380,7 @@ void attend_split(const AttentionArgs& args, int64_t split, float* states) {
   switch (args.type) {
     case KvType::f32: return attend_cache<F32Element>(args, split, first, last, states);
     case KvType::f16: return attend_cache<F16Element>(args, split, first, last, states);
+    case KvType::int8: return attend_cache<Int8Element>(args, split, first, last, states);
     case KvType::bf16: return attend_cache<Bf16Element>(args, split, first, last, states);
   }
 }

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/kv_type.h"
+
 // The vector kernels of every operation but the matrix products, one set an instruction set. A set is one translation
 // unit built with that set's flags; everything in it lives in a namespace named after it, and nothing from the standard
 // library is instantiated there, so that no code built for a newer CPU can be linked into a path meant for an older
 // one.
 namespace ingot::cpu {
-
-enum class KvType : int32_t { f32, f16, bf16 };
 
 // Attention walks keys in tiles of 64 and keeps one softmax state a split of 256, both at fixed absolute positions: the
 // arithmetic of a row depends on its position alone, not on how the step was cut. Partial states are merged in order.
@@ -24,7 +24,8 @@ static inline constexpr int64_t softmax_stride(int64_t head_size) { return padde
 
 struct AttentionArgs {
   // One layer and KV head of the cache, and one sequence's blocks. Inside a block keys are [head_size, block_size] (so
-  // that neighbouring keys are neighbours in memory) and values [block_size, head_size].
+  // that neighbouring keys are neighbours in memory) and values [block_size, head_size]; int8: then scales
+  // [block_size].
   const void* keys;
   const void* values;
   int64_t block_stride;   // elements from a block to the next

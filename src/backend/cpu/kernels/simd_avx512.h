@@ -30,6 +30,17 @@ static inline void widen8_f16(const uint16_t* p, float* out) {
 static inline void store_f16(uint16_t* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
+static inline Vec load_i8(const int8_t* p) {
+  return (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+static inline void widen8_i8(const int8_t* p, float* out) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  _mm256_storeu_ps(out, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
+}
+// To the nearest integer, of two the even one.
+static inline void store_i8(int8_t* p, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32((__m512)v)));
+}
 static inline float reduce_max(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
 static inline float reduce_add(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
 

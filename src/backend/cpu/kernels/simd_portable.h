@@ -68,6 +68,17 @@ static inline uint16_t narrow_f16(float f) {
 static inline void store_f16(uint16_t* p, Vec v) {
   for (int i = 0; i < kLanes; ++i) p[i] = narrow_f16(v[i]);
 }
+static inline Vec load_i8(const int8_t* p) {
+  return Vec{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]), static_cast<float>(p[3])};
+}
+static inline void widen8_i8(const int8_t* p, float* out) {
+  for (int i = 0; i < 8; ++i) out[i] = static_cast<float>(p[i]);
+}
+static inline void store_i8(int8_t* p, Vec v) {
+  // Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the mantissa.
+  const IVec rounded = (IVec)(v + broadcast(0x1.8p23f));
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(rounded[i]);
+}
 static inline float reduce_max(Vec v) {
   const float a = v[0] > v[2] ? v[0] : v[2];
   const float b = v[1] > v[3] ? v[1] : v[3];

@@ -5,95 +5,20 @@
 // (a fixed number of spans). Nothing depends on who else is in the batch, nor on whether a row is a decode row (where
 // the eight rows are the query heads of one KV head) or a prefill row (where they are eight positions of one head): the
 // same row gives the same bits.
-#include "common.h"
+#include "attention_cache.h"
 
-constant uint ATTENTION_HEAD_SIZE [[function_constant(50)]];
-constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
-constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
-constant bool ATTENTION_QK_NORM [[function_constant(53)]];
-constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
-constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
-
-constant constexpr uint kSpan = 64;         // keys
-constant constexpr uint kMaxHeadSize = 256;
 constant constexpr uint kAttentionTiles = 4;    // of eight keys, whose loads are issued together
 constant constexpr uint kAttentionColumns = 2;  // of 32 dims of the values, likewise
 constant constexpr float kMasked = -1e30f;  // stands for minus infinity, which fast math may not know
 
-struct AttentionParams {
-  float scale;      // of q . k, times log2(e)
-  float norm_eps;
-  uint heads, kv_heads;
-  uint rope_dims;
-  uint split;       // keys a split, a multiple of the span
-  uint max_blocks;  // row length of the block table
-  uint max_splits;  // row length of the partial results
-  uint first_row;   // prefill: first row of the step it looks at
-  uint first_seq;   // prefill: first sequence
-  uint first_tile;  // prefill: first tile of query rows
-};
-
-// ---- rotation ----
-
-// 1 / rms of a head, or 1. Called by a whole simdgroup, whose lanes may write to the head afterwards.
-template <typename T>
-static float attention_head_scale(device const T* head, float eps, uint lane) {
-  if (!ATTENTION_QK_NORM) return 1;
-  float sum = 0;
-  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sum = fma(float(head[d]), float(head[d]), sum);
-  simdgroup_barrier(mem_flags::mem_device);
-  return precise::rsqrt(simd_sum(sum) / float(ATTENTION_HEAD_SIZE) + eps);
-}
-
-template <typename T>
-static float attention_normed(device const T* head, device const float* weight, float scale, uint d) {
-  const float x = float(head[d]);
-  return ATTENTION_QK_NORM ? x * scale * weight[d] : x;
-}
-
-// Norms and rotates one head into `out`, each value rounded to R on the way. Called by a whole simdgroup.
-template <typename R, typename Out, typename T, typename Pointer>
-static void attention_rotate(device const T* head, device const float* weight, device const float2* rope,
-                             constant AttentionParams& p, uint lane, Pointer out) {
-  const float scale = attention_head_scale(head, p.norm_eps, lane);
-  const uint half_dims = p.rope_dims / 2;
-  for (uint i = lane; i < half_dims; i += 32) {
-    const float a = attention_normed(head, weight, scale, i);
-    const float b = attention_normed(head, weight, scale, i + half_dims);
-    const float2 turn = rope[i];
-    out[i] = Out(float(R(a * turn.x - b * turn.y)));
-    out[i + half_dims] = Out(float(R(b * turn.x + a * turn.y)));
-  }
-  for (uint d = p.rope_dims + lane; d < ATTENTION_HEAD_SIZE; d += 32)
-    out[d] = Out(float(R(attention_normed(head, weight, scale, d))));
-}
-
 // ---- one span ----
-
-// Where eight keys of a KV head begin in the cache of one layer.
-static ulong attention_tile_offset(device const int* blocks, uint kv_heads, uint kv_head, uint key) {
-  const ulong block = ulong(uint(blocks[key / ATTENTION_BLOCK_SIZE]));
-  return ((block * kv_heads + kv_head) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE) *
-         ATTENTION_HEAD_SIZE;
-}
-
-// Eight keys by eight dims, zero from key `count` on: what lies behind the end of a sequence is not ours to read.
-template <typename C>
-static void attention_load_part(thread simdgroup_matrix<C, 8, 8>& m, device const C* from, uint count, bool transpose,
-                                threadgroup C* part, uint lane) {
-  for (uint i = lane; i < 64; i += 32)
-    part[i] = i / 8 < count ? from[ulong(i / 8) * ATTENTION_HEAD_SIZE + i % 8] : C(0);
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-  simdgroup_load(m, part, 8, ulong2(0, 0), transpose);
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-}
 
 // Scores, softmax and weighted values of eight query rows against keys [span * 64, + 64). Four lanes share a row
 // (row = lane / 4); a row sees keys [low, high), `begin` and `end` bound those of all rows, `length` is how many keys
 // there are. Leaves the rows' values in `work` [8][head size] and returns the row's (largest score, sum of weights).
-template <typename C>
+template <typename S, typename C>
 static float2 attention_span(threadgroup const C* q,  // [8][head size]
-                             device const C* keys, device const C* values, device const int* blocks, uint kv_head,
+                             device const S* keys, device const S* values, device const int* blocks, uint kv_head,
                              uint span, uint begin, uint end, uint length, uint low, uint high,
                              constant AttentionParams& p,
                              threadgroup float* work,  // max([8][64], [8][head size])
@@ -107,7 +32,7 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   if (ATTENTION_WIDE && sizeof(C) == 2) {
     MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile)
       if (tile >= first_tile && tile < last_tile)
-        offsets[tile] = attention_tile_offset(blocks, p.kv_heads, kv_head, first_key + tile * 8);
+        offsets[tile] = attention_tile_offset<S>(blocks, p.kv_heads, kv_head, first_key + tile * 8);
     simdgroup_matrix<C, 8, 8> rows[kMaxHeadSize / 8];
     MATRIX_UNROLL for (uint c = 0; c < ATTENTION_HEAD_SIZE / 32; ++c)
       matrix_load_wide(rows + c * 4, q + c * 32, ATTENTION_HEAD_SIZE, false, 8, part, lane);
@@ -133,21 +58,24 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   } else {
     for (uint tile = first_tile; tile < last_tile; ++tile) {
       const uint key = first_key + tile * 8;
-      device const C* k = keys + attention_tile_offset(blocks, p.kv_heads, kv_head, key);
+      device const S* k = keys + attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key);
       simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-      for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
-        simdgroup_matrix<C, 8, 8> a, b;
-        simdgroup_load(a, q + d, ATTENTION_HEAD_SIZE);
-        if (key + 8 <= length) {
-          simdgroup_load(b, k + d, ATTENTION_HEAD_SIZE, ulong2(0, 0), true);
-        } else {
-          attention_load_part(b, k + d, length - key, true, part, lane);
+      for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 32) {
+        simdgroup_matrix<C, 8, 8> a, b[4];
+        const uint dims = min(32u, ATTENTION_HEAD_SIZE - d);
+        attention_load(b, k + d, true, dims, min(length - key, 8u), part, lane);
+        MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
+          if (j * 8 < dims) {
+            simdgroup_load(a, q + d + j * 8, ATTENTION_HEAD_SIZE);
+            simdgroup_multiply_accumulate(scores, a, b[j], scores);
+          }
         }
-        simdgroup_multiply_accumulate(scores, a, b, scores);
       }
       simdgroup_store(scores, work + tile * 8, kSpan);
     }
   }
+  threadgroup float* scales = (threadgroup float*)part;  // nobody needs that between the two products
+  attention_scales(scales, keys, values, blocks, p.kv_heads, kv_head, first_key, begin, end, lane);
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
   const uint row = lane / 4, column = lane % 4 * 16;
@@ -157,20 +85,40 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
     const uint key = first_key + column + j;
     const bool seen = key >= low && key < high;
     score[j] = seen ? work[row * kSpan + column + j] * p.scale : kMasked;
+    if (sizeof(S) == 1 && seen) score[j] *= scales[column + j];
     best = max(best, score[j]);
   }
   best = max(best, simd_shuffle_xor(best, 1));
   best = max(best, simd_shuffle_xor(best, 2));
+  // The scales of a row's values may lie anywhere, its weights are halves: a power of two is taken out of the scales, and
+  // added to the score that the weights are relative to.
+  uint power = 127;
+  if (sizeof(S) == 1) {
+    float largest = 0;
+    for (uint j = 0; j < 16; ++j) {
+      const uint key = first_key + column + j;
+      if (key >= low && key < high) largest = max(largest, scales[kSpan + column + j]);
+    }
+    largest = max(largest, simd_shuffle_xor(largest, 1));
+    largest = max(largest, simd_shuffle_xor(largest, 2));
+    if (largest > 0) power = as_type<uint>(largest) >> 23;
+  }
+  const float inverse = as_type<float>((254 - power) << 23);
   float sum = 0;
   for (uint j = 0; j < 16; ++j) {
     const uint key = first_key + column + j;
     const bool seen = key >= low && key < high;
-    const C weight = seen ? C(exp2(score[j] - best)) : C(0);
+    const float exact = seen ? exp2(score[j] - best) : 0.0f;
+    const C weight = C(sizeof(S) == 1 && seen ? exact * (scales[kSpan + column + j] * inverse) : exact);
     weights[row * kSpan + column + j] = weight;
-    sum += float(weight);
+    sum += sizeof(S) == 1 ? exact : float(weight);
   }
   sum += simd_shuffle_xor(sum, 1);
   sum += simd_shuffle_xor(sum, 2);
+  if (sizeof(S) == 1) {
+    sum *= inverse;
+    best += float(int(power) - 127);
+  }
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
   if (ATTENTION_WIDE && sizeof(C) == 2) {
@@ -205,21 +153,21 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
       }
     }
   } else {
-    for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 8) {
-      simdgroup_float8x8 sums = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 32) {
+      const uint dims = min(32u, ATTENTION_HEAD_SIZE - d);
+      simdgroup_float8x8 sums[4];
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j) sums[j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
       for (uint tile = first_tile; tile < last_tile; ++tile) {
         const uint key = first_key + tile * 8;
-        device const C* v = values + attention_tile_offset(blocks, p.kv_heads, kv_head, key) + d;
-        simdgroup_matrix<C, 8, 8> a, b;
+        simdgroup_matrix<C, 8, 8> a, b[4];
         simdgroup_load(a, weights + tile * 8, kSpan);
-        if (key + 8 <= length) {
-          simdgroup_load(b, v, ATTENTION_HEAD_SIZE);
-        } else {
-          attention_load_part(b, v, length - key, false, part, lane);
-        }
-        simdgroup_multiply_accumulate(sums, a, b, sums);
+        attention_load(b, values + attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key) + d, false, dims,
+                       min(length - key, 8u), part, lane);
+        MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+          if (j * 8 < dims) simdgroup_multiply_accumulate(sums[j], a, b[j], sums[j]);
       }
-      simdgroup_store(sums, work + d, ATTENTION_HEAD_SIZE);
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+        if (j * 8 < dims) simdgroup_store(sums[j], work + d + j * 8, ATTENTION_HEAD_SIZE);
     }
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -239,11 +187,11 @@ static float2 attention_fold(thread float2& total, float2 next) {
 
 // A threadgroup is one split of one KV head of one sequence. Rotates the query heads; the last split also rotates and
 // writes the new K and V. Results go to `out`, or to `partial` when the sequence has several splits.
-template <typename T, typename C>
+template <typename T, typename S>
 [[kernel]] void decode_attention(device const T* qkv [[buffer(0)]],  // [T, heads + 2 kv heads, head size]
                                  device const float2* rope [[buffer(1)]],
-                                 device C* keys [[buffer(2)]],    // [blocks, kv heads, block size, head size]
-                                 device C* values [[buffer(3)]],
+                                 device S* keys [[buffer(2)]],
+                                 device S* values [[buffer(3)]],
                                  device const int* block_table [[buffer(4)]],  // [S, max blocks]
                                  device const int* seq_lens [[buffer(5)]],     // [S]
                                  device T* out [[buffer(6)]],                  // [T, heads, head size]
@@ -257,6 +205,7 @@ template <typename T, typename C>
                                  uint thread_index [[thread_index_in_threadgroup]],
                                  uint lane [[thread_index_in_simdgroup]],
                                  uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  typedef typename AttentionNumber<S>::type C;
   threadgroup float2 span_sums[8 * 8];
   const uint kv_head = group.x, seq = group.y, split = group.z, group_size = p.heads / p.kv_heads;
   const uint length = uint(seq_lens[seq]);
@@ -270,15 +219,11 @@ template <typename T, typename C>
   device const int* blocks = block_table + ulong(seq) * p.max_blocks;
 
   if (split == last_split) {
-    const uint key = length - 1;
-    const ulong at = attention_tile_offset(blocks, p.kv_heads, kv_head, key);
-    if (simdgroup == 0)
-      attention_rotate<float, C>(row_qkv + (p.heads + kv_head) * ATTENTION_HEAD_SIZE, k_norm, row_rope,
-                                 p, lane, keys + at);
-    if (simdgroup == ATTENTION_SIMDGROUPS - 1) {
-      device const T* v = row_qkv + (p.heads + p.kv_heads + kv_head) * ATTENTION_HEAD_SIZE;
-      for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(float(v[d]));
-    }
+    const ulong slot = attention_slot(blocks, length - 1);
+    device const T* k = row_qkv + (p.heads + kv_head) * ATTENTION_HEAD_SIZE;
+    if (simdgroup == 0) attention_write_key(k, k_norm, row_rope, p, lane, keys, slot, kv_head);
+    if (simdgroup == ATTENTION_SIMDGROUPS - 1)
+      attention_write_value(k + p.kv_heads * ATTENTION_HEAD_SIZE, p, lane, values, slot, kv_head);
   }
 
   // Threadgroup memory: q, then for each simdgroup its work, weights and part.
@@ -316,7 +261,7 @@ template <typename T, typename C>
       const uint span = base + simdgroup;
       float2 result = float2(kMasked, 0);
       if (span < spans_end)
-        result = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, begin, end, p, work,
+        result = attention_span<S>(q, (device const S*)keys, (device const S*)values, blocks, kv_head, span, begin, end, length, begin, end, p, work,
                                    weights, part, lane);
       if (lane % 4 == 0) span_sums[simdgroup * 8 + lane / 4] = result;
       threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -376,11 +321,11 @@ template <typename T>
 // ---- prefill ----
 
 // Rotates q in place, rotates and writes k, writes v. One simdgroup a head, four a threadgroup.
-template <typename T, typename C>
+template <typename T, typename S>
 [[kernel]] void prefill_write(device T* qkv [[buffer(0)]],
                               device const float2* rope [[buffer(1)]],
-                              device C* keys [[buffer(2)]],
-                              device C* values [[buffer(3)]],
+                              device S* keys [[buffer(2)]],
+                              device S* values [[buffer(3)]],
                               device const long* slots [[buffer(4)]],  // [T]
                               device const float* q_norm [[buffer(5), function_constant(ATTENTION_QK_NORM)]],
                               device const float* k_norm [[buffer(6), function_constant(ATTENTION_QK_NORM)]],
@@ -400,22 +345,19 @@ template <typename T, typename C>
   }
   const ulong slot = ulong(slots[t]);
   const uint kv_head = (head - p.heads) % p.kv_heads;
-  const ulong at = ((slot / ATTENTION_BLOCK_SIZE * p.kv_heads + kv_head) * ATTENTION_BLOCK_SIZE +
-                    slot % ATTENTION_BLOCK_SIZE) *
-                   ATTENTION_HEAD_SIZE;
   if (head < p.heads + p.kv_heads) {
-    attention_rotate<float, C>((device const T*)x, k_norm, row_rope, p, lane, keys + at);
+    attention_write_key((device const T*)x, k_norm, row_rope, p, lane, keys, slot, kv_head);
   } else {
-    for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) values[at + d] = C(float(x[d]));
+    attention_write_value((device const T*)x, p, lane, values, slot, kv_head);
   }
 }
 
 // A simdgroup is eight consecutive query rows of one head; the simdgroups of a threadgroup are neighbours, so that the
 // keys and values one loads are in the cache for the others.
-template <typename T, typename C>
+template <typename T, typename S>
 [[kernel]] void prefill_attention(device const T* qkv [[buffer(0)]],
-                                  device const C* keys [[buffer(1)]],
-                                  device const C* values [[buffer(2)]],
+                                  device const S* keys [[buffer(1)]],
+                                  device const S* values [[buffer(2)]],
                                   device const int* block_table [[buffer(3)]],
                                   device const int* query_start [[buffer(4)]],  // [S + 1]
                                   device const int* seq_lens [[buffer(5)]],
@@ -425,6 +367,7 @@ template <typename T, typename C>
                                   uint3 group [[threadgroup_position_in_grid]],  // tile, head, sequence
                                   uint lane [[thread_index_in_simdgroup]],
                                   uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  typedef typename AttentionNumber<S>::type C;
   const uint seq = p.first_seq + group.z, head = group.y, kv_head = head / (p.heads / p.kv_heads);
   const uint first_row = uint(query_start[seq]);
   const uint rows = uint(query_start[seq + 1]) - first_row;
@@ -463,7 +406,7 @@ template <typename T, typename C>
   for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
   const uint spans_end = (end + kSpan - 1) / kSpan;
   for (uint span = begin / kSpan; span < spans_end; ++span) {
-    const float2 next = attention_span<C>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p,
+    const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p,
                                           work, weights, part, lane);
     if (next.y != 0) {
       const float2 factors = attention_fold(split_total, next);
@@ -488,16 +431,17 @@ template <typename T, typename C>
 }
 
 // clang-format off
-#define ATTENTION_KERNELS(activation, T, cache, C)                                                              \
+#define ATTENTION_KERNELS(activation, T, cache, S)                                                              \
   template [[host_name("decode_attention_" #activation "_" #cache)]] [[kernel]]                                 \
-  decltype(decode_attention<T, C>) decode_attention<T, C>;                                                      \
+  decltype(decode_attention<T, S>) decode_attention<T, S>;                                                      \
   template [[host_name("prefill_write_" #activation "_" #cache)]] [[kernel]]                                    \
-  decltype(prefill_write<T, C>) prefill_write<T, C>;                                                            \
+  decltype(prefill_write<T, S>) prefill_write<T, S>;                                                            \
   template [[host_name("prefill_attention_" #activation "_" #cache)]] [[kernel]]                                \
-  decltype(prefill_attention<T, C>) prefill_attention<T, C>;
+  decltype(prefill_attention<T, S>) prefill_attention<T, S>;
 // clang-format on
 
 ATTENTION_KERNELS(f16, half, f16, half)
+ATTENTION_KERNELS(f16, half, int8, int8_t)
 ATTENTION_KERNELS(f16, half, f32, float)
 template [[host_name("decode_attention_merge_f16")]] [[kernel]] decltype(decode_attention_merge<half>)
     decode_attention_merge<half>;
@@ -505,6 +449,7 @@ template [[host_name("decode_attention_merge_f16")]] [[kernel]] decltype(decode_
 ATTENTION_KERNELS(f16, half, bf16, bfloat)
 ATTENTION_KERNELS(bf16, bfloat, f16, half)
 ATTENTION_KERNELS(bf16, bfloat, bf16, bfloat)
+ATTENTION_KERNELS(bf16, bfloat, int8, int8_t)
 ATTENTION_KERNELS(bf16, bfloat, f32, float)
 template [[host_name("decode_attention_merge_bf16")]] [[kernel]] decltype(decode_attention_merge<bfloat>)
     decode_attention_merge<bfloat>;

@@ -88,6 +88,34 @@ METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer fr
   simdgroup_barrier(mem_flags::mem_threadgroup);
 #endif
 }
+// The four integers of a word as halves. 0x6400 plus a byte, as a half, is 1024 plus the byte.
+METAL_FUNC half4 matrix_halves(uint word) {
+  const uint bytes = word ^ 0x80808080u;
+  const uint low = (bytes & 0xffu) | (bytes & 0xff00u) << 8 | 0x64006400u;
+  const uint high = (bytes >> 16 & 0xffu) | (bytes >> 8 & 0xff0000u) | 0x64006400u;
+  return half4(as_type<half2>(low) - half2(1152), as_type<half2>(high) - half2(1152));
+}
+// Eight rows of up to 32 columns (a multiple of 8) of integers, as matrices of halves. Rows begin at multiples of 8 bytes.
+METAL_FUNC void matrix_load_integers(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, ulong stride,
+                                     bool transpose, uint columns, uint count, threadgroup half* part, uint lane) {
+  const uint row = lane / 4, column = lane % 4 * 8;
+  uint2 words = uint2(0);
+  if (row < count && column < columns) words = *(device const uint2*)(from + row * stride + column);
+  *(threadgroup half4*)(part + lane * 8) = matrix_halves(words.x);
+  *(threadgroup half4*)(part + lane * 8 + 4) = matrix_halves(words.y);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+    if (j * 8 < columns) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+}
+METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, ulong stride,
+                                 bool transpose, uint count, threadgroup half* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_wide(m, from, stride, transpose, count);
+#else
+  matrix_load_integers(m, from, stride, transpose, 32, count, part, lane);
+#endif
+}
 // The way back: eight rows of 32 columns from four sums whose right operands, of T, were loaded by matrix_load_wide.
 template <typename T>
 METAL_FUNC void matrix_store_wide(thread const simdgroup_float8x8* m, threadgroup float* to, ulong stride) {

@@ -1,0 +1,211 @@
+// How attention reads and writes the paged cache: rotation, rounding to the cache's type, and the way back to matrices.
+#pragma once
+
+#include "common.h"
+
+constant uint ATTENTION_HEAD_SIZE [[function_constant(50)]];
+constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
+constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
+constant bool ATTENTION_QK_NORM [[function_constant(53)]];
+constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
+constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
+
+constant constexpr uint kSpan = 64;         // keys
+constant constexpr uint kMaxHeadSize = 256;
+
+struct AttentionParams {
+  float scale;      // of q . k, times log2(e)
+  float norm_eps;
+  uint heads, kv_heads;
+  uint rope_dims;
+  uint split;       // keys a split, a multiple of the span
+  uint max_blocks;  // row length of the block table
+  uint max_splits;  // row length of the partial results
+  uint first_row;   // prefill: first row of the step it looks at
+  uint first_seq;   // prefill: first sequence
+  uint first_tile;  // prefill: first tile of query rows
+};
+
+// ---- rotation ----
+
+// 1 / rms of a head, or 1. Called by a whole simdgroup, whose lanes may write to the head afterwards.
+template <typename T>
+static float attention_head_scale(device const T* head, float eps, uint lane) {
+  if (!ATTENTION_QK_NORM) return 1;
+  float sum = 0;
+  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sum = fma(float(head[d]), float(head[d]), sum);
+  simdgroup_barrier(mem_flags::mem_device);
+  return precise::rsqrt(simd_sum(sum) / float(ATTENTION_HEAD_SIZE) + eps);
+}
+
+template <typename T>
+static float attention_normed(device const T* head, device const float* weight, float scale, uint d) {
+  const float x = float(head[d]);
+  return ATTENTION_QK_NORM ? x * scale * weight[d] : x;
+}
+
+// Norms and rotates one head; what becomes of its elements, each rounded to R, is the sink's business. Called by a whole
+// simdgroup.
+template <typename R, typename T, typename Sink>
+static void attention_rotate_into(device const T* head, device const float* weight, device const float2* rope,
+                                  constant AttentionParams& p, uint lane, thread Sink& sink) {
+  const float scale = attention_head_scale(head, p.norm_eps, lane);
+  const uint half_dims = p.rope_dims / 2;
+  for (uint i = lane; i < half_dims; i += 32) {
+    const float a = attention_normed(head, weight, scale, i);
+    const float b = attention_normed(head, weight, scale, i + half_dims);
+    const float2 turn = rope[i];
+    sink.take(i, float(R(a * turn.x - b * turn.y)));
+    sink.take(i + half_dims, float(R(b * turn.x + a * turn.y)));
+  }
+  for (uint d = p.rope_dims + lane; d < ATTENTION_HEAD_SIZE; d += 32)
+    sink.take(d, float(R(attention_normed(head, weight, scale, d))));
+}
+
+template <typename Out, typename Pointer>
+struct AttentionStore {
+  Pointer out;
+  void take(uint d, float x) { out[d] = Out(x); }
+};
+template <typename R, typename Out, typename T, typename Pointer>
+static void attention_rotate(device const T* head, device const float* weight, device const float2* rope,
+                             constant AttentionParams& p, uint lane, Pointer out) {
+  AttentionStore<Out, Pointer> store = {out};
+  attention_rotate_into<R>(head, weight, rope, p, lane, store);
+}
+
+// ---- the cache: K and V of one layer, [blocks, kv heads, block size, head size] of S ----
+//
+// With int8 the numbers of a block and KV head are followed by their scales, float [block size]. Products are made of
+// halves then; the scale of a key is a factor of its score, that of a value one of its weight.
+
+template <typename S>
+struct AttentionNumber {
+  typedef S type;
+};
+template <>
+struct AttentionNumber<int8_t> {
+  typedef half type;
+};
+
+// From a block and KV head to the next.
+template <typename S>
+static ulong attention_head_stride() {
+  return ATTENTION_BLOCK_SIZE * (ATTENTION_HEAD_SIZE + (sizeof(S) == 1 ? 4 : 0));
+}
+// Where a row begins, by slot, or eight of them.
+template <typename S>
+static ulong attention_row_offset(ulong slot, uint kv_heads, uint kv_head) {
+  return (slot / ATTENTION_BLOCK_SIZE * kv_heads + kv_head) * attention_head_stride<S>() +
+         slot % ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE;
+}
+static ulong attention_slot(device const int* blocks, uint key) {
+  return ulong(uint(blocks[key / ATTENTION_BLOCK_SIZE])) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE;
+}
+template <typename S>
+static ulong attention_tile_offset(device const int* blocks, uint kv_heads, uint kv_head, uint key) {
+  return attention_row_offset<S>(attention_slot(blocks, key), kv_heads, kv_head);
+}
+// The scale of a row, as an offset in floats.
+static ulong attention_scale_offset(ulong slot, uint kv_heads, uint kv_head) {
+  return ((slot / ATTENTION_BLOCK_SIZE * kv_heads + kv_head) * attention_head_stride<int8_t>() +
+          ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE) / 4 + slot % ATTENTION_BLOCK_SIZE;
+}
+
+struct AttentionLargest {
+  uint bits;  // of the largest magnitude; those of a NaN are above all others
+  void take(uint, float x) { bits = max(bits, as_type<uint>(x) & 0x7fffffffu); }
+};
+struct AttentionQuantize {
+  device int8_t* out;
+  float inverse;
+  void take(uint d, float x) { out[d] = inverse == 0 ? int8_t(0) : int8_t(clamp(rint(x * inverse), -127.0f, 127.0f)); }
+};
+// Writes the scale of a row and says how to write its integers; both depend on this row alone. Called by a whole
+// simdgroup. A row with an infinity or a NaN gets a scale that keeps it visible; one too small for its scale to have an
+// inverse becomes zero.
+static AttentionQuantize attention_quantize(device int8_t* cache, ulong slot, uint kv_heads, uint kv_head,
+                                            AttentionLargest found, uint lane) {
+  const uint bits = simd_max(found.bits);
+  const float largest = as_type<float>(bits);
+  const bool finite = bits < 0x7f800000u;
+  const bool tiny = finite && largest < 1e-30f;
+  if (lane == 0) {
+    device float* scales = (device float*)cache;
+    scales[attention_scale_offset(slot, kv_heads, kv_head)] =
+        tiny ? 0.0f : finite ? largest / 127.0f : as_type<float>(0x7fc00000u);
+  }
+  AttentionQuantize sink = {cache + attention_row_offset<int8_t>(slot, kv_heads, kv_head),
+                            tiny || !finite ? 0.0f : 127.0f / largest};
+  return sink;
+}
+
+// Norms, rotates and writes one key. Called by a whole simdgroup, and so is the next.
+template <typename T, typename S>
+static void attention_write_key(device const T* head, device const float* weight, device const float2* rope,
+                                constant AttentionParams& p, uint lane, device S* cache, ulong slot, uint kv_head) {
+  attention_rotate<float, S>(head, weight, rope, p, lane,
+                             cache + attention_row_offset<S>(slot, p.kv_heads, kv_head));
+}
+template <typename T>
+static void attention_write_key(device const T* head, device const float* weight, device const float2* rope,
+                                constant AttentionParams& p, uint lane, device int8_t* cache, ulong slot,
+                                uint kv_head) {
+  AttentionLargest largest = {0};
+  attention_rotate_into<float>(head, weight, rope, p, lane, largest);
+  AttentionQuantize sink = attention_quantize(cache, slot, p.kv_heads, kv_head, largest, lane);
+  attention_rotate_into<float>(head, weight, rope, p, lane, sink);
+}
+template <typename T, typename S>
+static void attention_write_value(device const T* head, constant AttentionParams& p, uint lane, device S* cache,
+                                  ulong slot, uint kv_head) {
+  device S* out = cache + attention_row_offset<S>(slot, p.kv_heads, kv_head);
+  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) out[d] = S(float(head[d]));
+}
+template <typename T>
+static void attention_write_value(device const T* head, constant AttentionParams& p, uint lane, device int8_t* cache,
+                                  ulong slot, uint kv_head) {
+  AttentionLargest largest = {0};
+  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) largest.take(d, float(head[d]));
+  AttentionQuantize sink = attention_quantize(cache, slot, p.kv_heads, kv_head, largest, lane);
+  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sink.take(d, float(head[d]));
+}
+
+// Eight keys by up to 32 dims (a multiple of 8) as matrices, zero from key `count` on: what lies behind the end of a
+// sequence is not ours to read.
+template <typename C>
+static void attention_load(thread simdgroup_matrix<C, 8, 8>* m, device const C* from, bool transpose, uint dims,
+                           uint count, threadgroup C* part, uint lane) {
+  if (count >= 8) {
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+      if (j * 8 < dims) simdgroup_load(m[j], from + j * 8, ATTENTION_HEAD_SIZE, ulong2(0, 0), transpose);
+    return;
+  }
+  for (uint i = lane; i < 256; i += 32)
+    part[i] = i / 32 < count && i % 32 < dims ? from[ulong(i / 32) * ATTENTION_HEAD_SIZE + i % 32] : C(0);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+    if (j * 8 < dims) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+}
+static void attention_load(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, bool transpose, uint dims,
+                           uint count, threadgroup half* part, uint lane) {
+  matrix_load_integers(m, from, ATTENTION_HEAD_SIZE, transpose, dims, count, part, lane);
+}
+
+// Scales of the keys of a span, then of its values: float [2][64], 0 for keys outside [begin, end). Called by a whole
+// simdgroup, with a barrier before they are read.
+template <typename S>
+static void attention_scales(threadgroup float* scales, device const S* keys, device const S* values,
+                             device const int* blocks, uint kv_heads, uint kv_head, uint first_key, uint begin,
+                             uint end, uint lane) {}
+static void attention_scales(threadgroup float* scales, device const int8_t* keys, device const int8_t* values,
+                             device const int* blocks, uint kv_heads, uint kv_head, uint first_key, uint begin,
+                             uint end, uint lane) {
+  for (uint i = lane; i < kSpan; i += 32) {
+    const bool there = first_key + i >= begin && first_key + i < end;
+    const ulong at = there ? attention_scale_offset(attention_slot(blocks, first_key + i), kv_heads, kv_head) : 0;
+    scales[i] = there ? ((device const float*)keys)[at] : 0.0f;
+    scales[kSpan + i] = there ? ((device const float*)values)[at] : 0.0f;
+  }
+}
