@@ -63,7 +63,9 @@ void add_pull(CLI::App& app) {
   auto model = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("pull", "fetch a model from the hub, or bring it up to date");
   command->add_option("NAME", *model, "OWNER/NAME, with @REVISION or :Q4_K_M behind it where needed")->required();
-  command->callback([model] { fmt::print("{}\n", pull_hub_model(parse_or_throw(*model))); });
+  auto if_missing = std::make_shared<bool>(false);
+  command->add_flag("--if-missing", *if_missing, "take it from the cache as it is where it is there: no network");
+  command->callback([=] { fmt::print("{}\n", pull_hub_model(parse_or_throw(*model), *if_missing)); });
 }
 
 void add_list(CLI::App& app) {

@@ -82,7 +82,9 @@ std::string fetch(const hub::ModelName& name, Fetch& how) {
 
 }  // namespace
 
-std::string pull_hub_model(const hub::ModelName& name) { return fetch(name, hub::pull_model); }
+std::string pull_hub_model(const hub::ModelName& name, bool if_missing) {
+  return fetch(name, if_missing ? hub::find_or_pull_model : hub::pull_model);
+}
 
 std::optional<std::string> find_hub_model(const std::string& text) {
   std::error_code ignored;

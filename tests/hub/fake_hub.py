@@ -126,7 +126,7 @@ class Hub:
             if "/%s/" % old in path:
                 return handler.reply(307, Location=urllib.parse.quote(path.replace(old, new, 1)))
         api = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(revision|tree)/(.+)", path)
-        resolve = re.fullmatch(r"/(api/resolve-cache/models/)?([^/]+/[^/]+)/(?:resolve/)?([0-9a-f]{40})/(.+)", path)
+        resolve = re.fullmatch(r"/(api/resolve-cache/models/)?([^/]+/[^/]+)/(?:resolve/)?([0-9a-f]{40}|main)/(.+)", path)
         # A slash in a revision must be encoded.
         if (not api and not resolve) or (api and handler.raw_path.count("/") != 6):
             return handler.reply(404)
@@ -137,7 +137,8 @@ class Hub:
             return
         if api:
             return self.send_listing(handler, repo, *api.groups())
-        self.send_file(handler, repo, resolve[3], resolve[4], moved=bool(resolve[1]))
+        commit = repo["revisions"].get(resolve[3], resolve[3])
+        self.send_file(handler, repo, commit, resolve[4], moved=bool(resolve[1]))
 
     def allows(self, repo, handler, listing):
         """The listing of a gated repository is public, its files are not. What is private does not seem to exist."""
