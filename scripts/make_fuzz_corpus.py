@@ -81,6 +81,17 @@ def safetensors_seeds():
                                 "b": entry("F16", [2, 1], 8, 12), "c": entry("BF16", [1, 1, 2], 12, 16),
                                 "i": entry("I64", [], 16, 24)}, bytes(24))
     yield "edges", safetensors({"e": entry("F32", [0, 4], 0, 0), "s": entry("F32", [], 0, 4)}, b"abcd")
+    words = bytes(range(256))
+    yield "gptq", safetensors({"m.qweight": entry("I32", [4, 8], 0, 128), "m.qzeros": entry("I32", [1, 1], 128, 132),
+                               "m.scales": entry("F16", [1, 8], 132, 148), "m.g_idx": entry("I32", [32], 148, 276)},
+                              words[:148] + bytes(128))
+    yield "awq", safetensors({"m.qweight": entry("I32", [32, 1], 0, 128), "m.qzeros": entry("I32", [1, 1], 128, 132),
+                              "m.scales": entry("F16", [1, 8], 132, 148)}, words[:148])
+    yield "mlx", safetensors({"m.weight": entry("U32", [2, 4], 0, 32), "m.scales": entry("F16", [2, 1], 32, 36),
+                              "m.biases": entry("BF16", [2, 1], 36, 40)}, words[:40])
+    yield "experts", safetensors({"mlp.switch_mlp.up.weight": entry("U32", [2, 2, 4], 0, 64),
+                                  "mlp.switch_mlp.up.scales": entry("F16", [2, 2, 1], 64, 72),
+                                  "mlp.switch_mlp.up.biases": entry("F32", [2, 2, 1], 72, 88)}, words[:88])
     yield "padded", safetensors(b'{"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}   ', b"ab")
 
 
@@ -88,8 +99,8 @@ def hf_config_seeds():
     for folder in sorted(MODELS.iterdir()):
         if (folder / "config.json").exists():
             config = json.dumps(json.loads((folder / "config.json").read_text())).encode()
-            generation = (folder / "generation_config.json").read_bytes()
-            yield folder.name, config + (b"\0" + generation if "sharded" in folder.name else b"")
+            generation = folder / "generation_config.json"
+            yield folder.name, config + (b"\0" + generation.read_bytes() if "sharded" in folder.name else b"")
 
 
 def main():

@@ -70,7 +70,7 @@ FAMILIES = {
         mutations=["fewer_experts", "other_experts", "no_topk_norm", "no_qk_norm"]),
     "qwen3moe-sparse": dict(
         config=dict(COMMON, architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", vocab_size=131,
-                    hidden_size=48, num_hidden_layers=6, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
+                    hidden_size=56, num_hidden_layers=4, num_attention_heads=3, num_key_value_heads=1, head_dim=16,
                     intermediate_size=56, rope_theta=2000.0, tie_word_embeddings=True, attention_bias=False,
                     num_experts=5, num_experts_per_tok=2, moe_intermediate_size=40, norm_topk_prob=False,
                     decoder_sparse_step=2, mlp_only_layers=[3]),
@@ -106,6 +106,13 @@ FAMILIES = {
                     rope_scaling=dict(rope_type="linear", factor=8.0), pad_token_id=0),
         formats=["bf16"],
         mutations=["no_window", "no_query_scale", "no_scaling"]),
+    "qwen3-wide": dict(  # rows of whole K blocks (256)
+        config=dict(COMMON, architectures=["Qwen3ForCausalLM"], model_type="qwen3", vocab_size=131, hidden_size=256,
+                    num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=64, intermediate_size=256,
+                    rope_theta=2000.0, tie_word_embeddings=False, attention_bias=False),
+        formats=["gguf-q4_1", "gguf-q5_0", "gguf-q5_1", "gguf-q2_k", "gguf-q3_k_m", "gguf-q4_k_m", "gguf-q5_k_m",
+                 "gguf-q6_k"],
+        mutations=["no_qk_norm", "wrong_theta"]),
 }
 
 # Prompts of the whole context: only some rows of logits are kept.

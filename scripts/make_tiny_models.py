@@ -368,7 +368,7 @@ def main():
     made = {name: make_model(name, 100 + i) for i, name in enumerate(MODELS)}
     if args.llama_cpp:
         sys.path[:0] = [str(args.llama_cpp), str(args.llama_cpp / "gguf-py")]  # its gguf fits its converter
-        for kind in ("bf16", "q8_0", "q4_0"):
+        for kind in ("bf16", "f16", "q8_0", "q4_0"):
             source = "llama-bf16-llama3"
             make_gguf(f"gguf-{kind}-llama3", source, *made[source], kind)
         make_gguf("gguf-bf16-bias", "llama-bf16-bias", *made["llama-bf16-bias"], "bf16")

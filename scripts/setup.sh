@@ -21,6 +21,7 @@ utf8proc.h|libutf8proc-dev|utf8proc|build
 histedit.h|libedit-dev|libedit|build
 boost/asio.hpp|libboost-dev|boost|build
 openssl/ssl.h|libssl-dev|openssl@3|build
+curl/curl.h|libcurl4-openssl-dev|curl|build
 gtest/gtest.h|libgtest-dev|googletest|build
 gmock/gmock.h|libgmock-dev|googletest|build
 benchmark/benchmark.h|libbenchmark-dev|google-benchmark|bench'

@@ -20,6 +20,7 @@ struct EngineOptions {
   // auto: the weights of the model; dummy: random ones in the shapes of a folder's config.json, for measurements
   std::string load_format = "auto";
   std::string dtype = "auto";  // format of dummy weights: bf16, f16, f32, q8_0, q4_0, q4_k, ...; auto: the config's
+  std::string quantize;        // int8 or int4: quantize plain weights while they are loaded; empty: as in the file
   int threads = 0;             // CPU: 0 = one a core this process may use
   std::string isa;             // CPU: force a path (portable, avx2, avx512, ...); empty: the best that runs
   int64_t max_model_len = 0;   // longest sequence; 0: the model's own, as far as memory allows

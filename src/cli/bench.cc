@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/threads.h"
+#include "engine/memory_plan.h"
 #include "engine/step_builder.h"
 
 namespace ingot::cli {
@@ -179,19 +180,24 @@ void bench(const BenchArgs& args) {
     bar.update(i + 1, args.batches.size());
   }
   const double peak_mb = static_cast<double>(peak_rss_bytes()) / 1e6;  // before the bandwidth test takes its buffer
+  const double planned_mb = static_cast<double>(engine->memory_plan().total_bytes()) / 1e6;
   const double bandwidth = measure_read_bandwidth(threads);
   const std::string model_name = resolve_model(model.model);
-  const nlohmann::ordered_json report = {{"model", model_name},   {"device", engine->device().info().description},
-                                         {"threads", threads},    {"host_read_gb_s", bandwidth},
-                                         {"rows", rows},          {"load_s", load_seconds},
+  const nlohmann::ordered_json report = {{"model", model_name},
+                                         {"device", engine->device().info().description},
+                                         {"threads", threads},
+                                         {"host_read_gb_s", bandwidth},
+                                         {"rows", rows},
+                                         {"load_s", load_seconds},
+                                         {"planned_mb", planned_mb},
                                          {"peak_rss_mb", peak_mb}};
   if (!args.plot.empty()) write_batch_plot(args.plot, report);
   if (args.json) {
     fmt::print("{}\n", report.dump());
     return;
   }
-  fmt::print("{}\n{}; host reads {:.1f} GB/s; loaded in {:.2f} s, peak memory {:.0f} MB\n\n", model_name,
-             engine->device().info().description, bandwidth, load_seconds, peak_mb);
+  fmt::print("{}\n{}; host reads {:.1f} GB/s; loaded in {:.2f} s, {:.0f} MB planned, peak of the process {:.0f} MB\n\n",
+             model_name, engine->device().info().description, bandwidth, load_seconds, planned_mb, peak_mb);
   fmt::print("{:>6} {:>14} {:>13} {:>9} {:>8} {:>14} {:>9}\n", "batch", "prefill tok/s", "decode tok/s", "step ms",
              "gap us", "weights GB/s", "of limit");
   for (const auto& row : rows)

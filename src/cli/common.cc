@@ -10,6 +10,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "cli/hub_models.h"
 #include "core/error.h"
 #include "core/settings.h"
 
@@ -31,13 +32,16 @@ fs::path cache_folder() {
 
 void add_engine_options(CLI::App& command, ModelArgs& args) {
   EngineOptions& e = args.engine;
-  command.add_option("-m,--model", args.model, "GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)");
+  command.add_option("-m,--model", args.model,
+                     "GGUF file, Hugging Face folder, or OWNER/NAME on the hub (default: SmolLM2-135M-Instruct)");
   command
       .add_option("--load-format", e.load_format,
                   "auto, or dummy: random weights in the shapes of a folder's config.json")
       ->capture_default_str();
   command.add_option("--dtype", e.dtype, "format of dummy weights: bf16, f16, q8_0, q4_k, ...; auto: the config's")
       ->capture_default_str();
+  command.add_option("--quantize", e.quantize,
+                     "int8 or int4: quantize f32, f16 and bf16 weights while they are loaded");
   command.add_option("--device", e.device, "auto, cpu, cuda or metal")->capture_default_str();
   command.add_option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
       ->capture_default_str()
@@ -68,7 +72,7 @@ void add_prompt_options(CLI::App& command, PromptArgs& args) {
 }
 
 std::string resolve_model(const std::string& given) {
-  if (!given.empty()) return given;
+  if (!given.empty()) return find_hub_model(given).value_or(given);
   if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
   const fs::path path = cache_folder() / "models" / kDefaultModelFile;
   if (!fs::exists(path))

@@ -67,6 +67,7 @@ void add_logits(CLI::App& app);
 void add_perplexity(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_quantize(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_export_hf(CLI::App& app);
 

@@ -12,6 +12,7 @@
 #include "core/threads.h"
 #include "engine/devices.h"
 #include "engine/self_test.h"
+#include "hub/settings.h"
 
 namespace ingot::cli {
 namespace {
@@ -19,6 +20,9 @@ namespace {
 struct DoctorArgs {
   ModelArgs model;
 };
+
+// Secrets are never printed.
+std::string shown(std::string_view name, const std::string& value) { return name == "HF_TOKEN" ? "(set)" : value; }
 
 void doctor(const DoctorArgs& args) {
   fmt::print("ingot            {}\n", INGOT_VERSION);
@@ -31,10 +35,11 @@ void doctor(const DoctorArgs& args) {
   fmt::print("\nsettings\n");
   for (const SettingInfo& setting : setting_table()) {
     const auto value = environment(setting.name);
-    fmt::print("  {:<30} {:<20} {}\n", setting.name, value ? *value : fmt::format("({})", setting.default_value),
-               setting.meaning);
+    fmt::print("  {:<30} {:<20} {}\n", setting.name,
+               value ? shown(setting.name, *value) : fmt::format("({})", setting.default_value), setting.meaning);
   }
   Settings::from_environment();  // a bad value ends here, by name
+  hub::HubSettings::from_environment();
 
   fmt::print("\ndefault model    ");
   try {

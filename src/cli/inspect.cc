@@ -36,6 +36,11 @@ void print_config(const ModelConfig& c) {
     fmt::print("rope             theta {}, {} dims\n", c.rope_theta, c.rope_dims);
   if (c.sliding_window > 0) fmt::print("sliding window   {}\n", c.sliding_window);
   fmt::print("end of text      {}\n", fmt::join(c.eos_ids, ", "));
+  if (c.packed.method == PackedFormat::Method::none) return;
+  constexpr const char* kMethods[] = {"", "AWQ", "GPTQ", "MLX"};
+  fmt::print("packed by        {} in {} bits, groups of {}{}\n", kMethods[static_cast<size_t>(c.packed.method)],
+             c.packed.width.bits, c.packed.width.group_size < 0 ? "a row" : std::to_string(c.packed.width.group_size),
+             c.packed.modules.empty() ? "" : ", some modules otherwise");
 }
 
 void print_tensors(const Checkpoint& checkpoint, bool all) {

@@ -10,6 +10,7 @@
 
 #include "cli/common.h"
 #include "cli/config_file.h"
+#include "cli/hub_models.h"
 #include "core/error.h"
 
 namespace {
@@ -36,8 +37,12 @@ int main(int argc, char** argv) {
   ingot::cli::add_perplexity(app);
   ingot::cli::add_tokenize(app);
   ingot::cli::add_inspect(app);
+  ingot::cli::add_quantize(app);
   ingot::cli::add_doctor(app);
   ingot::cli::add_export_hf(app);
+  ingot::cli::add_pull(app);
+  ingot::cli::add_list(app);
+  ingot::cli::add_rm(app);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && !arguments[0].starts_with("-")) {

@@ -23,7 +23,7 @@ std::string describe_cpu() {
 DType metal_activation(const Checkpoint* checkpoint) {
   if (checkpoint == nullptr) return DType::f16;
   size_t bf16 = 0, all = 0;
-  for (const TensorView& tensor : checkpoint->tensors()) {
+  for (const TensorView& tensor : checkpoint->stored().tensors()) {
     if (tensor.shape.size() < 2) continue;
     all += tensor.data.size();
     if (tensor.dtype == DType::bf16) bf16 += tensor.data.size();

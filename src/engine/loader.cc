@@ -1,12 +1,15 @@
 #include "engine/loader.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
+#include "model/config_read.h"
+#include "model/quantized.h"
 #include "model/weights.h"
 
 namespace ingot {
@@ -68,13 +71,23 @@ void rehearse(LoadedModel& model) {
 }  // namespace
 
 ModelFiles open_model(const EngineOptions& options) {
-  if (options.load_format == "dummy") return open_dummy_model(options.model, options.dtype);
-  if (options.load_format != "auto")
+  if (options.load_format != "auto" && options.load_format != "dummy")
     throw_error(ErrorKind::bad_call, "--load-format {}: must be auto or dummy", options.load_format);
-  if (options.dtype != "auto")
-    throw_error(ErrorKind::bad_call, "--dtype {}: is for --load-format dummy; weights keep the format of their file",
+  const bool dummy = options.load_format == "dummy";
+  if (!dummy && options.dtype != "auto")
+    throw_error(ErrorKind::bad_call,
+                "--dtype {}: is for --load-format dummy; weights keep the format of their file, or take that of "
+                "--quantize",
                 options.dtype);
-  return open_model(options.model);
+  std::optional<QuantScheme> scheme;
+  if (!options.quantize.empty()) scheme = parse_quantize(options.quantize);
+  ModelFiles files = dummy ? open_dummy_model(options.model, options.dtype) : open_model(options.model, options.threads);
+  if (!scheme) return files;
+  files.checkpoint =
+      quantize_checkpoint(files.checkpoint, files.config,
+                          files.gguf != nullptr ? NameStyle::gguf : NameStyle::hugging_face, *scheme, options.threads);
+  files.config.weight_format = dominant_format(*files.checkpoint);
+  return files;
 }
 
 LoadedModel load_model(const EngineOptions& options) {

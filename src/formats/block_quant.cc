@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/half.h"
+#include "formats/quantize_k.h"
 
 namespace ingot {
 namespace {
@@ -296,10 +297,11 @@ void dequantize(DType type, const std::byte* blocks, size_t elements, float* out
 }
 
 void quantize(DType type, const float* values, size_t elements, std::byte* blocks) {
-  if (elements == 0) return;
   auto* bytes = reinterpret_cast<uint8_t*>(blocks);
   switch (type) {
-    case DType::f32: std::memcpy(bytes, values, elements * sizeof(float)); return;
+    case DType::f32:
+      if (elements > 0) std::memcpy(bytes, values, elements * sizeof(float));  // nothing may have no address
+      return;
     case DType::f16:
       for (size_t i = 0; i < elements; ++i) store_f16(bytes + 2 * i, values[i]);
       return;
@@ -314,8 +316,9 @@ void quantize(DType type, const float* values, size_t elements, std::byte* block
     case DType::q4_1: return write_blocks(type, values, elements, bytes, write_q4_1);
     case DType::q5_0: return write_blocks(type, values, elements, bytes, write_q5_0);
     case DType::q5_1: return write_blocks(type, values, elements, bytes, write_q5_1);
+    case DType::q4_k: return write_blocks(type, values, elements, bytes, write_q4_k);
     default:
-      throw_error(ErrorKind::declined, "quantizing to {} is not supported; choose q8_0, q4_0, q4_1, q5_0 or q5_1",
+      throw_error(ErrorKind::declined, "quantizing to {} is not supported; choose q8_0, q4_0, q4_1, q5_0, q5_1 or q4_k",
                   dtype_name(type));
   }
 }

@@ -12,7 +12,8 @@ namespace ingot {
 // out[0..elements) = the values of the blocks. `elements` is a multiple of the block size; `blocks` needs no alignment.
 void dequantize(DType type, const std::byte* blocks, size_t elements, float* out);
 
-// The reverse, for f32, f16, bf16, q8_0, q4_0, q4_1, q5_0 and q5_1; throws declined for the K formats.
+// The reverse, for f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 and q4_k (whose scales are ours); throws declined for
+// the other K formats.
 // `blocks` has dtype_bytes(type, elements) bytes.
 void quantize(DType type, const float* values, size_t elements, std::byte* blocks);
 

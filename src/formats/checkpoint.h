@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,8 @@
 #include "formats/tensor.h"
 
 namespace ingot {
+
+class PageBuffer;
 
 // The tensors of one model, wherever they came from: a GGUF file (or its splits) or safetensors (or its shards).
 // Everything stays memory-mapped while the object lives.
@@ -24,10 +27,15 @@ class Checkpoint {
   // Tells the system that these bytes, once read, will not be needed again (drops clean pages; data stays readable).
   virtual void drop_pages(std::span<const std::byte> bytes) const = 0;
 
+  // The bytes of a tensor of this checkpoint that is_made(); `tensor` is known by its name. drop_pages takes parts of
+  // them as well.
+  virtual std::shared_ptr<PageBuffer> make(const TensorView& tensor) const;
+  // The checkpoint whose tensors are as the files have them: this one, unless some of its tensors are made.
+  virtual const Checkpoint& stored() const { return *this; }
+
   // As find, but throws bad_file "FILE: tensor NAME is missing from the file".
   const TensorView& get(std::string_view name) const;
 
- protected:
   virtual std::string describe() const = 0;  // for errors: the path
 };
 

@@ -188,6 +188,8 @@ const TensorView* GgufFile::find(std::string_view name) const {
   return found == impl_->index.end() ? nullptr : &impl_->tensors[found->second];
 }
 
+const std::vector<GgufRawValue>& GgufFile::raw_values() const { return impl_->parts[0].raw_values; }
+
 uint64_t GgufFile::file_bytes() const {
   uint64_t total = 0;
   for (const GgufPart& part : impl_->parts) total += part.file.bytes().size();

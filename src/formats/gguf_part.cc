@@ -18,7 +18,6 @@ constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr uint32_t kMaxDims = 4;
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxNameBytes = 1024;
-constexpr int64_t kDefaultAlignment = 32;
 constexpr int64_t kMaxAlignment = int64_t{1} << 24;
 
 // The value types of metadata, with the file's numbers.
@@ -163,12 +162,14 @@ class Parser {
 
   void parse_value(uint64_t index) {
     context_ = {.kind = "key", .name = {}, .index = index};
+    const size_t start = at_;
     const std::string_view key = read_string(kMaxKeyBytes);
     if (key.empty()) fail("has an empty name");
     context_.name = key;
     const uint32_t type = read<uint32_t>();
     GgufValue value = type == kArray ? read_array() : read_scalar(type);
     if (!part_.values.emplace(std::string(key), std::move(value)).second) fail("appears twice");
+    part_.raw_values.push_back({key, bytes_.subspan(start, at_ - start)});
   }
 
   GgufValue read_scalar(uint32_t type) {
@@ -336,11 +337,17 @@ class Parser {
   Context context_;
   uint64_t num_tensors_ = 0;
   uint64_t num_values_ = 0;
-  uint64_t alignment_ = kDefaultAlignment;
+  uint64_t alignment_ = kGgufAlignment;
   std::vector<uint64_t> offsets_;  // of each tensor, from the start of the tensor data
 };
 
 }  // namespace
+
+uint32_t gguf_type_number(DType type) {
+  for (const TensorType& known : kTensorTypes)
+    if (known.dtype == as_int(type)) return known.number;
+  throw_error(ErrorKind::declined, "GGUF has no type {}", dtype_name(type));
+}
 
 GgufPart parse_gguf_part(MappedFile file) {
   GgufPart part;

@@ -15,11 +15,15 @@ struct GgufPart {
   MappedFile file;
   uint32_t version = 0;
   std::map<std::string, GgufValue, std::less<>> values;
+  std::vector<GgufRawValue> raw_values;
   std::vector<TensorView> tensors;  // in the order of the file's table
 };
 
 // Checks and parses everything but the tensors' contents. Throws bad_file naming the key or tensor, or declined for a
 // tensor type that we do not read.
 GgufPart parse_gguf_part(MappedFile file);
+
+// The file format's number of a type.
+uint32_t gguf_type_number(DType type);
 
 }  // namespace ingot

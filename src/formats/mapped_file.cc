@@ -86,7 +86,10 @@ bool MappedFile::contains(std::span<const std::byte> part) const {
 }
 
 void MappedFile::drop_pages(std::span<const std::byte> part) const {
-  if (!mapped_ || part.empty() || !contains(part)) return;
+  if (mapped_ && contains(part)) drop_mapped_pages(part);
+}
+
+void drop_mapped_pages(std::span<const std::byte> part) {
   static const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(part.data());
   const uintptr_t first = (begin + page - 1) / page * page;

@@ -38,4 +38,7 @@ class MappedFile {
   bool mapped_ = false;
 };
 
+// The same for any memory that is mapped from a file: whole pages inside `part` are read again when they are needed.
+void drop_mapped_pages(std::span<const std::byte> part);
+
 }  // namespace ingot

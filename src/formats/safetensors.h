@@ -26,19 +26,19 @@ class SafetensorsCheckpoint : public Checkpoint {
   const TensorView* find(std::string_view name) const override;  // throws declined for an unsupported type
   uint64_t file_bytes() const override;
   void drop_pages(std::span<const std::byte> bytes) const override;
+  std::string describe() const override;
 
   struct Unsupported {
     std::string name;
     std::string dtype;  // as the file calls it: "I64"
+    std::vector<int64_t> shape;
+    std::span<const std::byte> data;  // as long as the shape says where the type is a known one
   };
   const std::vector<Unsupported>& unsupported() const;
 
   struct Impl;
   explicit SafetensorsCheckpoint(std::unique_ptr<Impl> impl);
   ~SafetensorsCheckpoint() override;
-
- protected:
-  std::string describe() const override;
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -152,7 +152,8 @@ class Parser {
 
   void keep(Entry& entry) {
     if (!entry.supported) {
-      part_.unsupported.push_back({entry.tensor.name, entry.stored});
+      part_.unsupported.push_back(
+          {entry.tensor.name, entry.stored, entry.tensor.shape, data_.subspan(entry.begin, entry.end - entry.begin)});
       return;
     }
     entry.tensor.data = data_.subspan(entry.begin, entry.end - entry.begin);

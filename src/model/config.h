@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/packed_format.h"
+
 namespace ingot {
 
 enum class NormKind { rms, layer };
@@ -83,6 +85,7 @@ struct ModelConfig {
 
   int32_t bos_id = -1;           // -1: none
   std::vector<int32_t> eos_ids;  // any of them ends a text
+  PackedFormat packed;           // safetensors: how the matrices are stored
   std::string weight_format;     // e.g. "q4_1", "bf16": what most of the weights are, for people
 };
 

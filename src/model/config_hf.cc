@@ -317,14 +317,10 @@ ModelConfig build_config(const JsonView& json, const JsonView* generation) {
   const FamilyNames& names = read_family(json);
   const Family family = names.family;
   const Defaults defaults = defaults_of(family);
-  if (const auto quantization = json.find_object("quantization_config"))
-    throw_error(ErrorKind::declined,
-                "{}: weights quantized with {} are not supported; use the unquantized model or a GGUF file",
-                json.name(), printable(quantization->find_string("quant_method").value_or("an unnamed method")));
-
   const bool gpt2 = family == Family::gpt2;
   ConfigKeys keys = hf_keys(json.name(), gpt2);
   ModelConfig config;
+  config.packed = read_packed_format(json);
   config.architecture = names.canonical;
   config.name = printable(json.find_string("_name_or_path").value_or(""));
   config.hidden = json.need_int(keys.hidden);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "formats/block_quant.h"
+#include "formats/mapped_file.h"
 #include "model/layout.h"
 
 namespace ingot {
@@ -120,6 +122,9 @@ class RepeatingPattern {
     const size_t blocks = period_ / block_bytes_;
     return {data_ + index * 1000003 % blocks * block_bytes_, bytes};
   }
+  bool contains(std::span<const std::byte> part) const {
+    return std::less_equal<>()(data_, part.data()) && std::less_equal<>()(part.data() + part.size(), data_ + bytes_);
+  }
 
  private:
   [[noreturn]] static void fail(const char* why) { throw_error(ErrorKind::out_of_memory, "dummy weights: {}", why); }
@@ -174,9 +179,11 @@ class DummyCheckpoint : public Checkpoint {
     return found == index_.end() ? nullptr : &tensors_[found->second];
   }
   uint64_t file_bytes() const override { return 0; }
-  void drop_pages(std::span<const std::byte>) const override {}
+  void drop_pages(std::span<const std::byte> bytes) const override {
+    for (const auto& [type, pattern] : patterns_)
+      if (pattern.contains(bytes)) drop_mapped_pages(bytes);
+  }
 
- protected:
   std::string describe() const override { return "dummy weights"; }
 
  private:

@@ -247,6 +247,13 @@ std::string WeightNeed::name() const {
   return fmt::format("{} ... {}", parts.front().name, parts.back().name);
 }
 
+std::string stored_name(const Checkpoint& checkpoint, const std::string& name) {
+  constexpr std::string_view kOuter = "transformer.";
+  if (!name.starts_with(kOuter) || checkpoint.find(name) != nullptr) return name;
+  const std::string inner = name.substr(kOuter.size());
+  return checkpoint.find(inner) != nullptr ? inner : name;
+}
+
 ModelLayout model_layout(const ModelConfig& config, NameStyle style) { return Builder(config, style).build(); }
 
 }  // namespace ingot

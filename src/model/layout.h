@@ -40,6 +40,9 @@ struct ModelLayout {
   std::vector<std::string> ignored;  // tensors that may be there and are not needed
 };
 
+// What the tensor `name` is called in this checkpoint: GPT-2 is also published without its outermost module.
+std::string stored_name(const Checkpoint& checkpoint, const std::string& name);
+
 // Every tensor a model of this configuration has. Looks at the configuration alone.
 ModelLayout model_layout(const ModelConfig& config, NameStyle style);
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "formats/gguf.h"
+#include "formats/packed_weights.h"
 #include "formats/safetensors.h"
 #include "model/config_read.h"
 #include "model/dummy.h"
@@ -24,10 +25,13 @@ ModelFiles open_gguf(const fs::path& path) {
   return files;
 }
 
-ModelFiles open_hugging_face(const fs::path& dir) {
+ModelFiles open_hugging_face(const fs::path& dir, int threads) {
   ModelFiles files;
   files.config = read_hf_config(dir);
-  files.checkpoint = SafetensorsCheckpoint::open(dir);
+  const std::shared_ptr<SafetensorsCheckpoint> stored = SafetensorsCheckpoint::open(dir);
+  files.checkpoint = stored;
+  if (files.config.packed.method != PackedFormat::Method::none)
+    files.checkpoint = unpack_checkpoint(stored, files.config.packed, threads);
   files.dir = dir;
   files.config.weight_format = dominant_format(*files.checkpoint);
   return files;
@@ -49,13 +53,13 @@ std::vector<fs::path> files_ending(const fs::path& dir, std::string_view ending)
   return found;
 }
 
-ModelFiles open_folder(const fs::path& dir) {
+ModelFiles open_folder(const fs::path& dir, int threads) {
   const std::vector<fs::path> gguf = files_ending(dir, ".gguf");
   const bool has_config = fs::exists(dir / "config.json");
   const bool has_safetensors =
       !files_ending(dir, ".safetensors").empty() || !files_ending(dir, ".safetensors.index.json").empty();
   // A folder made for vLLM has a config.json beside the .gguf that holds the weights.
-  if (has_config && has_safetensors) return open_hugging_face(dir);
+  if (has_config && has_safetensors) return open_hugging_face(dir, threads);
   if (gguf.size() == 1) return open_gguf(gguf[0]);
   if (gguf.size() > 1)
     throw_error(ErrorKind::bad_call, "{}: has {} .gguf models ({}, {}, ...); name one of them", dir.string(),
@@ -90,12 +94,12 @@ ModelFiles open_dummy_model(const std::string& path, const std::string& dtype) {
   return files;
 }
 
-ModelFiles open_model(const std::string& path) {
+ModelFiles open_model(const std::string& path, int threads) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) throw_error(ErrorKind::io, "{}: no such file or folder", path);
   try {
-    if (status.type() == fs::file_type::directory) return open_folder(path);
+    if (status.type() == fs::file_type::directory) return open_folder(path, threads);
   } catch (const fs::filesystem_error& failure) {
     throw_error(ErrorKind::io, "{}: cannot be read: {}", path, failure.code().message());
   }

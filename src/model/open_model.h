@@ -20,8 +20,9 @@ struct ModelFiles {
 };
 
 // `path`: a .gguf file; a folder with config.json and safetensors weights; or a folder with exactly one .gguf model (a
-// split set counts as one). Throws an error that says what was found instead.
-ModelFiles open_model(const std::string& path);
+// split set counts as one). Throws an error that says what was found instead. `threads`: for weights that are unpacked
+// while they are loaded; 0: one a core.
+ModelFiles open_model(const std::string& path, int threads = 0);
 // A folder's config.json with made-up weights of `dtype` (auto: what the config says). Other files of the folder are
 // not looked at.
 ModelFiles open_dummy_model(const std::string& path, const std::string& dtype);

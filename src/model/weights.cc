@@ -3,10 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
+#include <memory>
 
 #include "core/error.h"
 #include "formats/block_quant.h"
+#include "formats/convert_rows.h"
+#include "formats/made_checkpoint.h"
 #include "model/layout.h"
 #include "model/rope.h"
 
@@ -35,20 +37,6 @@ void read_rows(const TensorView& tensor, int64_t row, int64_t width, float* out)
   dequantize(tensor.dtype, tensor.data.data() + static_cast<size_t>(row) * bytes, static_cast<size_t>(width), out);
 }
 
-// [rows, cols] of a plain format turned into [cols, rows].
-std::vector<std::byte> transpose(const TensorView& tensor) {
-  const size_t size = dtype_bytes(tensor.dtype, 1);
-  const auto rows = static_cast<size_t>(tensor.shape[0]), cols = static_cast<size_t>(tensor.shape[1]);
-  std::vector<std::byte> out(tensor.data.size());
-  constexpr size_t kTile = 32;
-  for (size_t r0 = 0; r0 < rows; r0 += kTile)
-    for (size_t c0 = 0; c0 < cols; c0 += kTile)
-      for (size_t r = r0; r < std::min(rows, r0 + kTile); ++r)
-        for (size_t c = c0; c < std::min(cols, c0 + kTile); ++c)
-          std::memcpy(out.data() + (c * rows + r) * size, tensor.data.data() + (r * cols + c) * size, size);
-  return out;
-}
-
 }  // namespace
 
 WeightPlan::WeightPlan(const Checkpoint& checkpoint, const ModelConfig& config, bool gguf_names)
@@ -62,16 +50,13 @@ WeightPlan::~WeightPlan() = default;
 size_t WeightPlan::tensors() const { return weights_.size(); }
 
 const TensorView& WeightPlan::find_tensor(const TensorNeed& need) {
-  // GPT-2 is published without its outermost module.
-  constexpr std::string_view kOuter = "transformer.";
-  std::string name = need.name;
-  if (checkpoint_.find(name) == nullptr && name.starts_with(kOuter) &&
-      checkpoint_.find(std::string_view(name).substr(kOuter.size())) != nullptr)
-    name = name.substr(kOuter.size());
+  std::string name = stored_name(checkpoint_, need.name);
   const TensorView& tensor = checkpoint_.get(name);
-  if (tensor.shape != need.shape)
+  std::vector<int64_t> shape = need.shape;
+  if (need.transposed && tensor.is_made()) std::reverse(shape.begin(), shape.end());  // made the right way round
+  if (tensor.shape != shape)
     throw_error(ErrorKind::bad_file, "tensor {}: its shape is [{}], the configuration asks for [{}]", name,
-                fmt::join(tensor.shape, ", "), fmt::join(need.shape, ", "));
+                fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
   taken_.push_back(std::move(name));
   return tensor;
 }
@@ -85,12 +70,13 @@ void WeightPlan::resolve(const WeightNeed& need) {
     if (need.vector && is_block_quantized(tensor->dtype))
       throw_error(ErrorKind::declined, "tensor {}: a {} vector is not supported; norms and biases are f32, f16 or bf16",
                   tensor->name, dtype_name(tensor->dtype));
-    if (part.transposed || part.shape.size() == 3) {
-      if (part.transposed && is_block_quantized(tensor->dtype))
+    const bool transposed = part.transposed && !tensor->is_made();
+    if (transposed || part.shape.size() == 3) {
+      if (transposed && is_block_quantized(tensor->dtype))
         throw_error(ErrorKind::declined, "tensor {}: a transposed {} matrix is not supported", tensor->name,
                     dtype_name(tensor->dtype));
       TensorView view = *tensor;
-      if (part.transposed) {
+      if (transposed) {
         weight.transposed = true;
         view.shape = {part.shape[1], part.shape[0]};
       } else {
@@ -135,6 +121,8 @@ WeightId WeightPlan::load_weight(const Resolved& weight, Backend& device) const 
     for (float& value : values) value += weight.need.offset;
     return device.load_vector(weight.spec.name, values);
   }
+  const auto is_made = [](const MatrixPart& part) { return part.tensor->is_made(); };
+  if (std::any_of(weight.spec.parts.begin(), weight.spec.parts.end(), is_made)) return load_made(weight, device);
   if (!weight.transposed) return device.load_matrix(weight.spec);
   // One matrix at a time is turned in memory of its own.
   TensorView turned = *weight.spec.parts[0].tensor;
@@ -143,6 +131,21 @@ WeightId WeightPlan::load_weight(const Resolved& weight, Backend& device) const 
   turned.data = bytes;
   MatrixSpec spec = weight.spec;
   spec.parts = {{&turned, 0}};
+  return device.load_matrix(spec);
+}
+
+// One weight at a time is made in memory of its own, which the device gives back as it reads on.
+WeightId WeightPlan::load_made(const Resolved& weight, Backend& device) const {
+  std::vector<std::shared_ptr<PageBuffer>> buffers;
+  std::deque<TensorView> tensors;
+  MatrixSpec spec = weight.spec;
+  for (MatrixPart& part : spec.parts) {
+    if (!part.tensor->is_made()) continue;
+    buffers.push_back(checkpoint_.make(*part.tensor));
+    TensorView& tensor = tensors.emplace_back(*part.tensor);
+    tensor.data = buffers.back()->bytes();
+    part.tensor = &tensor;
+  }
   return device.load_matrix(spec);
 }
 

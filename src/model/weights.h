@@ -64,6 +64,7 @@ class WeightPlan {
   void resolve(const WeightNeed& need);
   void refuse_leftovers(const ModelLayout& layout, bool gguf_names) const;
   WeightId load_weight(const Resolved& weight, Backend& device) const;
+  WeightId load_made(const Resolved& weight, Backend& device) const;
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;

@@ -23,7 +23,7 @@ class Reader {
 
   TokenizerData run() {
     const auto model = file_.get_string("tokenizer.ggml.model");
-    if (!model) {
+    if (!model || *model == "none" || *model == "no_vocab") {
       throw_error(ErrorKind::declined, "{}: no tokenizer.ggml.model: the file has no tokenizer; run it on token ids",
                   data_.source);
     }

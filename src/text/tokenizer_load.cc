@@ -27,7 +27,7 @@ void read_template_files(const fs::path& folder, TokenizerData& data) {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& folder) {
+TokenizerData read_folder_tokenizer(const fs::path& folder) {
   std::error_code ignored;
   TokenizerData data;
   if (const fs::path path = folder / "tokenizer.json"; fs::exists(path, ignored)) {
@@ -47,7 +47,11 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& folder) {
   }
   read_template_files(folder, data);
   find_end_tokens(data);
-  return std::make_shared<const Tokenizer>(std::move(data));
+  return data;
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& folder) {
+  return std::make_shared<const Tokenizer>(read_folder_tokenizer(folder));
 }
 
 }  // namespace ingot

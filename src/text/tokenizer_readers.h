@@ -19,6 +19,10 @@ TokenizerData read_gguf_tokenizer(const GgufFile& file, const std::string& sourc
 TokenizerData read_hf_tokenizer(std::string_view tokenizer_json, const std::string& source);
 TokenizerData read_tekken_tokenizer(std::string_view tekken_json, const std::string& source);
 
+// A Hugging Face folder's tokenizer.json or tekken.json, with its templates and special tokens. Throws declined when
+// there is neither.
+TokenizerData read_folder_tokenizer(const std::filesystem::path& folder);
+
 // Adds what tokenizer_config.json says: special token texts, chat templates.
 void apply_tokenizer_config(TokenizerData& data, std::string_view config_json, const std::string& source);
 

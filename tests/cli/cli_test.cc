@@ -163,6 +163,35 @@ TEST_F(Cli, InspectSaysWhatAndWhere) {
   EXPECT_THAT(outcome.out, HasSubstr("accepted"));
 }
 
+TEST_F(Cli, QuantizeWritesAFileThatRuns) {
+  const std::string out = file("q.gguf"), folder = fixture_model("llama-bf16-wide");
+  Outcome outcome = ingot("quantize " + folder + " " + out + " --type q4_k");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(" from "));
+  const auto ids = [&](const std::string& arguments) {
+    const Outcome run = ingot("run " + arguments + " --ids 5,6,7 -n 8 --temperature 0 --json");
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(run.out)["token_ids"];
+  };
+  EXPECT_EQ(ids("-m " + out), ids("-m " + folder + " --quantize int4"));
+
+  expect_failure("quantize " + folder + " " + out, 2, "is there already");
+  expect_failure("quantize " + out + " " + out + " --force", 2, "is the model itself");
+  expect_failure("quantize " + out + " " + file("r.gguf"), 2, "has no matrix to quantize");
+  expect_failure("quantize " + folder + " " + file("r.gguf") + " --type q3_k", 2, "must be q8_0, q4_0 or q4_k");
+  expect_failure("quantize " + fixture_model("mistral-bf16-window") + " " + file("r.gguf"), 1, "its sliding window");
+  expect_failure("run -m " + folder + " --quantize int3 --ids 1 -n 1", 2, "must be int8 or int4");
+  outcome = ingot("quantize " + fixture_model("gguf-bf16-llama3") + " " + out + " --type q8_0 --force");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(file("r.gguf")));
+}
+
+TEST_F(Cli, InspectNamesWhoPackedTheWeights) {
+  const Outcome outcome = ingot("inspect --device cpu " + fixture_model("llama-mlx-mixed"));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("packed by        MLX in 4 bits, groups of 128, some modules otherwise"));
+}
+
 TEST_F(Cli, DoctorPasses) {
   const Outcome outcome = ingot("doctor");
   EXPECT_EQ(outcome.status, 0) << outcome.err;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
@@ -16,24 +17,23 @@ namespace ingot::testing {
 namespace {
 
 // On Linux Metal is the software device, in its strict mode: it fails on its own where a rule is broken.
-class Contract : public ::testing::TestWithParam<std::string> {
+class ContractTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const size_t colon = GetParam().find(':');  // device, or device:type of the KV cache
-    const std::string device = GetParam().substr(0, colon);
-    INGOT_SKIP_WITHOUT_CUDA(device);
+  // `where`: a device, or device:type of the KV cache.
+  void load(const std::string& where, const std::string& model, int64_t max_model_len) {
+    const size_t colon = where.find(':');
     test::metal_in_strict_mode();
     EngineOptions options;
-    options.model = fixture_model("llama-bf16-llama3");
-    options.device = device;
-    if (colon != std::string::npos) options.kv_dtype = GetParam().substr(colon + 1);
+    options.model = fixture_model(model);
+    options.device = where.substr(0, colon);
+    if (colon != std::string::npos) options.kv_dtype = where.substr(colon + 1);
     options.threads = 2;
-    options.max_model_len = 128;
+    options.max_model_len = max_model_len;
     options.max_seqs = 16;
     options.kv_blocks = 16 * 8;
     options.max_step_tokens = 96;
     engine_ = Engine::load(options);
-    blocks_ = assign_blocks(engine_->limits(), 16, 128, 3);
+    blocks_ = assign_blocks(engine_->limits(), 16, max_model_len, 3);
   }
 
   // A step with `decode` sequences at position 0 and `prefill` prompts of five tokens; every sequence's last row
@@ -47,6 +47,31 @@ class Contract : public ::testing::TestWithParam<std::string> {
     for (int s = 0; s < prefill; ++s) rows.push_back(builder_.add(ids, 0, blocks_[decode + s]) + 4);
     for (int32_t row : rows) builder_.sample(row, greedy_);
     return builder_.finish();
+  }
+
+  void expect_one_submission_and_one_wait() {
+    struct Shape {
+      int decode, prefill;
+      StepKind kind;
+    };
+    for (int batch : {1, 4, 8, 16}) {
+      for (const Shape& shape :
+           {Shape{batch, 0, StepKind::decode}, Shape{0, batch, StepKind::prefill},
+            Shape{batch / 2, batch - batch / 2, batch == 1 ? StepKind::prefill : StepKind::mixed}}) {
+        const Step& step = make_step(shape.decode, shape.prefill);
+        ASSERT_EQ(step.kind, shape.kind);
+        const StepStats stats = engine_->run(step).stats;
+        EXPECT_EQ(stats.submissions, 1u);
+        EXPECT_EQ(stats.waits, 1u);
+        EXPECT_EQ(stats.encode_waits, 0u);
+        EXPECT_EQ(stats.encode_readbacks, 0u);
+        EXPECT_EQ(stats.encode_allocations, 0u);
+        EXPECT_EQ(stats.encode_compiles, 0u);
+        EXPECT_GT(stats.dispatches, 0u);
+        EXPECT_GT(stats.weight_bytes, 0u);
+        EXPECT_GT(stats.run_us, 0);
+      }
+    }
   }
 
   // The greedy continuation of a fixed prompt, one step at a time: what a healthy engine answers.
@@ -70,28 +95,25 @@ class Contract : public ::testing::TestWithParam<std::string> {
   SamplingParams greedy_{.temperature = 0};
 };
 
-TEST_P(Contract, OneSubmissionOneWaitNothingElse) {
-  struct Shape {
-    int decode, prefill;
-    StepKind kind;
-  };
-  for (int batch : {1, 4, 8, 16}) {
-    for (const Shape& shape : {Shape{batch, 0, StepKind::decode}, Shape{0, batch, StepKind::prefill},
-                               Shape{batch / 2, batch - batch / 2, batch == 1 ? StepKind::prefill : StepKind::mixed}}) {
-      const Step& step = make_step(shape.decode, shape.prefill);
-      ASSERT_EQ(step.kind, shape.kind);
-      const StepStats stats = engine_->run(step).stats;
-      EXPECT_EQ(stats.submissions, 1u);
-      EXPECT_EQ(stats.waits, 1u);
-      EXPECT_EQ(stats.encode_waits, 0u);
-      EXPECT_EQ(stats.encode_readbacks, 0u);
-      EXPECT_EQ(stats.encode_allocations, 0u);
-      EXPECT_EQ(stats.encode_compiles, 0u);
-      EXPECT_GT(stats.dispatches, 0u);
-      EXPECT_GT(stats.weight_bytes, 0u);
-      EXPECT_GT(stats.run_us, 0);
-    }
+class Contract : public ContractTest, public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    INGOT_SKIP_WITHOUT_CUDA(GetParam().substr(0, GetParam().find(':')));
+    load(GetParam(), "llama-bf16-llama3", 128);
   }
+};
+
+TEST_P(Contract, OneSubmissionOneWaitNothingElse) { expect_one_submission_and_one_wait(); }
+
+// What a family adds (experts are sorted by what the step computes, windows, learned positions) keeps to it too.
+class FamilyContract : public ContractTest,
+                       public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
+
+TEST_P(FamilyContract, OneSubmissionOneWaitNothingElse) {
+  const auto& [device, model] = GetParam();
+  INGOT_SKIP_WITHOUT_CUDA(device);
+  load(device, model, 64);
+  expect_one_submission_and_one_wait();
 }
 
 TEST_P(Contract, RowsNobodyAskedForProduceNothing) {
@@ -216,6 +238,9 @@ TEST_P(Contract, AFailedStepFailsAloneAndTheNextWorks) {
 INSTANTIATE_TEST_SUITE_P(Cpu, Contract, ::testing::Values("cpu", "cpu:int8"));
 INSTANTIATE_TEST_SUITE_P(Metal, Contract, ::testing::Values("metal", "metal:int8"));
 INSTANTIATE_TEST_SUITE_P(Cuda, Contract, ::testing::Values("cuda", "cuda:int8"));
+INSTANTIATE_TEST_SUITE_P(Families, FamilyContract,
+                         ::testing::Combine(::testing::Values("cpu", "metal", "cuda"),
+                                            ::testing::Values("qwen3moe-bf16", "gemma3-f16", "gpt2-f16")));
 
 }  // namespace
 }  // namespace ingot::testing

@@ -57,6 +57,19 @@ class Decline : public ::testing::Test {
 TEST_F(Decline, WithOneSentence) {
   expect("qwen3-bf16", {{"architectures", {"PhiForCausalLM"}}}, "architecture PhiForCausalLM is not supported");
   expect("qwen3-bf16", {{"quantization_config", {{"quant_method", "exl2"}}}}, "quantized with exl2 are not supported");
+  expect("llama-awq-g64", {{"quantization_config", {{"quant_method", "awq"}, {"bits", 3}}}},
+         "with AWQ in 3 bits are not");
+  expect("llama-mlx-4bit", {{"quantization", {{"bits", 4}, {"mode", "mxfp4"}}}}, "MLX's mode mxfp4 are not supported");
+  // Weights that were packed in another way than the configuration says.
+  expect("llama-awq-g64", {{"quantization_config", {{"quant_method", "awq"}, {"group_size", 128}}}},
+         "scales: its shape");
+  expect("llama-awq-g64", {{"quantization_config", {{"quant_method", "gptq"}, {"group_size", 64}}}},
+         "scales: its shape");
+  expect("qwen2-gptq-g32-asym", {{"quantization_config", {{"quant_method", "gptq"}, {"group_size", 32}}}},
+         "a zero point is not the middle level although config.json says sym");
+  expect("llama-gptq-g128-sym", {{"quantization_config", {{"quant_method", "gptq"}, {"checkpoint_format", "gptq_v2"}}}},
+         "a zero point is not the middle level although config.json says sym");
+  expect("llama-gptq-g128-sym", {{"quantization_config", nullptr}}, "is missing from the file");
   // Head sizes that the kernels do not have; with dummy weights, as no file would fit.
   expect("qwen3-bf16", {{"head_dim", 12}}, "cpu cannot run this model: head size 12: the CPU runs multiples of 8",
          true);

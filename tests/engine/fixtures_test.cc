@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Fixture,
                          ::testing::Values("llama-bf16-bias", "llama-bf16-linear", "llama-bf16-llama3",
                                            "llama-bf16-tied", "llama-f16-untied-sharded", "llama-f16-yarn",
                                            "mistral-bf16-window", "gguf-bf16-bias", "gguf-bf16-llama3",
-                                           "gguf-q4_0-llama3", "gguf-q8_0-llama3"),
+                                           "gguf-f16-llama3", "gguf-q4_0-llama3", "gguf-q8_0-llama3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

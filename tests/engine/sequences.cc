@@ -104,6 +104,7 @@ std::vector<std::vector<int32_t>> assign_blocks(const EngineLimits& limits, size
 }
 
 std::string fixture_model(const std::string& name) { return std::string(INGOT_FIXTURES) + "/models/" + name; }
+std::string fixture_config(const std::string& name) { return std::string(INGOT_FIXTURES) + "/configs/" + name; }
 
 Reference fixture_reference(const std::string& name) {
   const std::filesystem::path dir = fixture_model(name);

@@ -35,6 +35,7 @@ std::vector<std::vector<int32_t>> assign_blocks(const EngineLimits& limits, size
 
 // Path of a checkpoint under tests/fixtures/models, and what transformers said about it.
 std::string fixture_model(const std::string& name);
+std::string fixture_config(const std::string& name);  // a folder with a real model's config.json alone
 struct Reference {
   std::vector<int32_t> ids;
   Logits logits;

@@ -207,6 +207,31 @@ TEST(HfConfig, ImpossibleValuesNameTheKey) {
   expect_error(ErrorKind::bad_file, "config.json: must be a JSON object", [] { read_hf_config_text("[1]", ""); });
 }
 
+TEST(HfConfig, PackedWeights) {
+  using Method = PackedFormat::Method;
+  EXPECT_EQ(read_with("{}").packed.method, Method::none);
+  PackedFormat f = read_with(R"({"quantization_config": {"quant_method": "awq", "version": "GEMM"}})").packed;
+  EXPECT_EQ(f.method, Method::awq);
+  EXPECT_EQ(f.width.group_size, 128);
+  f = read_with(R"({"quantization_config": {"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": false}})")
+          .packed;
+  EXPECT_EQ(f.method, Method::gptq);
+  EXPECT_EQ(f.width.bits, 8);
+  EXPECT_EQ(f.width.group_size, -1);
+  EXPECT_FALSE(f.symmetric);
+  EXPECT_TRUE(f.zero_minus_one);
+  f = read_with(R"({"quantization_config": {"quant_method": "gptq", "checkpoint_format": "gptq_v2"}})").packed;
+  EXPECT_FALSE(f.zero_minus_one);
+  EXPECT_TRUE(f.symmetric);
+  f = read_with(R"({"quantization": {"bits": 4, "group_size": 64, "lm_head": {"bits": 8}, "model.norm": false}})")
+          .packed;
+  EXPECT_EQ(f.method, Method::mlx);
+  EXPECT_EQ(f.width.bits, 4);
+  ASSERT_EQ(f.modules.size(), 1u);
+  EXPECT_EQ(f.modules.at("lm_head").bits, 8);
+  EXPECT_EQ(f.modules.at("lm_head").group_size, 64);
+}
+
 TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
   const std::vector<Bad> cases = {
       {R"({"architectures": ["PhiForCausalLM"]})",
@@ -218,7 +243,19 @@ TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
       {R"({"rope_scaling": {"rope_type": "longrope"}})", "rope_scaling.rope_type longrope is not supported"},
       {R"({"rope_scaling": {"type": "dynamic", "factor": 2}})", "dynamic is not supported"},
       {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor 0.5 is not supported"},
-      {R"({"quantization_config": {"quant_method": "awq"}})", "weights quantized with awq are not supported"},
+      {R"({"quantization_config": {"quant_method": "fp8"}})", "weights quantized with fp8 are not supported"},
+      {R"({"quantization_config": {}})", "weights quantized with an unnamed method are not supported"},
+      {R"({"quantization_config": {"quant_method": "awq", "bits": 8}})", "quantized with AWQ in 8 bits are not"},
+      {R"({"quantization_config": {"quant_method": "awq", "version": "GEMV"}})", "AWQ's version gemv are not"},
+      {R"({"quantization_config": {"quant_method": "awq", "zero_point": false}})", "AWQ without zero points are not"},
+      {R"({"quantization_config": {"quant_method": "gptq", "bits": 3}})", "quantized with GPTQ in 3 bits are not"},
+      {R"({"quantization_config": {"quant_method": "gptq", "group_size": 48}})", "GPTQ in groups of 48 are not"},
+      {R"({"quantization_config": {"quant_method": "gptq", "checkpoint_format": "marlin"}})",
+       "GPTQ's checkpoint_format marlin are not"},
+      {R"({"quantization_config": {"quant_method": "gptq", "dynamic": {"+:.*": {"bits": 8}}}})", "dynamic widths"},
+      {R"({"quantization": {"bits": 6, "group_size": 64}})", "quantized with MLX in 6 bits are not supported"},
+      {R"({"quantization": {"bits": 4, "group_size": 32, "mode": "mxfp4"}})", "MLX's mode mxfp4 are not supported"},
+      {R"({"quantization": {"bits": 4, "group_size": 64, "lm_head": {"bits": 3}}})", "MLX in 3 bits are not"},
   };
   for (const Bad& bad : cases) expect_error(ErrorKind::declined, bad.error, [&] { read_with(bad.patch); });
 }

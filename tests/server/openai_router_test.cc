@@ -90,6 +90,9 @@ TEST(OpenaiRouter, DefaultModelName) {
   EXPECT_EQ(openai::default_model_name("/a/b/SmolLM2-135M.Q4_1.gguf"), "SmolLM2-135M.Q4_1");
   EXPECT_EQ(openai::default_model_name("/a/Qwen2.5-0.5B"), "Qwen2.5-0.5B");
   EXPECT_EQ(openai::default_model_name("/a/Qwen2.5-0.5B/"), "Qwen2.5-0.5B");
+  EXPECT_EQ(openai::default_model_name("/h/models--Qwen--Qwen2-0.5B/snapshots/c0ffee"), "Qwen/Qwen2-0.5B");
+  EXPECT_EQ(openai::default_model_name("/h/models--Qwen--Qwen2-GGUF/snapshots/c0ffee/qwen2-q4_0.gguf"), "qwen2-q4_0");
+  EXPECT_EQ(openai::default_model_name("/h/models--gpt2/snapshots/c0ffee"), "c0ffee");
 }
 
 TEST(OpenaiRouter, ContentType) {

@@ -287,6 +287,13 @@ Handler make_handler(std::shared_ptr<Api> api) {
 std::string default_model_name(const std::string& model_path) {
   std::filesystem::path path(model_path);
   if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  // The hub's cache: .../models--OWNER--NAME/snapshots/COMMIT
+  if (const auto snapshots = path.parent_path(); snapshots.filename() == "snapshots") {
+    const std::string folder = snapshots.parent_path().filename().string();
+    const size_t dashes = folder.find("--", 8);
+    if (folder.starts_with("models--") && dashes != std::string::npos)
+      return folder.substr(8, dashes - 8) + "/" + folder.substr(dashes + 2);
+  }
   return path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
 }
 

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "cli/common.h"
+#include "cli/stop_signals.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/gguf_write.h"
+#include "model/config_read.h"
+#include "model/gguf_export.h"
+#include "model/open_model.h"
+#include "model/quantized.h"
+#include "text/tokenizer_gguf_write.h"
+#include "text/tokenizer_readers.h"
+
+namespace ingot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct QuantizeArgs {
+  std::string in, out;
+  std::string type = "q4_k";
+  bool force = false;
+  int threads = 0;
+};
+
+constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
+
+// llama.cpp's number of a file whose matrices are mostly of this format.
+uint32_t file_type(const std::string& format) {
+  constexpr std::pair<std::string_view, uint32_t> kNumbers[] = {
+      {"f32", 0},   {"f16", 1},   {"q4_0", 2},  {"q4_1", 3},  {"q8_0", 7},  {"q5_0", 8}, {"q5_1", 9},
+      {"q2_k", 10}, {"q3_k", 12}, {"q4_k", 14}, {"q5_k", 16}, {"q6_k", 18}, {"bf16", 32}};
+  for (const auto& [name, number] : kNumbers)
+    if (name == format) return number;
+  return 0;
+}
+
+// A folder may have no tokenizer: then the file has none either and is run on token ids.
+void put_tokenizer(GgufValues& values, const ModelFiles& files) {
+  if (!fs::exists(files.dir / "tokenizer.json") && !fs::exists(files.dir / "tekken.json")) {
+    values.put_text("tokenizer.ggml.model", "none");
+    if (files.config.bos_id >= 0) values.put_u32("tokenizer.ggml.bos_token_id", files.config.bos_id);
+    if (!files.config.eos_ids.empty()) values.put_u32("tokenizer.ggml.eos_token_id", files.config.eos_ids[0]);
+    return;
+  }
+  TokenizerData data = read_folder_tokenizer(files.dir);
+  if (data.bos_id < 0) data.bos_id = files.config.bos_id;
+  if (data.eos_id < 0 && !files.config.eos_ids.empty()) data.eos_id = files.config.eos_ids[0];
+  put_gguf_tokenizer(values, data, files.config.vocab);
+  for (const int32_t id : files.config.eos_ids) {
+    if (id == data.eos_id) continue;
+    values.put_u32("tokenizer.ggml.eot_token_id", id);  // the other token that ends a text
+    break;
+  }
+}
+
+void quantize_file(const QuantizeArgs& args) {
+  const std::optional<DType> type = parse_dtype(args.type);
+  if (type != DType::q8_0 && type != DType::q4_0 && type != DType::q4_k)
+    throw_error(ErrorKind::bad_call, "--type {}: must be q8_0, q4_0 or q4_k", args.type);
+  const GgufTarget target{args.out, args.force};
+  std::error_code unknown;  // of a file that is not there yet
+  if (fs::equivalent(args.in, args.out, unknown))
+    throw_error(ErrorKind::bad_call, "{}: is the model itself; give the result another name", args.out);
+  const ModelFiles files = open_model(resolve_model(args.in), args.threads);
+  const bool gguf = files.gguf != nullptr;
+  std::shared_ptr<Checkpoint> checkpoint =
+      quantize_checkpoint(files.checkpoint, files.config, gguf ? NameStyle::gguf : NameStyle::hugging_face,
+                          {*type, DType::q8_0}, args.threads, files.config.packed.method == PackedFormat::Method::none);
+  GgufValues values;
+  if (gguf) {
+    values.copy(*files.gguf);
+  } else {
+    GgufExport exported = export_gguf(checkpoint, files.config);
+    values = std::move(exported.values);
+    checkpoint = exported.checkpoint;
+    put_tokenizer(values, files);
+  }
+  values.put_u32("general.file_type", file_type(dominant_format(*checkpoint)));
+  values.put_u32("general.quantization_version", kQuantizationVersion);
+  {
+    StopSignals signals;
+    signals.begin_counting();
+    ProgressBar bar("quantizing");
+    write_gguf(target, values, *checkpoint, [&](size_t done, size_t total) {
+      if (signals.wait(std::chrono::milliseconds(0)))
+        throw_error(ErrorKind::io, "{}: interrupted; nothing was written", args.out);
+      bar.update(done, total);
+    });
+  }
+  fmt::print("{}: {} from {}\n", args.out, format_bytes(fs::file_size(args.out)),
+             format_bytes(files.checkpoint->file_bytes()));
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app) {
+  auto args = std::make_shared<QuantizeArgs>();
+  CLI::App* command = app.add_subcommand("quantize", "write a model as a GGUF file with its matrices in fewer bits");
+  command->add_option("IN", args->in, "a Hugging Face folder, or a GGUF model with f32, f16 or bf16 matrices")
+      ->required();
+  command->add_option("OUT", args->out, "the GGUF file to write; it appears when it is complete")->required();
+  command
+      ->add_option("--type", args->type,
+                   "q8_0, q4_0 or q4_k; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 "
+                   "instead of q4_k, rows that are no multiple of 32 stay")
+      ->capture_default_str();
+  command->add_flag("--force", args->force, "overwrite OUT where it is there already");
+  command->add_option("--threads", args->threads, "0: one a core this process may use")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1024));
+  command->callback([args] { quantize_file(*args); });
+}
+
+}  // namespace ingot::cli

@@ -1,0 +1,206 @@
+#include "formats/gguf_write.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/gguf_part.h"
+#include "formats/made_checkpoint.h"
+
+namespace ingot {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t kVersion = 3;
+constexpr uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kText = 8, kList = 9;  // value types
+
+template <typename T>
+void put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+void put_string(std::string& out, std::string_view text) {
+  put<uint64_t>(out, text.size());
+  out += text;
+}
+
+bool describes_the_old_file(std::string_view key) {
+  return key == "general.file_type" || key == "general.quantization_version" || key.starts_with("split.");
+}
+
+size_t round_up(size_t bytes, size_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// Everything before the tensors' data; `total` becomes the length of that.
+std::string head_of(const GgufValues& values, std::span<const TensorView> tensors, size_t& total) {
+  std::string head = "GGUF";
+  put(head, kVersion);
+  put<uint64_t>(head, tensors.size());
+  put(head, values.count());
+  head += values.bytes();
+  total = 0;
+  for (const TensorView& tensor : tensors) {
+    put_string(head, tensor.name);
+    put<uint32_t>(head, static_cast<uint32_t>(tensor.shape.size()));
+    for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size)
+      put<uint64_t>(head, static_cast<uint64_t>(*size));  // innermost first
+    put(head, gguf_type_number(tensor.dtype));
+    put<uint64_t>(head, total);
+    total += round_up(tensor.data.size(), values.alignment());
+  }
+  head.resize(round_up(head.size(), values.alignment()));
+  return head;
+}
+
+// A file beside the wanted one that takes its name when it is whole.
+class Output {
+ public:
+  explicit Output(const fs::path& path) : path_(path), partial_(path.string() + fmt::format(".{}.part", ::getpid())) {
+    descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) fail("cannot be created");
+  }
+  ~Output() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!kept_) ::unlink(partial_.c_str());
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  void write(const void* data, size_t bytes) {
+    const auto* at = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t written = ::write(descriptor_, at, std::min<size_t>(bytes, size_t{1} << 26));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) fail("cannot be written");
+      at += written;
+      bytes -= static_cast<size_t>(written);
+    }
+  }
+
+  void keep() {
+    if (::fsync(descriptor_) != 0) fail("cannot be written");
+    const int closed = ::close(descriptor_);
+    descriptor_ = -1;
+    if (closed != 0 || ::rename(partial_.c_str(), path_.c_str()) != 0) fail("cannot be written");
+    kept_ = true;
+  }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw_error(ErrorKind::io, "{}: {}: {}", path_.string(), what, std::strerror(errno));
+  }
+  fs::path path_;
+  std::string partial_;
+  int descriptor_ = -1;
+  bool kept_ = false;
+};
+
+void check_room(const fs::path& path, size_t bytes) {
+  std::error_code unknown;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::space_info space = fs::space(folder, unknown);
+  if (!unknown && space.available < bytes)
+    throw_error(ErrorKind::io, "{}: {} are needed and {} are free; make room or choose another disk", path.string(),
+                format_bytes(bytes), format_bytes(space.available));
+}
+
+}  // namespace
+
+void GgufValues::begin(std::string_view key, uint32_t type) {
+  put_string(bytes_, key);
+  put(bytes_, type);
+  ++count_;
+}
+void GgufValues::begin_list(std::string_view key, uint32_t type, size_t count) {
+  begin(key, kList);
+  put(bytes_, type);
+  put<uint64_t>(bytes_, count);
+}
+void GgufValues::put_u32(std::string_view key, int64_t value) {
+  begin(key, kU32);
+  put(bytes_, static_cast<uint32_t>(value));
+}
+void GgufValues::put_f32(std::string_view key, double value) {
+  begin(key, kF32);
+  put(bytes_, static_cast<float>(value));
+}
+void GgufValues::put_bool(std::string_view key, bool value) {
+  begin(key, kBool);
+  put(bytes_, static_cast<uint8_t>(value));
+}
+void GgufValues::put_text(std::string_view key, std::string_view value) {
+  begin(key, kText);
+  put_string(bytes_, value);
+}
+void GgufValues::put_texts(std::string_view key, std::span<const std::string> values) {
+  begin_list(key, kText, values.size());
+  for (const std::string& value : values) put_string(bytes_, value);
+}
+void GgufValues::put_i32s(std::string_view key, std::span<const int32_t> values) {
+  begin_list(key, kI32, values.size());
+  for (const int32_t value : values) put(bytes_, value);
+}
+void GgufValues::put_f32s(std::string_view key, std::span<const float> values) {
+  begin_list(key, kF32, values.size());
+  for (const float value : values) put(bytes_, value);
+}
+
+void GgufValues::copy(const GgufFile& file) {
+  for (const GgufRawValue& value : file.raw_values()) {
+    if (describes_the_old_file(value.key)) continue;
+    bytes_.append(reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size());
+    ++count_;
+  }
+  alignment_ = static_cast<size_t>(file.get_int("general.alignment").value_or(kGgufAlignment));
+}
+
+std::string gguf_bytes(const GgufValues& values, std::span<const TensorView> tensors) {
+  size_t total = 0;
+  std::string bytes = head_of(values, tensors, total);
+  for (const TensorView& tensor : tensors) {
+    bytes.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
+    bytes.resize(round_up(bytes.size(), values.alignment()));
+  }
+  return bytes;
+}
+
+void write_gguf(const GgufTarget& target, const GgufValues& values, const Checkpoint& checkpoint,
+                const std::function<void(size_t done, size_t total)>& progress) {
+  if (fs::is_directory(target.path))
+    throw_error(ErrorKind::bad_call, "{}: is a folder; name the file to write", target.path.string());
+  if (!target.overwrite && fs::exists(target.path))
+    throw_error(ErrorKind::bad_call, "{}: is there already; give another name, or --force to overwrite it",
+                target.path.string());
+  size_t total = 0;
+  const std::string head = head_of(values, checkpoint.tensors(), total);
+  check_room(target.path, head.size() + total);
+
+  Output output(target.path);
+  output.write(head.data(), head.size());
+  const std::string padding(values.alignment(), '\0');
+  size_t done = 0;
+  for (const TensorView& tensor : checkpoint.tensors()) {
+    const size_t bytes = tensor.data.size(), padded = round_up(bytes, values.alignment());
+    if (tensor.is_made()) {
+      output.write(checkpoint.make(tensor)->bytes().data(), bytes);
+    } else {
+      output.write(tensor.data.data(), bytes);
+      checkpoint.drop_pages(tensor.data);
+    }
+    output.write(padding.data(), padded - bytes);
+    done += padded;
+    if (progress) progress(done, total);
+  }
+  output.keep();
+}
+
+}  // namespace ingot

@@ -1,0 +1,69 @@
+#include "formats/made_checkpoint.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/error.h"
+#include "core/threads.h"
+#include "formats/mapped_file.h"
+
+namespace ingot {
+
+PageBuffer::PageBuffer(size_t bytes) : size_(bytes) {
+  void* memory =
+      ::mmap(nullptr, std::max<size_t>(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw_error(ErrorKind::out_of_memory, "no memory for a tensor of {} bytes while loading", bytes);
+  data_ = static_cast<std::byte*>(memory);
+}
+
+PageBuffer::~PageBuffer() { ::munmap(data_, std::max<size_t>(size_, 1)); }
+
+bool PageBuffer::contains(std::span<const std::byte> part) const {
+  const auto begin = reinterpret_cast<uintptr_t>(data_), first = reinterpret_cast<uintptr_t>(part.data());
+  return first >= begin && first - begin <= size_ && part.size() <= size_ - (first - begin);
+}
+
+void PageBuffer::drop(std::span<const std::byte> part) const { drop_mapped_pages(part); }
+
+MadeCheckpoint::MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads)
+    : source_(std::move(source)), threads_(threads > 0 ? threads : ThreadPool::available_cpus()) {}
+
+MadeCheckpoint::~MadeCheckpoint() = default;
+
+void MadeCheckpoint::index_tensors() {
+  for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+}
+
+const TensorView* MadeCheckpoint::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? source_->find(name) : &tensors_[found->second];
+}
+
+void MadeCheckpoint::drop_pages(std::span<const std::byte> bytes) const {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::weak_ptr<PageBuffer>& made : made_)
+      if (const std::shared_ptr<PageBuffer> buffer = made.lock(); buffer != nullptr && buffer->contains(bytes))
+        return buffer->drop(bytes);
+  }
+  source_->drop_pages(bytes);
+}
+
+std::shared_ptr<PageBuffer> MadeCheckpoint::make(const TensorView& tensor) const {
+  const auto found = index_.find(tensor.name);
+  if (found == index_.end() || !tensors_[found->second].is_made() || !makes(tensor.name)) return source_->make(tensor);
+  const TensorView& own = tensors_[found->second];
+  auto buffer = std::make_shared<PageBuffer>(own.data.size());
+  const std::lock_guard lock(mutex_);
+  if (pool_ == nullptr) pool_ = std::make_unique<ThreadPool>(threads_);
+  fill(own, buffer->data(), *pool_);
+  std::erase_if(made_, [](const std::weak_ptr<PageBuffer>& made) { return made.expired(); });
+  made_.push_back(buffer);
+  return buffer;
+}
+
+}  // namespace ingot

@@ -1,0 +1,79 @@
+// Checkpoints that other programs packed into few bits, against fp32 logits of transformers over the weights that the
+// same programs unpack.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "backend/metal_mode.h"
+#include "engine/sequences.h"
+
+namespace ingot::testing {
+namespace {
+
+constexpr double kTolerance = 0.05;
+constexpr double kCpuTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
+
+struct Packed {
+  const char* name;
+  double rounding = 0;  // of weights that are quantized again: what it adds to the tolerance
+};
+void PrintTo(const Packed& packed, std::ostream* out) { *out << packed.name; }
+
+constexpr Packed kModels[] = {
+    {"qwen2-awq-g128"},       {"llama-awq-g64"},         {"llama-gptq-g128-sym"}, {"qwen2-gptq-g32-asym"},
+    {"llama-gptq-v2-asym"},   {"llama-gptq-act", 0.05},  {"llama-gptq-8bit"},     {"llama-mlx-4bit"},
+    {"llama-mlx-8bit", 0.05}, {"llama-mlx-mixed", 0.05}, {"qwen3moe-mlx-4bit"},
+};
+
+double difference(const std::string& name, const std::string& device, const std::string& isa) {
+  EngineOptions options;
+  options.model = fixture_model(name);
+  options.device = device;
+  options.isa = isa;
+  options.threads = 2;
+  options.max_seqs = 1;
+  options.max_model_len = 64;
+  options.max_step_tokens = 64;
+  options.max_logits_rows = 64;
+  const std::unique_ptr<Engine> engine = Engine::load(options);
+  const Reference reference = fixture_reference(name);
+  return max_difference(run_alone(*engine, reference.ids), reference.logits);
+}
+
+class PackedModel : public ::testing::TestWithParam<Packed> {};
+
+TEST_P(PackedModel, MatchesOnTheCpu) {
+  for (const char* isa : {"", "portable"}) {
+    const double d = difference(GetParam().name, "cpu", isa);
+    RecordProperty(std::string("difference_") + isa, std::to_string(d));
+    EXPECT_LT(d, kCpuTolerance + GetParam().rounding) << isa;
+  }
+}
+
+TEST_P(PackedModel, MutationsWouldBeSeen) {
+  std::ifstream file(fixture_model(GetParam().name) + "/report.json");
+  const nlohmann::json report = nlohmann::json::parse(file);
+  EXPECT_GE(report["logits_std"].get<double>(), 1.0);
+  EXPECT_GT(report["mutations"]["rows_off_by_one"].get<double>(), 10 * kCpuTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, PackedModel, ::testing::ValuesIn(kModels));
+
+class MetalPackedModel : public ::testing::TestWithParam<Packed> {};
+
+TEST_P(MetalPackedModel, MatchesOnMetal) {
+  test::metal_in_strict_mode();
+  const double d = difference(GetParam().name, "metal", "");
+  RecordProperty("difference", std::to_string(d));
+  EXPECT_LT(d, kTolerance + GetParam().rounding);
+}
+
+#ifdef INGOT_SANITIZED  // compiling the kernels of every format with a sanitizer takes minutes
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MetalPackedModel);
+#else
+INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalPackedModel, ::testing::ValuesIn(kModels));
+#endif
+
+}  // namespace
+}  // namespace ingot::testing
