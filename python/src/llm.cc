@@ -24,7 +24,8 @@ namespace ingot::python {
 namespace {
 
 std::unique_ptr<Llm> load(std::string model, std::string device, int threads, std::string isa, int64_t max_model_len,
-                          int64_t kv_blocks, int32_t max_step_tokens, int32_t max_seqs, bool prefix_caching) {
+                          int64_t kv_blocks, std::string kv_dtype, int32_t max_step_tokens, int32_t max_seqs,
+                          bool prefix_caching) {
   LlmOptions options;
   options.engine.model = std::move(model);
   options.engine.device = std::move(device);
@@ -32,6 +33,7 @@ std::unique_ptr<Llm> load(std::string model, std::string device, int threads, st
   options.engine.isa = std::move(isa);
   options.engine.max_model_len = max_model_len;
   options.engine.kv_blocks = kv_blocks;
+  options.engine.kv_dtype = std::move(kv_dtype);
   options.engine.max_step_tokens = max_step_tokens;
   options.engine.max_seqs = max_seqs;
   options.prefix_caching = prefix_caching;
@@ -161,8 +163,8 @@ void bind_llm(nb::module_& m) {
 
   nb::class_<Llm>(m, "LlmCore", "The native orchestrator; use ingot.LLM.")
       .def(nb::new_(&load), nb::arg("model"), nb::arg("device"), nb::arg("threads"), nb::arg("isa"),
-           nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("max_step_tokens"), nb::arg("max_seqs"),
-           nb::arg("prefix_caching"))
+           nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"), nb::arg("max_step_tokens"),
+           nb::arg("max_seqs"), nb::arg("prefix_caching"))
       .def("submit", &submit, nb::keep_alive<0, 1>(), nb::arg("prompt"), nb::arg("sampling"), nb::arg("random_seed"),
            nb::arg("max_tokens"), nb::arg("n"), nb::arg("stop"), nb::arg("bad_words"), nb::arg("ignore_eos"),
            nb::arg("logprobs"), nb::arg("prompt_logprobs"))

@@ -4,7 +4,13 @@ import os
 
 import ingot
 
-_KV_DTYPES = {"auto": "f16", "float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+_KV_DTYPES = {
+    "auto": "f16",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "int8_per_token_head": "int8",  # what vLLM means by it is what the engine does
+}
 
 
 class Declined(ValueError):
@@ -12,12 +18,21 @@ class Declined(ValueError):
 
 
 def kv_dtype(vllm_config) -> str:
-    """f16 as the native server has it, unless the user says otherwise; dtype=float32 keeps the cache in f32 too."""
+    """f16 as the native server has it, unless the user says otherwise; dtype=float32 keeps the cache in f32 too.
+
+    additional_config={"kv_dtype": ...} takes the engine's own names: vLLM 0.12.0 has none for int8.
+    """
+    extra = getattr(vllm_config, "additional_config", None)
+    if isinstance(extra, dict) and "kv_dtype" in extra:
+        return str(extra["kv_dtype"])
     name = str(vllm_config.cache_config.cache_dtype)
     if name == "auto" and str(vllm_config.model_config.dtype) == "torch.float32":
         return "f32"
     if name not in _KV_DTYPES:
-        raise Declined(f"--kv-cache-dtype {name}: the engine has auto, float16, bfloat16 and float32")
+        raise Declined(
+            f"--kv-cache-dtype {name}: the engine has {', '.join(_KV_DTYPES)}; for eight bits where vLLM does not know the "
+            'last, additional_config={"kv_dtype": "int8"}'
+        )
     return _KV_DTYPES[name]
 
 

@@ -22,7 +22,8 @@ from .logits_path import LogitsPath
 from .step_builder import Plan, StepBuilder
 
 RESERVE = 512 << 20  # bytes left to the system beside gpu_memory_utilization
-_TORCH_DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+_TORCH_DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "int8": torch.int8}
+_SCALE_BYTES = 4  # of a row of K or V in int8
 
 
 class AppleWorker(WorkerBase):
@@ -51,12 +52,12 @@ class AppleWorker(WorkerBase):
 
     def get_kv_cache_spec(self) -> dict:
         """For vLLM's arithmetic only: it hands out block numbers, the engine has the blocks."""
-        config = self.inspection.config
+        config, dtype = self.inspection.config, self.options["kv_dtype"]
         spec = FullAttentionSpec(
             block_size=self.options["block_size"],
             num_kv_heads=config["kv_heads"],
-            head_size=config["head_size"],
-            dtype=_TORCH_DTYPES[self.options["kv_dtype"]],
+            head_size=config["head_size"] + (_SCALE_BYTES if dtype == "int8" else 0),
+            dtype=_TORCH_DTYPES[dtype],
         )
         return {f"model.layers.{i}.self_attn.attn": spec for i in range(config["layers"])}
 

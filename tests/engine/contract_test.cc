@@ -19,14 +19,14 @@ namespace {
 // On Linux Metal is the software device, in its strict mode: it fails on its own where a rule is broken.
 class ContractTest : public ::testing::Test {
  protected:
-  // `device`: its name, or name:type of the KV cache.
-  void load(const std::string& device, const std::string& model, int64_t max_model_len) {
+  // `where`: a device, or device:type of the KV cache.
+  void load(const std::string& where, const std::string& model, int64_t max_model_len) {
+    const size_t colon = where.find(':');
     test::metal_in_strict_mode();
-    const size_t colon = device.find(':');
     EngineOptions options;
     options.model = fixture_model(model);
-    options.device = device.substr(0, colon);
-    if (colon != std::string::npos) options.kv_dtype = device.substr(colon + 1);
+    options.device = where.substr(0, colon);
+    if (colon != std::string::npos) options.kv_dtype = where.substr(colon + 1);
     options.threads = 2;
     options.max_model_len = max_model_len;
     options.max_seqs = 16;

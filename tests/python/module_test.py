@@ -132,6 +132,18 @@ class LlmTest(unittest.TestCase):
         self.assertEqual([c.choices[0].token_ids for c in together], expected)
         self.assertEqual([c.choices[0].finish_reason for c in together], ["length"] * 4)
 
+    def test_the_type_of_the_kv_cache(self):
+        answer = ingot.LLM(MODEL, device="cpu", kv_dtype="int8", max_seqs=2).generate(
+            [5, 6, 7, 8], max_tokens=12, temperature=0, ignore_eos=True
+        )
+        engine = ingot.Engine(MODEL, device="cpu", kv_dtype="int8", max_seqs=2)
+        self.assertEqual(answer.choices[0].token_ids, greedy(engine, [5, 6, 7, 8], 12))
+        plans = [ingot.inspect(MODEL, kv_blocks=100, kv_dtype=name).memory["kv_cache"] for name in ("f16", "int8")]
+        self.assertLess(plans[1], 0.6 * plans[0])
+        with self.assertRaises(ingot.Error) as caught:
+            ingot.LLM(MODEL, kv_dtype="fp8")
+        self.assertIn("--kv-dtype fp8: must be f16, bf16, int8 or f32", str(caught.exception))
+
     def test_stream_gives_the_same_tokens(self):
         whole = self.llm.generate([9, 8, 7], max_tokens=10, temperature=0, ignore_eos=True).choices[0]
         deltas = list(self.llm.stream([9, 8, 7], max_tokens=10, temperature=0, ignore_eos=True))

@@ -1,7 +1,9 @@
 """What vLLM's settings mean here: what is passed on, what is clamped, what is declined and with which words."""
 
 import logging
+from typing import get_args
 
+import ingot
 import numpy as np
 import pytest
 from models import FIXTURES, generate, native_tokens, tiny_prompts, tokens_of, vllm_llm, worker_of
@@ -20,7 +22,8 @@ DECLINED = {
     "tensor parallel": (dict(tensor_parallel_size=2), "parallel"),
     "pipeline parallel": (dict(pipeline_parallel_size=2), "parallel"),
     "lora": (dict(enable_lora=True), "LoRA"),
-    "a KV type": (dict(kv_cache_dtype="fp8"), "kv-cache-dtype"),
+    "a KV type": (dict(kv_cache_dtype="fp8"), "kv-cache-dtype fp8: the engine has auto, float16"),
+    "a KV type of the engine's": (dict(additional_config={"kv_dtype": "int4"}), "--kv-dtype int4: must be f16, bf16, int8"),
     "prompt embeddings": (dict(enable_prompt_embeds=True), "prompt embeddings"),
     "a longer context than the model's": (dict(max_model_len=100_000), ""),
 }
@@ -117,6 +120,30 @@ def test_the_kv_cache_is_the_engines_alone():
         held = [v for v in vars(worker).values() if type(v).__module__.startswith("torch") and hasattr(v, "numel")]
         assert held == []
         assert worker.engine.limits.num_blocks == llm.llm_engine.vllm_config.cache_config.num_gpu_blocks
+
+
+KV_TYPES = {
+    "float32": ("f32", dict(dtype="float32")),
+    "bfloat16": ("bf16", dict(kv_cache_dtype="bfloat16")),
+    "int8 by vLLM's name": ("int8", dict(kv_cache_dtype="int8_per_token_head")),
+    "int8 by the engine's": ("int8", dict(additional_config={"kv_dtype": "int8"})),
+}
+
+
+@pytest.mark.parametrize("name", KV_TYPES)
+def test_the_type_of_the_kv_cache(name):
+    """What vLLM counts a block as is what the engine allocates for it, and the tokens are the native ones."""
+    from vllm.config import cache
+
+    kv_dtype, options = KV_TYPES[name]
+    if options.get("kv_cache_dtype", "auto") not in get_args(cache.CacheDType):
+        pytest.skip("this version of vLLM has no such name")
+    with tiny(**options) as llm:
+        specs = worker_of(llm).get_kv_cache_spec().values()
+        planned = ingot.inspect(MODEL, kv_blocks=200, kv_dtype=kv_dtype).memory["kv_cache"]
+        assert planned == 200 * sum(spec.page_size_bytes for spec in specs)
+        expected = native_tokens(MODEL, tiny_prompts(), NEW, kv_dtype=kv_dtype)
+        assert tokens_of(generate(llm, tiny_prompts(), NEW)) == expected
 
 
 def test_made_up_weights(tmp_path):

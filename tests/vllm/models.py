@@ -37,14 +37,16 @@ def tiny_prompts() -> list[list[int]]:
 
 
 @functools.lru_cache(maxsize=4)
-def _native(model: str, device: str) -> ingot.LLM:
-    return ingot.LLM(model, device=device, max_seqs=8)
+def _native(model: str, device: str, kv_dtype: str) -> ingot.LLM:
+    return ingot.LLM(model, device=device, kv_dtype=kv_dtype, max_seqs=8)
 
 
-def native_tokens(model: str, prompts, max_tokens: int, device: str = "cpu", **options) -> list[list[int]]:
+def native_tokens(
+    model: str, prompts, max_tokens: int, device: str = "cpu", kv_dtype: str = "f16", **options
+) -> list[list[int]]:
     """Greedy tokens of the native orchestrator, each prompt by itself."""
     options = {"temperature": 0, "ignore_eos": True, **options}
-    llm = _native(model, device)
+    llm = _native(model, device, kv_dtype)
     return [llm.generate(list(ids), max_tokens=max_tokens, **options).choices[0].token_ids for ids in prompts]
 
 
