@@ -52,13 +52,15 @@ class LLM:
     >>> llm.generate("Once upon a time", max_tokens=32).text
 
     `model` is a GGUF file, a Hugging Face folder or a name on the hub (`OWNER/NAME`, see find_model); without one the
-    default model is used. Sizes of 0 are left to the engine. Any thread may call any method.
+    default model is used. `quantize` (int8, int4) rounds plain weights at load. Sizes of 0 are left to the engine. Any
+    thread may call any method.
     """
 
     def __init__(
         self,
         model: Optional[str] = None,
         *,
+        quantize: str = "",
         device: str = "auto",
         threads: int = 0,
         isa: str = "",
@@ -73,7 +75,8 @@ class LLM:
         if path is None:
             raise _ingot.Error("no model given and the default one is not installed: pip install ingot[smollm2]")
         self._core = _ingot.LlmCore(
-            str(path), device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs, prefix_caching
+            str(path), quantize, device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs,
+            prefix_caching,
         )
 
     def generate(self, prompts: Union[Prompt, Sequence[Prompt]], **options) -> Union[Completion, list[Completion]]:

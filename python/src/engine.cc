@@ -54,12 +54,13 @@ class PyEngine {
   EngineThread thread_;
 };
 
-EngineOptions make_options(std::string model, std::string load_format, std::string device, int threads, std::string isa,
-                           int64_t max_model_len, int64_t kv_blocks, int64_t block_size, std::string kv_dtype,
-                           int32_t max_step_tokens, int32_t max_seqs, int32_t max_logits_rows) {
+EngineOptions make_options(std::string model, std::string load_format, std::string quantize, std::string device,
+                           int threads, std::string isa, int64_t max_model_len, int64_t kv_blocks, int64_t block_size,
+                           std::string kv_dtype, int32_t max_step_tokens, int32_t max_seqs, int32_t max_logits_rows) {
   EngineOptions options;
   options.model = std::move(model);
   options.load_format = std::move(load_format);
+  options.quantize = std::move(quantize);
   options.device = std::move(device);
   options.threads = threads;
   options.isa = std::move(isa);
@@ -88,14 +89,15 @@ ModelInspection inspect(Args... args) {
 }
 
 // The arguments of make_options, for load and inspect alike.
-#define INGOT_ENGINE_TYPES                                                                                           \
-  std::string, std::string, std::string, int, std::string, int64_t, int64_t, int64_t, std::string, int32_t, int32_t, \
-      int32_t
-#define INGOT_ENGINE_ARGS                                                                                              \
-  nb::arg("model"), nb::kw_only(),                                                                                     \
-      nb::arg("load_format") = "auto", nb::arg("device") = "auto", nb::arg("threads") = 0, nb::arg("isa") = "",        \
-      nb::arg("max_model_len") = 0, nb::arg("kv_blocks") = 0, nb::arg("block_size") = 16, nb::arg("kv_dtype") = "f16", \
-      nb::arg("max_step_tokens") = 0, nb::arg("max_seqs") = 64, nb::arg("max_logits_rows") = 16
+#define INGOT_ENGINE_TYPES                                                                                      \
+  std::string, std::string, std::string, std::string, int, std::string, int64_t, int64_t, int64_t, std::string, \
+      int32_t, int32_t, int32_t
+#define INGOT_ENGINE_ARGS                                                                                            \
+  nb::arg("model"), nb::kw_only(),                                                                                   \
+      nb::arg("load_format") = "auto", nb::arg("quantize") = "", nb::arg("device") = "auto", nb::arg("threads") = 0, \
+      nb::arg("isa") = "", nb::arg("max_model_len") = 0, nb::arg("kv_blocks") = 0, nb::arg("block_size") = 16,       \
+      nb::arg("kv_dtype") = "f16", nb::arg("max_step_tokens") = 0, nb::arg("max_seqs") = 64,                         \
+      nb::arg("max_logits_rows") = 16
 
 nb::dict memory(const MemoryPlan& plan) {
   nb::dict result;

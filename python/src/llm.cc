@@ -23,11 +23,12 @@
 namespace ingot::python {
 namespace {
 
-std::unique_ptr<Llm> load(std::string model, std::string device, int threads, std::string isa, int64_t max_model_len,
-                          int64_t kv_blocks, std::string kv_dtype, int32_t max_step_tokens, int32_t max_seqs,
-                          bool prefix_caching) {
+std::unique_ptr<Llm> load(std::string model, std::string quantize, std::string device, int threads, std::string isa,
+                          int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype, int32_t max_step_tokens,
+                          int32_t max_seqs, bool prefix_caching) {
   LlmOptions options;
   options.engine.model = std::move(model);
+  options.engine.quantize = std::move(quantize);
   options.engine.device = std::move(device);
   options.engine.threads = threads;
   options.engine.isa = std::move(isa);
@@ -162,9 +163,9 @@ void bind_llm(nb::module_& m) {
       .def("prompt_scores", [](const Generation& g) { return to_scores(g.prompt_scores()); });
 
   nb::class_<Llm>(m, "LlmCore", "The native orchestrator; use ingot.LLM.")
-      .def(nb::new_(&load), nb::arg("model"), nb::arg("device"), nb::arg("threads"), nb::arg("isa"),
-           nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"), nb::arg("max_step_tokens"),
-           nb::arg("max_seqs"), nb::arg("prefix_caching"))
+      .def(nb::new_(&load), nb::arg("model"), nb::arg("quantize"), nb::arg("device"), nb::arg("threads"),
+           nb::arg("isa"), nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"),
+           nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"))
       .def("submit", &submit, nb::keep_alive<0, 1>(), nb::arg("prompt"), nb::arg("sampling"), nb::arg("random_seed"),
            nb::arg("max_tokens"), nb::arg("n"), nb::arg("stop"), nb::arg("bad_words"), nb::arg("ignore_eos"),
            nb::arg("logprobs"), nb::arg("prompt_logprobs"))

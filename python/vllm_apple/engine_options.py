@@ -4,6 +4,8 @@ import os
 
 import ingot
 
+from . import quantization
+
 _KV_DTYPES = {
     "auto": "f16",
     "float16": "f16",
@@ -55,9 +57,10 @@ def check_features(vllm_config) -> None:
         raise Declined("multimodal models are not supported")
     if getattr(model, "enable_prompt_embeds", False):
         raise Declined("prompt embeddings are not supported: the engine takes token ids")
-    if model.quantization is not None:
+    if model.quantization is not None and not quantization.at_load(model) and not quantization.is_stored(model):
         raise Declined(
-            f"quantization {model.quantization}: the engine reads quantized weights from GGUF files"
+            f"quantization {model.quantization}: weights are rounded at load by int8 and int4, and quantized checkpoints need "
+            "no flag"
         )
     if str(getattr(model, "logprobs_mode", "raw_logprobs")).split(".")[-1].lower() != "raw_logprobs":
         raise Declined(f"logprobs_mode {model.logprobs_mode}: the engine reports raw_logprobs")
@@ -80,6 +83,7 @@ def make_options(vllm_config) -> dict:
     scheduler = vllm_config.scheduler_config
     return {
         "model": find_model(vllm_config.model_config),
+        "quantize": quantization.at_load(vllm_config.model_config),
         "load_format": "dummy" if str(vllm_config.load_config.load_format) == "dummy" else "auto",
         "max_model_len": vllm_config.model_config.max_model_len,
         "block_size": vllm_config.cache_config.block_size,

@@ -4,7 +4,7 @@ import ingot
 import torch
 from vllm.platforms.interface import Platform, PlatformEnum
 
-from . import compat, strict
+from . import compat, quantization, strict
 from .engine_options import Declined, check_features, make_options, wants_logits
 
 DEFAULT_BLOCK_SIZE = 16
@@ -24,6 +24,10 @@ class ApplePlatform(Platform):
     @property
     def supported_dtypes(self):
         return [torch.bfloat16, torch.float16, torch.float32]
+
+    @classmethod
+    def pre_register_and_update(cls, parser=None) -> None:
+        quantization.register(parser)
 
     @classmethod
     def check_and_update_config(cls, vllm_config) -> None:

@@ -53,8 +53,8 @@ void put_tokenizer(GgufValues& values, const ModelFiles& files) {
     return;
   }
   TokenizerData data = read_folder_tokenizer(files.dir);
-  if (data.bos_id < 0) data.bos_id = files.config.bos_id;
-  if (data.eos_id < 0 && !files.config.eos_ids.empty()) data.eos_id = files.config.eos_ids[0];
+  if (data.bos_id < 0 && data.prefix.empty()) data.bos_id = files.config.bos_id;
+  if (data.eos_id < 0 && data.suffix.empty() && !files.config.eos_ids.empty()) data.eos_id = files.config.eos_ids[0];
   put_gguf_tokenizer(values, data, files.config.vocab);
   for (const int32_t id : files.config.eos_ids) {
     if (id == data.eos_id) continue;

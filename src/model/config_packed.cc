@@ -76,7 +76,10 @@ PackedFormat read_gptq(const JsonView& how) {
 
 PackedFormat read_packed_format(const JsonView& json) {
   // mlx-lm writes both keys, with the same contents and no method.
-  if (const auto mlx = json.find_object("quantization")) return read_mlx(*mlx);
+  if (const auto mlx = json.find_object("quantization")) {
+    if (!mlx->has("bits")) decline(*mlx, "an unnamed method");
+    return read_mlx(*mlx);
+  }
   const auto how = json.find_object("quantization_config");
   if (!how) return {};
   const std::string method = how->find_string("quant_method").value_or("");

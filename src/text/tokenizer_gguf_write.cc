@@ -72,7 +72,8 @@ std::vector<int32_t> types_of(const TokenizerData& data, std::vector<std::string
 void put_merges(GgufValues& values, const TokenizerData& data) {
   std::vector<const Merge*> order;
   for (const Merge& merge : data.merges) order.push_back(&merge);
-  std::stable_sort(order.begin(), order.end(), [](const Merge* a, const Merge* b) { return a->rank < b->rank; });
+  std::sort(order.begin(), order.end(),
+            [](const Merge* a, const Merge* b) { return a->rank != b->rank ? a->rank < b->rank : a < b; });
   std::vector<std::string> merges;
   for (const Merge* merge : order)
     merges.push_back(data.tokens[static_cast<size_t>(merge->left)] + " " +

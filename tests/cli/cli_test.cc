@@ -183,6 +183,10 @@ TEST_F(Cli, QuantizeWritesAFileThatRuns) {
   expect_failure("run -m " + folder + " --quantize int3 --ids 1 -n 1", 2, "must be int8 or int4");
   outcome = ingot("quantize " + fixture_model("gguf-bf16-llama3") + " " + out + " --type q8_0 --force");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
+  // A tokenizer of another model.
+  std::filesystem::copy(folder, file("mixed"));
+  std::filesystem::copy(fixture_model("../tokenizers/smollm/tokenizer.json"), file("mixed"));
+  expect_failure("quantize " + file("mixed") + " " + file("r.gguf"), 1, "the embedding only 151 rows");
   EXPECT_FALSE(std::filesystem::exists(file("r.gguf")));
 }
 

@@ -19,12 +19,12 @@ namespace {
 // On Linux Metal is the software device, in its strict mode: it fails on its own where a rule is broken.
 class ContractTest : public ::testing::Test {
  protected:
-  // `where`: device, or device:type of the KV cache
+  // `where`: a device, or device:type of the KV cache.
   void load(const std::string& where, const std::string& model, int64_t max_model_len) {
+    const size_t colon = where.find(':');
     test::metal_in_strict_mode();
     EngineOptions options;
     options.model = fixture_model(model);
-    const size_t colon = where.find(':');
     options.device = where.substr(0, colon);
     if (colon != std::string::npos) options.kv_dtype = where.substr(colon + 1);
     options.threads = 2;
@@ -98,7 +98,7 @@ class ContractTest : public ::testing::Test {
 class Contract : public ContractTest, public ::testing::WithParamInterface<std::string> {
  protected:
   void SetUp() override {
-    INGOT_SKIP_WITHOUT_CUDA(GetParam().substr(0, GetParam().find(":")));
+    INGOT_SKIP_WITHOUT_CUDA(GetParam().substr(0, GetParam().find(':')));
     load(GetParam(), "llama-bf16-llama3", 128);
   }
 };

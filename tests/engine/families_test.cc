@@ -16,8 +16,7 @@ namespace {
 
 constexpr double kTolerance = 0.05;
 constexpr double kQuantizedTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
-
-constexpr double kInt8Tolerance = 0.15;  // of logits whose standard deviation is at least 1
+constexpr double kInt8Tolerance = 0.15;       // an int8 cache; of logits whose standard deviation is at least 1
 
 double tolerance(const std::string& name) {
   return name.find("-gguf-q") != std::string::npos ? kQuantizedTolerance : kTolerance;

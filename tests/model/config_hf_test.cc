@@ -253,6 +253,7 @@ TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
       {R"({"quantization_config": {"quant_method": "gptq", "checkpoint_format": "marlin"}})",
        "GPTQ's checkpoint_format marlin are not"},
       {R"({"quantization_config": {"quant_method": "gptq", "dynamic": {"+:.*": {"bits": 8}}}})", "dynamic widths"},
+      {R"({"quantization": {"qformat": "fp8"}})", "weights quantized with an unnamed method are not supported"},
       {R"({"quantization": {"bits": 6, "group_size": 64}})", "quantized with MLX in 6 bits are not supported"},
       {R"({"quantization": {"bits": 4, "group_size": 32, "mode": "mxfp4"}})", "MLX's mode mxfp4 are not supported"},
       {R"({"quantization": {"bits": 4, "group_size": 64, "lm_head": {"bits": 3}}})", "MLX in 3 bits are not"},
