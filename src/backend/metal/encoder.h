@@ -108,7 +108,7 @@ struct Context {
   DType activation = DType::f16;  // f16 or bf16; residual stream and logits are f32
   int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
   BufferPtr scratch;              // activations
-  Gemm* gemm = nullptr;           // prefill by the device's own library; nullptr: there is none
+  Gemm* gemm = nullptr;           // prefill by the device's own library, where there is one
   BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
 
   // The first `bytes` of a region; what lies behind them is not this dispatch's business.

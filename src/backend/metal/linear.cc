@@ -45,7 +45,7 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   if (operands.up_part != nullptr) shape.format_up = operands.up_part->format;
   BufferView in = operands.in, out = from(operands.out, operands.part->first, shape.out);
   const int64_t few = few_rows(shape);
-  if (few < shape.rows && context.gemm != nullptr && operands.part->first % 8 == 0 && context.gemm->takes(shape)) {
+  if (few < shape.rows && operands.part->first % 8 == 0 && context.gemm->takes(shape)) {
     GemmOperands gemm{.weight = part_view(*operands.weight, *operands.part), .in = in, .out = out};
     if (operands.up != nullptr) gemm.up = part_view(*operands.up, *operands.up_part);
     if (operands.bias) gemm.bias = from(operands.bias, operands.part->first, DType::f32);

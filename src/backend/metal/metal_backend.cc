@@ -53,10 +53,8 @@ class Metal final : public MetalBackend {
     info_.name = options.cuda ? "cuda" : "metal";
     info_.description = fmt::format("{}, {} activations", device_.name, dtype_name(options.activation));
     info_.activation = options.activation;
-    if (!gemm_.name().empty()) {
-      context_.gemm = &gemm_;
-      info_.description += ", prefill by " + gemm_.name();
-    }
+    if (!gemm_.name().empty()) info_.description += ", prefill by " + gemm_.name();
+    context_.gemm = &gemm_;
     info_.memory_bytes = device_.memory_bytes;
     info_.step_tokens = options.cuda ? kCudaStepTokens : kStepTokens;
   }
@@ -600,17 +598,5 @@ class Metal final : public MetalBackend {
 std::unique_ptr<MetalBackend> make_metal_backend(const MetalOptions& options) {
   return std::make_unique<Metal>(options);
 }
-
-MetalStatus metal_status() {
-  const DeviceSummary summary = describe_device();
-  return {summary.available, summary.software, summary.detail};
-}
-
-MetalStatus cuda_status() {
-  const DeviceSummary summary = describe_device(true);
-  return {summary.available, summary.software, summary.detail};
-}
-
-bool metal_is_software() { return kSoftwareDevice; }
 
 }  // namespace ingot

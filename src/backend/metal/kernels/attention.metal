@@ -139,7 +139,11 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
   float score[16];
   float best = kMasked;
   MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
-    const float4 found = *(threadgroup const float4*)(work + row * kScoreStride + i * 16 + column);
+    // Scores of tiles that no row sees were not written.
+    const uint first = first_key + i * 16 + column;
+    float4 found = float4(0.0f);
+    if (Whole || (first < high && first + 4 > low))
+      found = *(threadgroup const float4*)(work + row * kScoreStride + i * 16 + column);
     MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
       const uint at = i * 16 + column + j;
       const bool seen = Whole || (first_key + at >= low && first_key + at < high);
