@@ -1,6 +1,7 @@
 // Each kernel of the Metal device against its roof: read bandwidth for what streams weights or cache, arithmetic for
 // prefill. One operation, many times in one step, weights rotated through more memory than any cache holds.
-//   kernel_bench --device cuda [--limit-gb-s 4600] [--limit-tflops 790] [--only decode] [--tune] [--json FILE]
+//   kernel_bench --device cuda [--limit-gb-s 4600] [--limit-tflops 790] [--only decode,512] [--rows 8]
+//                [--activation f16] [--slices 4] [--tune] [--json FILE]
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -32,6 +33,8 @@ struct Options {
   std::string device = "cuda", only, json;
   double limit_gb_s = 0, limit_tflops = 0;
   bool tune = false;
+  DType activation = DType::bf16;
+  int64_t rows = 0;  // of the cases that are run; 0: all
 };
 
 struct Result {
@@ -44,7 +47,8 @@ class Bench {
  public:
   Bench(Options options)
       : options_(std::move(options)),
-        device_(make_metal_backend({.cuda = options_.device == "cuda", .activation = DType::bf16})) {
+        device_(make_metal_backend(
+            {.cuda = options_.device == "cuda", .activation = options_.activation, .resources = resources()})) {
     residual_ = take(kMostRows * kHidden * 4);
     in_ = take(kMostRows * kFfn * 2);
     out_ = take(std::max(kMostRows * kFfn * 2, 64 * kVocab * 4));
@@ -69,9 +73,10 @@ class Bench {
     device_->create_io(size_t{4} << 20, output);
     noise_.resize(size_t{4} << 20);
     std::mt19937 random(1);
-    // bf16 between -1 and 1, whose exponents vary little: nothing overflows.
+    // Between -1 and 1, in f16 as in bf16, with exponents that vary little: nothing overflows.
     for (size_t i = 0; i + 1 < noise_.size(); i += 2) {
-      const uint16_t bits = static_cast<uint16_t>((random() & 0x807f) | 0x3e00 | (random() & 0x80));
+      const uint16_t bits =
+          static_cast<uint16_t>((random() & 0x80ff) | (options_.activation == DType::f16 ? 0x2c00 : 0x3e00));
       std::memcpy(noise_.data() + i, &bits, 2);
     }
     std::vector<float> ones(kHidden, 1.0f), frequencies(kHead / 2, 0.01f);
@@ -83,7 +88,7 @@ class Bench {
 
   void linear(const std::string& name, int64_t n, int64_t k, int64_t rows, DType format = DType::bf16,
               bool accumulate = false, bool f32 = false, bool prefill = false) {
-    if (!wanted(name)) return;
+    if (!wanted(name, rows)) return;
     const auto& ids = weights(n, k, format);
     size_t turn = 0;
     const double us = time(rows, prefill, [&] {
@@ -96,11 +101,12 @@ class Bench {
                        .f32_out = f32,
                        .decode_rows = prefill ? 0 : rows});
     });
+    if (!accumulate) compare_bits(name, n, k, n * (f32 ? 4 : 2), format);
     add(name, rows, us, static_cast<double>(dtype_bytes(format, static_cast<size_t>(n * k))),
         2.0 * static_cast<double>(n * k * rows));
   }
   void gated(const std::string& name, int64_t rows, DType format = DType::bf16, bool prefill = false) {
-    if (!wanted(name)) return;
+    if (!wanted(name, rows)) return;
     const auto& ids = weights(kFfn, kHidden, format);
     size_t turn = 0;
     const double us = time(rows, prefill, [&] {
@@ -114,6 +120,7 @@ class Bench {
                              .out = out_,
                              .decode_rows = prefill ? 0 : rows});
     });
+    if (!prefill) compare_bits(name, -kFfn, kHidden, kFfn * 2, format);
     add(name, rows, us, 2.0 * static_cast<double>(dtype_bytes(format, static_cast<size_t>(kFfn * kHidden))),
         4.0 * static_cast<double>(kFfn * kHidden * rows));
   }
@@ -152,32 +159,47 @@ class Bench {
     add("sample", rows, us, static_cast<double>(rows * kVocab * 4), 0);
   }
 
-  // Every way to cut the product of few rows on the matrix unit.
+  // Every way to cut the products of few rows on the matrix unit: 16-bit weights when activations are bf16, quantized
+  // ones when they are f16.
   void tune() {
-    for (const int64_t rows : {1, 16, 64})
-      for (const int matrix : {1, 2})
-        for (const int unroll : {1, 2, 4}) {
-          if (rows == 64 && unroll * matrix > 2) continue;
-          const std::string v = fmt::format(" matrix {} unroll {}", matrix, unroll);
-          metal::tried_variant = metal::LinearVariant{.unroll = unroll, .simdgroups = 8, .matrix = matrix};
-          linear("qkv" + v, kQkv, kHidden, rows);
-          linear("output" + v, kHidden, kHeads * kHead, rows, DType::bf16, true);
-          linear("down" + v, kHidden, kFfn, rows, DType::bf16, true);
-          linear("head" + v, kVocab, kHidden, rows, DType::bf16, false, true);
-          gated("gate+up" + v, rows);
-        }
-    // Those that decode in registers.
-    for (const DType format : {DType::q4_k, DType::q8_0})
-      for (const int outputs : {1, 2, 4})
-        for (const int unroll : {1, 2, 4})
-          for (const int simdgroups : {4, 8}) {
-            if (outputs * unroll > 8) continue;
-            const std::string v = fmt::format(" {} matrix outputs {} unroll {} simdgroups {}", dtype_name(format),
-                                              outputs, unroll, simdgroups);
-            metal::tried_variant = metal::LinearVariant{.outputs = outputs, .unroll = unroll, .simdgroups = simdgroups};
-            linear("down" + v, kHidden, kFfn, 1, format, true);
-            if (outputs <= 2) gated("gate+up" + v, 1, format);
-          }
+    const auto all = [&](const std::string& v, int64_t rows, DType format, bool gate) {
+      linear("qkv" + v, kQkv, kHidden, rows, format);
+      linear("output" + v, kHidden, kHeads * kHead, rows, format);
+      linear("down" + v, kHidden, kFfn, rows, format);
+      linear("head" + v, kVocab, kHidden, rows, format, false, true);
+      if (gate) gated("gate+up" + v, rows, format);
+    };
+    struct Cut {
+      int simdgroups;
+      bool shared, split;
+    };
+    for (const DType format : options_.activation == DType::bf16
+                                  ? std::vector<DType>{DType::bf16}
+                                  : std::vector<DType>{DType::q4_k, DType::q8_0, DType::q4_0, DType::q6_k})
+      for (const int64_t rows : {1, 8, 16, 32, 64})
+        for (const int matrix : {1, 2, 4})
+          for (const int unroll : {1, 2, 4})
+            for (const int crowd : {256, 512, 768})
+              for (const auto& [simdgroups, shared, split] : {Cut{8, false, false},
+                                                              {4, false, false},
+                                                              {8, true, false},
+                                                              {8, true, true},
+                                                              {4, true, false},
+                                                              {4, true, true}}) {
+                const bool plain = format == DType::bf16;
+                if (shared && (!plain || rows < 32 || rows * unroll * 4 % (32 * simdgroups) != 0)) continue;
+                if (!shared && rows >= 32 && unroll * matrix > 2) continue;
+                if (matrix * unroll > 8) continue;
+                metal::tried_variant = metal::LinearVariant{.unroll = unroll,
+                                                            .simdgroups = simdgroups,
+                                                            .matrix = matrix,
+                                                            .shared = shared,
+                                                            .split = split,
+                                                            .crowd = crowd};
+                all(fmt::format(" {} m{} u{} c{}{}{}", dtype_name(format), matrix, unroll, crowd,
+                                fmt::format(" {}{}", shared ? "shared" : "g", simdgroups), split ? " split" : ""),
+                    rows, format, matrix <= 2 && !split);
+              }
     metal::tried_variant.reset();
   }
 
@@ -199,11 +221,24 @@ class Bench {
   }
 
  private:
+  // Other kernels than the built-in ones, to compare.
+  static std::string resources() {
+    const char* folder = std::getenv("VLLM_METAL_PATH_RESOURCES");
+    return folder != nullptr ? folder : "";
+  }
   static std::string share(double value, double limit) {
     return limit > 0 ? fmt::format("{:.0f}%", 100 * value / limit) : "";
   }
-  bool wanted(const std::string& name) const {
-    return options_.only.empty() || name.find(options_.only) != std::string::npos;
+  // `only` is one part of a name or several, with commas between: all of them must be in it.
+  bool wanted(const std::string& name, int64_t rows = 0) const {
+    if (options_.rows > 0 && rows > 0 && rows != options_.rows) return false;
+    size_t at = 0;
+    for (const std::string& only = options_.only; at <= only.size();) {
+      const size_t end = std::min(only.find(',', at), only.size());
+      if (name.find(only.substr(at, end - at)) == std::string::npos) return false;
+      at = end + 1;
+    }
+    return true;
   }
   Region take(int64_t bytes) {
     const Region region{next_, static_cast<size_t>(bytes + 255) / 256 * 256};
@@ -215,16 +250,30 @@ class Bench {
     fmt::print(stderr, "{} {}: {:.2f} us\n", name, rows, us);
   }
 
+  // The first row of a product has the same bits whatever the number of rows and the variant.
+  void compare_bits(const std::string& name, int64_t n, int64_t k, int64_t bytes, DType format) {
+    if (name.starts_with("prefill")) return;
+    std::vector<std::byte> row(static_cast<size_t>(bytes));
+    device_->read_scratch({out_.offset, row.size()}, row);
+    const auto [first, fresh] = rows_.try_emplace({n, k, static_cast<int>(format)}, row);
+    if (!fresh && first->second != row) fmt::print("{}: OTHER BITS\n", name);
+  }
+
   const std::vector<WeightId>& weights(int64_t n, int64_t k, DType format) {
     auto& ids = weights_[{n, k, static_cast<int>(format)}];
     if (!ids.empty()) return ids;
+    const bool compiles_only = std::getenv("SOFTMETAL_COMPILE_ONLY") != nullptr;
+    if (compiles_only && options_.tune) n = n >= 32768 ? 32768 : 64;  // variants do not depend on more
     const size_t bytes = dtype_bytes(format, static_cast<size_t>(n * k));
     std::vector<std::byte> data(bytes);
     for (size_t at = 0; at < bytes; at += noise_.size())
       std::memcpy(data.data() + at, noise_.data(), std::min(noise_.size(), bytes - at));
     const TensorView tensor{"weight", format, {n, k}, data};
     const MatrixSpec spec{"weight", {{&tensor, 0}}, n, k};
-    for (size_t made = 0; made < kRotated || ids.size() < 4; made += bytes) ids.push_back(device_->load_matrix(spec));
+    // A device that only compiles needs one.
+    const size_t least = compiles_only ? 1 : kRotated;
+    for (size_t made = 0; made < least || (least > 1 && ids.size() < 4); made += bytes)
+      ids.push_back(device_->load_matrix(spec));
     return ids;
   }
 
@@ -278,6 +327,7 @@ class Bench {
   WeightId norm_, frequencies_;
   std::vector<std::byte> noise_;
   std::map<std::tuple<int64_t, int64_t, int>, std::vector<WeightId>> weights_;
+  std::map<std::tuple<int64_t, int64_t, int>, std::vector<std::byte>> rows_;
   std::vector<Result> results_;
   int64_t context_ = 512;
 };
@@ -295,8 +345,16 @@ void run(const Options& options) {
     bench.linear("down", kHidden, kFfn, rows, DType::bf16, true);
     bench.linear("head", kVocab, kHidden, rows, DType::bf16, false, true);
   }
-  for (const DType format : {DType::q4_k, DType::q8_0})
-    for (const int64_t rows : {1, 8, 16}) bench.gated("gate+up " + std::string(dtype_name(format)), rows, format);
+  if (options.activation == DType::f16)
+    for (const DType format : {DType::q4_k, DType::q8_0, DType::q4_0, DType::q6_k})
+      for (const int64_t rows : {1, 8, 16}) {
+        const std::string f = " " + std::string(dtype_name(format));
+        bench.linear("qkv" + f, kQkv, kHidden, rows, format);
+        bench.linear("output" + f, kHidden, kHeads * kHead, rows, format, true);
+        bench.gated("gate+up" + f, rows, format);
+        bench.linear("down" + f, kHidden, kFfn, rows, format, true);
+        bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
+      }
   for (const int64_t rows : {1, 64}) bench.norm(rows);
   for (const int64_t rows : {1, 8, 16, 64}) bench.decode_attention(rows, 512);
   bench.decode_attention(8, 32768);
@@ -325,6 +383,12 @@ int main(int argc, char** argv) try {
       options.only = value;
     else if (name == "--json")
       options.json = value;
+    else if (name == "--slices")
+      ingot::metal::tried_slices = std::atoi(value.c_str());
+    else if (name == "--rows")
+      options.rows = std::atoll(value.c_str());
+    else if (name == "--activation")
+      options.activation = value == "f16" ? ingot::DType::f16 : ingot::DType::bf16;
     else if (name == "--limit-gb-s")
       options.limit_gb_s = std::atof(value.c_str());
     else if (name == "--limit-tflops")

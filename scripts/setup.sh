@@ -225,4 +225,8 @@ fi
 if [ "$goal" = test ] && [ "$(uname -s)" != Darwin ]; then
   "$root/scripts/fetch_metal_cpp.sh" || warn "the Metal host code will not be checked against Apple's headers"
 fi
+# Without it the spills of the CUDA device's kernels are not looked for.
+if [ "$goal" = test ] && [ "$(uname -sm)" = "Linux x86_64" ]; then
+  "$root/scripts/fetch_ptxas.sh" || warn "the CUDA device's kernels will not be checked for spills"
+fi
 if runs_python; then setup_venv; fi

@@ -50,6 +50,8 @@ class Translator {
         instance.second.parameters = found->second.parameters;
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
         instance.second.starts_early = found->second.starts_early;
+        if (const auto at = thread_parameters_.find(instance.first); at != thread_parameters_.end())
+          instance.second.max_threads = template_argument(instance.second.expression, at->second);
       }
       program_.kernels.push_back(std::move(instance.second));
     }
@@ -322,7 +324,7 @@ class Translator {
     KernelInfo info;
     info.file = files_[places_[start].first];
     info.line = places_[start].second;
-    std::string name, arguments;
+    std::string name, arguments, thread_parameter;
     while (name.empty()) {
       const std::string& t = text(k);
       if (t == "[[") {
@@ -332,6 +334,10 @@ class Translator {
           if (a.name == "softmetal_early") info.starts_early = true;
           if (a.name == "max_total_threads_per_threadgroup") {
             info.max_threads = static_cast<unsigned>(std::strtoul(a.argument.c_str(), nullptr, 0));
+            if (info.max_threads == 0) {  // a parameter of the template: known when it is instantiated
+              info.max_threads = 1024;
+              thread_parameter = a.argument;
+            }
           }
         }
         k = next(close);
@@ -379,10 +385,28 @@ class Translator {
     if (text(k) == "{") kernel_body_ = k;
     if (is_template) {
       templates_[name] = info;
+      if (!thread_parameter.empty()) thread_parameters_[name] = parameter_place(next(start), thread_parameter);
     } else {
       if (text(k) != "{") return;  // a declaration ahead of its definition
       instances_.emplace_back(name, std::move(info));
     }
+  }
+
+  // Which parameter of a template, whose list begins at `open`, has that name.
+  size_t parameter_place(size_t open, const std::string& name) const {
+    size_t place = 0;
+    for (size_t k = next(open); k < closing(open); k = next(k)) {
+      if (text(k) == ",") ++place;
+      if (text(k) == name) return place;
+    }
+    throw_at(open, "max_total_threads_per_threadgroup: no parameter of the template is named " + name);
+  }
+  // Argument `place` of "name<a, b>" as a number.
+  static unsigned template_argument(const std::string& expression, size_t place) {
+    size_t at = expression.find('<');
+    for (; place > 0 && at != std::string::npos; --place) at = expression.find(',', at + 1);
+    return at == std::string::npos ? 1024
+                                   : static_cast<unsigned>(std::strtoul(expression.c_str() + at + 1, nullptr, 0));
   }
 
   // open is at the "(" of a kernel's parameter list.
@@ -465,6 +489,7 @@ class Translator {
   std::vector<bool> pending_;  // open braces; true for that of a kernel's body
   size_t kernel_body_ = ~size_t{0};
   std::map<std::string, KernelInfo> templates_;
+  std::map<std::string, size_t> thread_parameters_;  // of templates: the parameter that is their number of threads
   std::vector<std::pair<std::string, KernelInfo>> instances_;  // by the function's name
   Program program_;
 };

@@ -41,7 +41,7 @@ ComputeCommandEncoder* CommandBuffer::computeCommandEncoder(DispatchType type) {
   if (encoding_) violate("computeCommandEncoder(): the encoder before has not ended");
   if (!list_) violate("computeCommandEncoder(): the command buffer is committed");
   encoding_ = true;
-  list_->commands.push_back(EncoderCommand{true, type == DispatchTypeConcurrent});
+  list_->commands.emplace_back(EncoderCommand{true, type == DispatchTypeConcurrent});
   auto* encoder = Access::make<ComputeCommandEncoder>();
   Access::attach(encoder, this->retain());
   Access::set_type(encoder, type);
@@ -51,7 +51,7 @@ BlitCommandEncoder* CommandBuffer::blitCommandEncoder() {
   if (encoding_) violate("blitCommandEncoder(): the encoder before has not ended");
   if (!list_) violate("blitCommandEncoder(): the command buffer is committed");
   encoding_ = true;
-  list_->commands.push_back(EncoderCommand{true, false});
+  list_->commands.emplace_back(EncoderCommand{true, false});
   auto* encoder = Access::make<BlitCommandEncoder>();
   Access::attach(encoder, this->retain());
   return encoder->autorelease();
@@ -59,11 +59,11 @@ BlitCommandEncoder* CommandBuffer::blitCommandEncoder() {
 
 void CommandBuffer::encodeSignalEvent(const Event* event, uint64_t value) {
   if (encoding_) violate("encodeSignalEvent(): an encoder has not ended");
-  list_->commands.push_back(EventCommand{[state = Access::event(event), value] { state->signal(value); }});
+  list_->commands.emplace_back(EventCommand{[state = Access::event(event), value] { state->signal(value); }});
 }
 void CommandBuffer::encodeWait(const Event* event, uint64_t value) {
   if (encoding_) violate("encodeWait(): an encoder has not ended");
-  list_->commands.push_back(EventCommand{[state = Access::event(event), value] {
+  list_->commands.emplace_back(EventCommand{[state = Access::event(event), value] {
     std::unique_lock lock(state->mutex);
     state->changed.wait(lock, [&] { return state->value >= value; });
   }});
@@ -158,7 +158,7 @@ CommandList& CommandEncoder::list(const char* call) const {
   return Access::list(command_buffer_);
 }
 void CommandEncoder::endEncoding() {
-  list("endEncoding()").commands.push_back(EncoderCommand{false, false});
+  list("endEncoding()").commands.emplace_back(EncoderCommand{false, false});
   ended_ = true;
   Access::end_encoder(command_buffer_);
 }

@@ -167,21 +167,21 @@ void ComputeCommandEncoder::dispatch(const char* call, bool by_threads, Size gri
 void ComputeCommandEncoder::memoryBarrier(BarrierScope scope) {
   CommandList& l = list("memoryBarrier()");
   if (!(scope & BarrierScopeBuffers)) return;
-  l.commands.push_back(BarrierCommand{});
+  l.commands.emplace_back(BarrierCommand{});
   audit::barrier();
 }
 void ComputeCommandEncoder::memoryBarrier(const Resource* const resources[], NS::UInteger count) {
   CommandList& l = list("memoryBarrier()");
   BarrierCommand c{static_cast<uint32_t>(l.resources.size()), static_cast<uint32_t>(count), false};
   for (NS::UInteger i = 0; i < count; ++i) l.resources.push_back(memory_of(resources[i]));
-  l.commands.push_back(c);
+  l.commands.emplace_back(c);
   audit::barrier();
 }
 void ComputeCommandEncoder::updateFence(const Fence* fence) {
-  list("updateFence()").commands.push_back(FenceCommand{fence, true});
+  list("updateFence()").commands.emplace_back(FenceCommand{fence, true});
 }
 void ComputeCommandEncoder::waitForFence(const Fence* fence) {
-  list("waitForFence()").commands.push_back(FenceCommand{fence, false});
+  list("waitForFence()").commands.emplace_back(FenceCommand{fence, false});
 }
 void ComputeCommandEncoder::useResource(const Resource* resource, ResourceUsage) {
   CommandList& l = list("useResource()");
@@ -206,7 +206,7 @@ void BlitCommandEncoder::copyFromBuffer(const Buffer* source, NS::UInteger sourc
   }
   keep(l, command_buffer_, Access::memory(source));
   keep(l, command_buffer_, Access::memory(destination));
-  l.commands.push_back(CopyCommand{memory_of(source), source_offset, memory_of(destination), destination_offset, size});
+  l.commands.emplace_back(CopyCommand{memory_of(source), source_offset, memory_of(destination), destination_offset, size});
   audit::copy();
 }
 void BlitCommandEncoder::fillBuffer(const Buffer* buffer, NS::Range range, uint8_t value) {
@@ -214,7 +214,7 @@ void BlitCommandEncoder::fillBuffer(const Buffer* buffer, NS::Range range, uint8
   check_range("fillBuffer()", buffer, range.location, range.length);
   if (range.location % 4 || range.length % 4) violate("fillBuffer(): the range must be a multiple of 4 on macOS");
   keep(l, command_buffer_, Access::memory(buffer));
-  l.commands.push_back(FillCommand{memory_of(buffer), range.location, range.length, value});
+  l.commands.emplace_back(FillCommand{memory_of(buffer), range.location, range.length, value});
   audit::copy();
 }
 void BlitCommandEncoder::synchronizeResource(const Resource*) {
@@ -222,10 +222,10 @@ void BlitCommandEncoder::synchronizeResource(const Resource*) {
   violate("synchronizeResource() is for managed resources, which do not exist on Apple silicon");
 }
 void BlitCommandEncoder::updateFence(const Fence* fence) {
-  list("updateFence()").commands.push_back(FenceCommand{fence, true});
+  list("updateFence()").commands.emplace_back(FenceCommand{fence, true});
 }
 void BlitCommandEncoder::waitForFence(const Fence* fence) {
-  list("waitForFence()").commands.push_back(FenceCommand{fence, false});
+  list("waitForFence()").commands.emplace_back(FenceCommand{fence, false});
 }
 
 }  // namespace MTL

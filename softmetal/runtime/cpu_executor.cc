@@ -12,6 +12,7 @@
 
 #include "compiler/driver.h"
 #include "compiler/process.h"
+#include "runtime/cpu_gemm.h"
 #include "runtime/executor.h"
 #include "runtime/library_file.h"
 #include "runtime/memory.h"
@@ -138,6 +139,8 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
     return built;
   }
   std::unique_ptr<Stream> new_stream() override;
+  std::string gemm_name() override { return options_.gemm == Gemm::all ? "a plain loop" : ""; }
+  std::string prepare_gemm(const GemmShape&) override { return ""; }
 
   // Runs one list. Streams take turns a command at a time.
   void execute(CommandList& list, bool alone, Completion& completion) {
@@ -199,6 +202,7 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
     std::memset(to.data() + c.offset, c.value, c.bytes);
     return "";
   }
+  std::string one(CommandList&, GemmCommand& c);
   std::string one(CommandList& list, DispatchCommand& c);
 
   const Options options_;
@@ -210,6 +214,22 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
   std::vector<std::unique_ptr<Worker>> workers_;
   uint64_t faulty_dispatches_ = 0;  // of options_.fault_kernel so far
 };
+
+std::string CpuExecutor::one(CommandList&, GemmCommand& c) {
+  auto &x = static_cast<CpuMemory&>(*c.x), &weights = static_cast<CpuMemory&>(*c.weights),
+       &out = static_cast<CpuMemory&>(*c.out);
+  const GemmShape& s = c.shape;
+  const size_t out_bytes = s.out == GemmType::f32 ? 4 : 2;
+  if (tracker_) {
+    std::vector<Tracker::Touched> ranges = {{&x, c.x_offset, c.rows * s.cols * 2, false},
+                                            {&weights, c.weights_offset, s.outputs * s.cols * 2, false}};
+    for (uint64_t r = 0; r < c.rows; ++r)
+      ranges.push_back({&out, c.out_offset + r * s.out_stride * out_bytes, s.outputs * out_bytes, true});
+    if (std::string error = tracker_->other("a product of matrices", ranges); !error.empty()) return error;
+  }
+  multiply_plainly(s, c.rows, x.data() + c.x_offset, weights.data() + c.weights_offset, out.data() + c.out_offset);
+  return "";
+}
 
 std::string CpuExecutor::one(CommandList& list, DispatchCommand& c) {
   auto& kernel = static_cast<CpuKernel&>(*c.kernel);

@@ -101,6 +101,9 @@ class CompileOnlyExecutor : public CudaCompiler {
     return built;
   }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<IdleStream>(); }
+  // So that the kernels beside it are compiled too.
+  std::string gemm_name() override { return options_.gemm == Gemm::none ? "" : "none yet"; }
+  std::string prepare_gemm(const GemmShape&) override { return ""; }
 
  private:
   static std::string constants_text(const std::vector<ConstantValue>& constants) {
@@ -145,6 +148,20 @@ class CudaExecutor : public CudaCompiler {
   std::shared_ptr<Kernel> build(const Program& program, const std::string& kernel,
                                 const std::vector<ConstantValue>& constants) override;
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<CudaStream>(device_); }
+  // The library is large: it is loaded when somebody asks for it.
+  std::string gemm_name() override {
+    std::call_once(gemm_loaded_, [this] {
+      if (options_.gemm == Gemm::none) return;
+      device_->enter();
+      device_->gemm = CudaGemm::load(options_.gemm_library);
+    });
+    return device_->gemm ? device_->gemm->name() : "";
+  }
+  std::string prepare_gemm(const GemmShape& shape) override {
+    if (gemm_name().empty()) return Executor::prepare_gemm(shape);
+    device_->enter();
+    return device_->gemm->prepare(shape);
+  }
 
  private:
   // The newest architecture that clang knows and the GPU runs; the driver takes PTX of older ones.
@@ -153,6 +170,7 @@ class CudaExecutor : public CudaCompiler {
   std::shared_ptr<CudaDevice> device_;
   std::string name_;
   int capability_ = 0;
+  std::once_flag gemm_loaded_;
 };
 
 std::shared_ptr<Kernel> CudaExecutor::build(const Program& program, const std::string& kernel,
@@ -217,6 +235,8 @@ std::shared_ptr<Executor> make_cuda_executor(const Options& options) {
   cuda::Result r = d.device_get(&device->device, 0);
   if (r == cuda::kSuccess) r = d.context_retain(&device->context, device->device);
   if (r != cuda::kSuccess) throw std::runtime_error("the NVIDIA GPU cannot be used: " + d.text(r));
+  device->fault_kernel = options.fault_kernel;
+  device->dispatches_left = options.fault_at;
   return std::make_shared<CudaExecutor>(options, std::move(device));
 }
 

@@ -249,6 +249,9 @@ void CudaStream::launch(CommandList& list, std::string& error) {
     if (!error.empty()) break;
     if (auto* dispatch = std::get_if<DispatchCommand>(&command)) {
       one(list, *dispatch, error);
+    } else if (auto* gemm = std::get_if<GemmCommand>(&command)) {
+      launch_all(error);
+      if (error.empty()) error = device_->gemm ? device_->gemm->launch(*gemm, stream_) : "there is no cuBLASLt";
     } else if (auto* copy = std::get_if<CopyCommand>(&command)) {
       launch_all(error);
       check(d.copy(copy->to->device_address() + copy->to_offset, copy->from->device_address() + copy->from_offset,
@@ -271,6 +274,8 @@ void CudaStream::launch(CommandList& list, std::string& error) {
 void CudaStream::one(CommandList& list, const DispatchCommand& c, std::string& error) {
   auto& kernel = static_cast<CudaKernel&>(*c.kernel);
   const auto refuse = [&](const char* why) { error = "kernel " + kernel.name + ": " + why; };
+  if (device_->dispatches_left > 0 && kernel.name.starts_with(device_->fault_kernel) && --device_->dispatches_left == 0)
+    return refuse("a fault, as SOFTMETAL_FAULT asked for");
   if (c.indirect) return refuse("indirect dispatches do not run on an NVIDIA GPU here");
   CudaLaunch l;
   l.kernel = &kernel;

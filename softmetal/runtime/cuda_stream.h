@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/cuda_driver.h"
+#include "runtime/cuda_gemm.h"
 #include "runtime/executor.h"
 
 namespace softmetal {
@@ -20,6 +21,9 @@ struct CudaDevice {
   cuda::Context context = nullptr;
   bool overlapped = false;  // a grid may start while the one before it ends
   bool graphs = true;
+  std::string fault_kernel;              // as Options has them
+  mutable uint64_t dispatches_left = 0;  // until the fault; under the stream's lock
+  std::unique_ptr<CudaGemm> gemm;        // none without cuBLASLt
 
   // Every thread that calls the driver says which GPU it means.
   void enter() const { driver->context_set(context); }

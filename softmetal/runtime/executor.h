@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -91,6 +92,22 @@ struct FillCommand {
   size_t offset = 0, bytes = 0;
   uint8_t value = 0;
 };
+// out [rows, outputs] = x [rows, cols] weights [outputs, cols]^T, or out += that. Rows of x and of the weights follow each
+// other; those of `out` are out_stride elements apart.
+enum class GemmType : uint8_t { f16, bf16, f32 };
+struct GemmShape {
+  GemmType type = GemmType::f16;  // of x and the weights
+  GemmType out = GemmType::f16;
+  bool accumulate = false;
+  uint64_t outputs = 0, cols = 0, out_stride = 0;
+  auto operator<=>(const GemmShape&) const = default;
+};
+struct GemmCommand {
+  GemmShape shape;
+  uint64_t rows = 0;
+  Memory *x = nullptr, *weights = nullptr, *out = nullptr;
+  size_t x_offset = 0, weights_offset = 0, out_offset = 0;
+};
 // Orders what follows after what came before, in a concurrent encoder: for the memories named, or for all.
 struct BarrierCommand {
   uint32_t first_resource = 0, resource_count = 0;
@@ -107,8 +124,8 @@ struct FenceCommand {
 struct EventCommand {
   std::function<void()> act;  // signals, or blocks until signalled
 };
-using Command =
-    std::variant<DispatchCommand, CopyCommand, FillCommand, BarrierCommand, EncoderCommand, FenceCommand, EventCommand>;
+using Command = std::variant<DispatchCommand, GemmCommand, CopyCommand, FillCommand, BarrierCommand, EncoderCommand,
+                             FenceCommand, EventCommand>;
 
 // One command buffer. Keeps what it refers to alive.
 struct CommandList {
@@ -164,6 +181,10 @@ class Executor {
   virtual std::shared_ptr<Kernel> build(const Program& program, const std::string& kernel,
                                         const std::vector<ConstantValue>& constants) = 0;
   virtual std::unique_ptr<Stream> new_stream() = 0;
+  // What multiplies matrices for GemmCommand; empty: nothing does.
+  virtual std::string gemm_name() { return ""; }
+  // Before the first command of a shape. An error, or empty.
+  virtual std::string prepare_gemm(const GemmShape&) { return "this device multiplies no matrices"; }
 };
 
 std::shared_ptr<Executor> make_cpu_executor(const Options& options);

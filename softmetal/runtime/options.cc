@@ -67,6 +67,12 @@ Options options_from_environment() {
   if (const char* prebuilt = std::getenv("SOFTMETAL_PREBUILT")) o.prebuilt = prebuilt;
   if (auto n = number("SOFTMETAL_COMPILE_ONLY")) o.compile_only = *n != 0;
   if (auto n = number("SOFTMETAL_GRAPHS")) o.graphs = *n != 0;
+  if (const char* gemm = std::getenv("SOFTMETAL_GEMM"); gemm && *gemm) {
+    const std::string g = gemm;
+    if (g != "none" && g != "cuda" && g != "all") bad("SOFTMETAL_GEMM", g, "none, cuda or all");
+    o.gemm = g == "none" ? Gemm::none : g == "cuda" ? Gemm::cuda : Gemm::all;
+  }
+  if (const char* library = std::getenv("SOFTMETAL_CUBLASLT")) o.gemm_library = library;
   if (auto n = number("SOFTMETAL_ARCHITECTURE")) {
     if (*n < 80 || *n > 200) bad("SOFTMETAL_ARCHITECTURE", std::to_string(*n), "a compute capability, such as 90");
     o.architecture = static_cast<int>(*n);

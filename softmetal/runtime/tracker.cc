@@ -366,4 +366,16 @@ std::string Tracker::indirect(CpuMemory& from, size_t offset) {
   return transfer(region, offset, 12, kLoad);
 }
 
+std::string Tracker::other(const std::string& name, const std::vector<Touched>& ranges) {
+  begin_command(name);
+  std::vector<Region> regions;
+  for (const Touched& t : ranges) {
+    regions.push_back({t.memory, -1, 0, 0, {t.memory->label, 0, 0, 0, 0}});
+    if (std::string error = transfer(regions.back(), t.offset, t.bytes, t.stores ? kStore : kLoad); !error.empty())
+      return name + " " + error;
+  }
+  report(regions, name);
+  return "";
+}
+
 }  // namespace softmetal

@@ -54,6 +54,12 @@ class Tracker {
   std::string copy(CpuMemory& from, size_t from_offset, CpuMemory& to, size_t to_offset, size_t bytes);
   std::string fill(CpuMemory& to, size_t offset, size_t bytes);
   std::string indirect(CpuMemory& from, size_t offset);
+  struct Touched {
+    CpuMemory* memory;
+    size_t offset, bytes;
+    bool stores;
+  };
+  std::string other(const std::string& name, const std::vector<Touched>& ranges);
 
   // --- from kernels
   // ---------------------------------------------------------------------------------------------------

@@ -45,10 +45,13 @@ class MetalRig {
     device_ = NS::TransferPtr(MTL::CreateSystemDefaultDevice());
     queue_ = NS::TransferPtr(device_->newCommandQueue());
     std::string source;
-    for (const char* file : {"common.h", "linear_formats.h", "linear.metal", "linear_embed.metal"})
+    for (const char* file : {"common.h", "linear_formats.h", "linear_output.h", "linear_params.h", "linear_slices.h",
+                             "linear.metal", "linear_embed.metal"})
       source +=
           "#line 1 \"" + std::string(file) + "\"\n" + read_text(std::string(INGOT_METAL_KERNELS "/") + file) + "\n";
     for (size_t at; (at = source.find("#pragma once")) != std::string::npos;) source.erase(at, 12);
+    for (size_t at; (at = source.find("#include \"")) != std::string::npos;)
+      source.erase(at, source.find('\n', at) - at);
     NS::Error* error = nullptr;
     library_ = NS::TransferPtr(
         device_->newLibrary(NS::String::string(source.c_str(), NS::UTF8StringEncoding), nullptr, &error));

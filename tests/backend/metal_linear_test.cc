@@ -72,7 +72,7 @@ std::vector<std::byte> run(MetalRig& rig, Product p) {
   p.shape.bias = !p.bias.empty();
   p.shape.bias_up = !p.bias_up.empty();
   const LinearPlan plan = plan_linear(p.shape, p.variant ? *p.variant : linear_variant(p.shape, 9));
-  auto* pipeline = rig.pipeline(plan.kernel, kLinearFirstConstant, plan.constants, 5);
+  auto* pipeline = rig.pipeline(plan.kernel, kLinearFirstConstant, plan.constants, kLinearFlags);
   auto weight = rig.private_buffer(p.weight->packed, "weight");
   auto up = p.up != nullptr ? rig.private_buffer(p.up->packed, "weight up") : nullptr;
   auto in = rig.private_buffer(stored(p.shape.in, p.in), "scratch in");
@@ -83,6 +83,7 @@ std::vector<std::byte> run(MetalRig& rig, Product p) {
   const size_t out_bytes = dtype_bytes(p.shape.out, static_cast<size_t>(p.shape.rows * p.shape.outputs));
   auto out = p.shape.accumulate ? rig.private_buffer(std::as_bytes(std::span(p.residual)), "scratch out")
                                 : rig.empty_buffer(out_bytes, "scratch out");
+  auto partials = plan.partial_bytes > 0 ? rig.empty_buffer(plan.partial_bytes, "scratch partials") : nullptr;
   softmetal::take_traffic();
   rig.run([&](MTL::ComputeCommandEncoder* encoder) {
     encoder->setComputePipelineState(pipeline);
@@ -93,8 +94,12 @@ std::vector<std::byte> run(MetalRig& rig, Product p) {
     if (bias_up) encoder->setBuffer(bias_up.get(), 0, 4);
     encoder->setBuffer(out.get(), 0, 5);
     encoder->setBytes(&plan.params, sizeof(plan.params), 6);
+    if (partials) encoder->setBuffer(partials.get(), 0, 10);
     encoder->setThreadgroupMemoryLength(plan.threadgroup_bytes, 0);
     encoder->dispatchThreadgroups(MTL::Size(plan.groups, 1, 1), MTL::Size(plan.threads, 1, 1));
+    if (plan.add_groups == 0) return;
+    encoder->setComputePipelineState(rig.pipeline("linear_add", kLinearFirstConstant, plan.constants, kLinearFlags));
+    encoder->dispatchThreadgroups(MTL::Size(plan.add_groups, plan.add_row_groups, 1), MTL::Size(256, 1, 1));
   });
   return rig.read(out.get(), out_bytes);
 }
@@ -129,9 +134,11 @@ void check(const Product& p, const std::vector<std::byte>& bytes, const std::str
           sum += term;
           size += std::fabs(term);
         }
-        // Block formats are rounded to half in a tile when the activations are.
+        // Block formats are rounded to half in a tile when the activations are, and on the matrix unit, where scales
+        // are rounded too.
         const bool rounds = tiled && p.shape.in == DType::f16 && is_block_quantized(w.tensor.dtype);
-        error = size * (4e-6 + (rounds ? 0x1p-11 : 0.0));
+        const bool matrix = p.variant && p.variant->matrix > 0 && is_block_quantized(w.tensor.dtype);
+        error = size * (4e-6 + (matrix ? 0x1p-10 : rounds ? 0x1p-11 : 0.0));
         return sum;
       };
       double error = 0, up_error = 0;
@@ -274,34 +281,74 @@ TEST_P(MetalLinearBits, DoNotDependOnTheVariant) {
 
 // Few rows on the matrix unit: any number of rows, cut in any way, gives the same bits.
 class MetalLinearMatrix : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Formats, MetalLinearMatrix, testing::Values(DType::f16),
+#ifdef INGOT_SANITIZED
+constexpr DType kMatrixFormats[] = {DType::f16};
+#else
+constexpr DType kMatrixFormats[] = {DType::f16, DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k};
+#endif
+INSTANTIATE_TEST_SUITE_P(Formats, MetalLinearMatrix, testing::ValuesIn(kMatrixFormats),
                          [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+LinearVariant matrix_variant(const Product& p, int unroll, int matrix) {
+  const int slices = linear_slices(p.shape.format, p.shape.cols, p.shape.outputs);
+  return {.lanes = slices, .unroll = unroll, .simdgroups = slices, .matrix = matrix};
+}
 
 TEST_P(MetalLinearMatrix, BitsDependOnNeitherBatchNorVariant) {
   SKIP_WHEN_SANITIZED();
-  const auto w = stored_matrix(GetParam(), 45, 32 * 11, 11);
-  Product all = product(*w, 20, 20, GetParam());
-  all.variant = LinearVariant{.unroll = 1, .simdgroups = 8, .matrix = 1};
+  const auto w = stored_matrix(GetParam(), 45, GetParam() == DType::f16 ? 32 * 11 : 256 * 3, 11);
+  Product all = product(*w, 15, 15);
+  ASSERT_TRUE(fits_matrix(all.shape));
+  all.variant = matrix_variant(all, 1, 1);
   const std::vector<std::byte> want = run(rig(Mode::fast), all);
-  check(all, want, "20 rows");
+  check(all, want, "15 rows");
   Product one = slice(all, 3, 1, 1);
   one.variant->unroll = 2;
-  EXPECT_EQ(run(rig(Mode::fast), one), rows_of(want, 20, 3, 1)) << "alone";
-  Product beside = slice(all, 2, 17, 6);
+  EXPECT_EQ(run(rig(Mode::fast), one), rows_of(want, 15, 3, 1)) << "alone";
+  if (GetParam() != DType::f16 && GetParam() != DType::q4_k) return;  // each kernel takes long to compile
+  Product beside = slice(all, 2, 12, 6);
   beside.variant->matrix = 2;
   const std::vector<std::byte> mixed = run(rig(Mode::fast), beside);
-  EXPECT_EQ(rows_of(mixed, 17, 0, 6), rows_of(want, 20, 2, 6)) << "beside prefill rows";
+  EXPECT_EQ(rows_of(mixed, 12, 0, 6), rows_of(want, 15, 2, 6)) << "beside prefill rows";
 }
 
 TEST_P(MetalLinearMatrix, IsCleanAndGates) {
   SKIP_WHEN_SANITIZED();
-  const auto w = stored_matrix(GetParam(), 21, 96, 41), up = stored_matrix(GetParam(), 21, 96, 42);
-  Product p = product(*w, 5, 5, GetParam());
+  const int64_t cols = GetParam() == DType::f16 ? 96 : 256;
+  const auto w = stored_matrix(GetParam(), 21, cols, 41), up = stored_matrix(GetParam(), 21, cols, 42);
+  Product p = product(*w, 5, 5);
   p.up = up.get();
   p.shape.activation = ActivationKind::silu;
-  p.in = normal_floats(5 * 96, 7, 0.02f);
-  p.variant = LinearVariant{.unroll = 2, .simdgroups = 8, .matrix = 1};
+  p.in = normal_floats(5 * cols, 7, 0.02f);
+  p.variant = matrix_variant(p, 2, 1);
   check(p, run(rig(Mode::strict, 3), p), "gated");
+}
+
+// Many rows take x from threadgroup memory, and may leave the slices to a second dispatch: the same bits again.
+TEST(MetalLinearShared, BitsAreThoseOfFewRows) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(DType::f16, 75, 32 * 16, 51), up = stored_matrix(DType::f16, 75, 32 * 16, 52);
+  for (const bool gated : {false, true}) {
+    Product p = product(*w, 70, 70);
+    p.in = normal_floats(70 * w->spec.cols, 7, 0.02f);
+    p.bias = normal_floats(75, 3);
+    if (gated) {
+      p.up = up.get();
+      p.shape.activation = ActivationKind::silu;
+    }
+    p.variant = matrix_variant(p, 1, gated ? 1 : 2);
+    const std::vector<std::byte> want = run(rig(Mode::fast), p);
+    check(p, want, "each simdgroup a slice");
+    for (const int unroll : {1, 2}) {
+      p.variant->shared = true;
+      p.variant->unroll = unroll;
+      p.variant->split = !gated && unroll == 2;
+      EXPECT_EQ(run(rig(Mode::strict, 5), p), want) << "gated " << gated << ", unroll " << unroll;
+    }
+    Product fewer = slice(p, 5, 30, 30);
+    fewer.variant->unroll = 2;
+    EXPECT_EQ(run(rig(Mode::fast), fewer), rows_of(want, 70, 5, 30)) << "30 rows";
+  }
 }
 
 // Every way out, in both ways of computing.

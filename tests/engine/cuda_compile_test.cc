@@ -4,28 +4,26 @@
 #include <softmetal/cuda.h>
 #include <softmetal/softmetal.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "engine/sequences.h"
 
 namespace ingot::testing {
 namespace {
 
-class CudaCompile : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
+// Loads a model on a device that only compiles; none of its kernels may keep in memory what should be in registers.
+void check(EngineOptions engine, size_t least) {
   softmetal::Options options = softmetal::options_from_environment();
   options.compile_only = true;
   softmetal::set_options(options);
-  EngineOptions engine;
-  engine.model = fixture_model("llama-bf16-llama3");
   engine.device = "cuda";
-  engine.kv_dtype = GetParam();
   engine.max_model_len = 128;
-  engine.max_seqs = 64;
   engine.kv_blocks = 16;
   engine.max_step_tokens = 64;
   Engine::load(engine);
   const std::vector<softmetal::Compiled> compiled = softmetal::take_compiled();
-  EXPECT_GE(compiled.size(), 30u);
+  EXPECT_GE(compiled.size(), least);
   size_t reported = 0;
   for (const softmetal::Compiled& kernel : compiled) {
     if (kernel.report.empty()) continue;
@@ -34,7 +32,38 @@ TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
         << kernel.kernel << " " << kernel.constants << "\n"
         << kernel.report;
   }
-  if (reported == 0) GTEST_SKIP() << "all compile; no ptxas to look for spills with: set SOFTMETAL_PTXAS";
+  if (reported == 0)
+    GTEST_SKIP() << "all compile; no ptxas to look for spills with: run scripts/fetch_ptxas.sh, or set SOFTMETAL_PTXAS";
+}
+
+class CudaCompile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
+  EngineOptions engine;
+  engine.model = fixture_model("llama-bf16-llama3");
+  engine.kv_dtype = GetParam();
+  engine.max_seqs = 64;
+  check(engine, 30);
+}
+
+// Columns that suit blocks of 256, so that quantized weights take the matrix unit.
+TEST(CudaCompileWeights, QuantizedOnesDoNotSpill) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "ingot-cuda-compile";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+    "hidden_act": "silu", "hidden_size": 512, "intermediate_size": 1024, "max_position_embeddings": 2048,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "num_hidden_layers": 1, "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 4096,
+    "bos_token_id": 1, "eos_token_id": 2})";
+  EngineOptions engine;
+  engine.model = folder;
+  engine.load_format = "dummy";
+  engine.max_seqs = 8;
+  for (const char* dtype : {"q4_k", "q8_0"}) {
+    engine.dtype = dtype;
+    check(engine, 15);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(KvTypes, CudaCompile, ::testing::Values("f16", "int8"),

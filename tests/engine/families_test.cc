@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "backend/cuda_device.h"
 #include "backend/metal_mode.h"
 #include "engine/sequences.h"
 #include "engine/step_builder.h"
@@ -48,6 +49,11 @@ class Family : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Family, MatchesOnTheCpu) {
   for (const char* isa : {"", "portable"}) EXPECT_LT(difference(GetParam(), "cpu", isa), tolerance(GetParam())) << isa;
+}
+
+TEST_P(Family, MatchesOnCuda) {
+  INGOT_SKIP_WITHOUT_CUDA(std::string("cuda"));
+  EXPECT_LT(difference(GetParam(), "cuda", ""), kTolerance);
 }
 
 TEST_P(Family, MutationsWouldBeSeen) {
@@ -104,15 +110,15 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Family,
 // A prompt as long as the model's context. logits.npy has the rows that positions.json names.
 class LongContext : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(LongContext, MatchesTheReferenceToItsEnd) {
-  const Reference reference = fixture_reference(GetParam());
-  std::ifstream file(fixture_model(GetParam()) + "/positions.json");
+void expect_long_match(const std::string& name, const std::string& device) {
+  const Reference reference = fixture_reference(name);
+  std::ifstream file(fixture_model(name) + "/positions.json");
   const std::vector<int64_t> positions = nlohmann::json::parse(file).get<std::vector<int64_t>>();
   ASSERT_EQ(positions.size(), reference.logits.size());
 
   EngineOptions options;
-  options.model = fixture_model(GetParam());
-  options.device = "cpu";
+  options.model = fixture_model(name);
+  options.device = device;
   options.max_seqs = 1;
   const std::unique_ptr<Engine> engine = Engine::load(options);
   const auto length = static_cast<int64_t>(reference.ids.size());
@@ -132,6 +138,12 @@ TEST_P(LongContext, MatchesTheReferenceToItsEnd) {
     done += rows;
   }
   EXPECT_LT(max_difference(logits, reference.logits), kTolerance);
+}
+
+TEST_P(LongContext, MatchesTheReferenceToItsEnd) { expect_long_match(GetParam(), "cpu"); }
+TEST_P(LongContext, MatchesOnCudaToo) {
+  INGOT_SKIP_WITHOUT_CUDA(std::string("cuda"));
+  expect_long_match(GetParam(), "cuda");
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, LongContext,

@@ -70,6 +70,62 @@ INSTANTIATE_TEST_SUITE_P(Models, MetalNeighbours,
                            return name;
                          });
 
+// However a prompt is cut, and whoever comes with it, each of its rows has the same bits. (A piece of one row is a
+// decode row, which may be summed in another order.)
+void expect_chunks_do_not_matter(Engine& engine, size_t length, const std::vector<int64_t>& chunks) {
+  const std::vector<int32_t> ids = random_ids(length, engine.limits().vocab, 11);
+  const auto blocks = assign_blocks(engine.limits(), 4, static_cast<int64_t>(length), 29);
+  const Logits whole = run_sequences(engine, {{ids, blocks[0]}})[0];
+  const auto expect_same = [&](const Logits& cut, int64_t chunk, const char* how) {
+    ASSERT_EQ(whole.size(), cut.size());
+    for (size_t r = 0; r < whole.size(); ++r)
+      ASSERT_EQ(std::memcmp(whole[r].data(), cut[r].data(), whole[r].size() * sizeof(float)), 0)
+          << "row " << r << " in chunks of " << chunk << " " << how << " differs by "
+          << max_difference({whole[r]}, {cut[r]});
+  };
+  for (const int64_t chunk : chunks) {
+    expect_same(run_sequences(engine, {{ids, blocks[1], chunk}})[0], chunk, "alone");
+    std::vector<Sequence> crowd = {{ids, blocks[2], chunk}};
+    crowd.push_back({random_ids(length, engine.limits().vocab, 31), blocks[0], 1, false});
+    crowd.push_back({random_ids(length / 2, engine.limits().vocab, 37), blocks[1], chunk + 3, false});
+    expect_same(run_sequences(engine, crowd)[0], chunk, "among others");
+  }
+}
+
+TEST_P(MetalNeighbours, NorDoChunks) {
+  const auto& [device, model] = GetParam();
+  INGOT_SKIP_WITHOUT_CUDA(device);
+  test::metal_in_fast_mode();
+  const std::unique_ptr<Engine> engine = load(model, 8, device);
+  expect_chunks_do_not_matter(*engine, 46, {2, 7, 23});
+}
+
+// Of the size at which a library would choose among its ways by the number of rows.
+TEST(MetalPrefill, ChunksDoNotMatterInALargeModelOnCuda) {
+  INGOT_SKIP_WITHOUT_CUDA(std::string("cuda"));
+  const std::string folder = ::testing::TempDir() + "/metal_prefill_model";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 5120,
+    "intermediate_size": 16384, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "head_dim": 128, "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
+    "torch_dtype": "bfloat16", "vocab_size": 4096, "bos_token_id": 1, "eos_token_id": 2})";
+  for (const char* dtype : {"bf16", "f16", "q4_k"}) {
+    EngineOptions options;
+    options.model = folder;
+    options.load_format = "dummy";
+    options.dtype = dtype;
+    options.device = "cuda";
+    options.max_model_len = 1024;
+    options.max_seqs = 8;
+    options.kv_blocks = 8 * 64;
+    options.max_step_tokens = 1024;
+    options.max_logits_rows = 640;
+    const std::unique_ptr<Engine> engine = Engine::load(options);
+    expect_chunks_do_not_matter(*engine, 600, {5, 64, 129, 257, 500});
+  }
+}
+
 #ifndef __APPLE__
 // Large enough that words of bookkeeping do not count, small enough to be counted byte by byte.
 std::string middling_model() {

@@ -20,6 +20,13 @@ enum class Unwritten {
   poison,  // the load gives a NaN pattern
 };
 
+// Which devices multiply large matrices by other means than kernels (softmetal/gemm.h).
+enum class Gemm : uint8_t {
+  none,
+  cuda,  // those on NVIDIA GPUs, where there is cuBLASLt
+  all,   // the CPU's too, by a plain loop: for checking
+};
+
 struct Options {
   Mode mode = Mode::strict;
   Unwritten unwritten = Unwritten::error;
@@ -39,6 +46,8 @@ struct Options {
   bool compile_only = false;  // no GPU: kernels are compiled, into `prebuilt` where it is set, and never run
   int architecture = 90;      // to compile for when there is no GPU to ask
   bool graphs = true;         // long runs of dispatches are replayed as CUDA graphs
+  Gemm gemm = Gemm::cuda;
+  std::string gemm_library;  // cuBLASLt; empty: by its usual names
 };
 
 // The defaults with SOFTMETAL_* of the environment applied. Throws std::invalid_argument that names a bad variable.

@@ -2,14 +2,11 @@
 // from; its type is recovered from the function itself.
 #pragma once
 
+#include "sm/arguments.h"
 #include "sm/runtime.h"
 #include "sm/vector.h"
 
 namespace sm {
-
-// The value of a function constant before it has one.
-template <class T>
-T unknown();
 
 template <abi::ArgumentKind Kind, uint Index = 0, bool Enabled = true>
 struct From {};
@@ -77,19 +74,6 @@ SM_INLINE decltype(auto) fetch(const abi::ThreadContext* c, From<Kind, Index, En
     return (P)abi::kSimdWidth;
   }
 }
-
-template <class T>
-inline constexpr ulong size_of = sizeof(T);
-template <>
-inline constexpr ulong size_of<void> = 1;
-template <>
-inline constexpr ulong size_of<const void> = 1;
-template <class T>
-inline constexpr uint align_of = alignof(T);
-template <>
-inline constexpr uint align_of<void> = 1;
-template <>
-inline constexpr uint align_of<const void> = 1;
 
 template <class P, abi::ArgumentKind Kind, uint Index, bool Enabled>
 constexpr abi::Argument describe(From<Kind, Index, Enabled>, const char* name) {

@@ -111,6 +111,13 @@ namespace metal {
   SM_MATH3(fma, __builtin_fmaf(x, y, z))                                    \
   SM_MATH3(max3, __builtin_fmaxf(x, __builtin_fmaxf(y, z))) SM_MATH3(min3, __builtin_fminf(x, __builtin_fminf(y, z)))
 SM_ELEMENTARY
+#ifdef SM_CUDA
+// Two halves are one instruction.
+template <int N>
+SM_INLINE vec<half, N> fma(vec<half, N> a, vec<half, N> b, vec<half, N> c) {
+  return vec<half, N>::from_native(__builtin_elementwise_fma(a.to_native(), b.to_native(), c.to_native()));
+}
+#endif
 namespace precise {
 SM_ELEMENTARY
 }

@@ -5,6 +5,7 @@
 #include "sm/integer.h"
 #include "sm/math.h"
 #include "sm/runtime.h"
+#include "sm/vote.h"
 
 // Lanes read each other's records here, in step: nothing for a sanitizer to look at.
 #pragma clang attribute push(__attribute__((no_sanitize("thread", "kernel-address"))), apply_to = function)
@@ -176,17 +177,6 @@ SM_COLLECTIVE T quad_sum(T value, SM_SITE_PARAMETERS) {
       SM_SITE);
   return record.result;
 }
-
-// The set of lanes for which a predicate holds.
-struct simd_vote {
-  typedef ulong vote_t;
-  vote_t bits = 0;
-  simd_vote() = default;
-  SM_INLINE explicit simd_vote(vote_t b) : bits(b) {}
-  SM_INLINE explicit operator vote_t() const { return bits; }
-  SM_INLINE bool all() const { return (uint)bits == ~0u; }
-  SM_INLINE bool any() const { return bits != 0; }
-};
 
 SM_COLLECTIVE inline simd_vote simd_ballot(bool predicate, SM_SITE_PARAMETERS) {
   sm::Lane<uint> record{predicate, 0, 0};

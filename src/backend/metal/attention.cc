@@ -22,7 +22,8 @@ size_t number_bytes(KvType cache) { return cache == KvType::int8 ? 2 : kv_elemen
 
 // Threadgroup memory of one simdgroup beside q: scores or sums, weights, and a corner for cut tiles.
 size_t own_bytes(int64_t head_size, size_t element) {
-  return static_cast<size_t>(8 * std::max(kSpan, head_size)) * 4 + static_cast<size_t>(8 * kSpan + 256) * element;
+  return static_cast<size_t>(8 * std::max(kSpan + 16, head_size + 8)) * 4 +
+         static_cast<size_t>(8 * (kSpan + 8) + 256) * element;
 }
 size_t q_bytes(int64_t head_size, size_t element) { return static_cast<size_t>(8 * head_size) * element; }
 

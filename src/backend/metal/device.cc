@@ -3,6 +3,7 @@
 #define MTL_PRIVATE_IMPLEMENTATION
 #include "backend/metal/device.h"
 
+#include "backend/metal/metal_backend.h"
 #include "core/error.h"
 #include "core/memory.h"
 #ifndef __APPLE__
@@ -71,3 +72,19 @@ DeviceSummary describe_device(bool cuda) {
 }
 
 }  // namespace ingot::metal
+
+namespace ingot {
+
+MetalStatus metal_status() {
+  const metal::DeviceSummary summary = metal::describe_device();
+  return {summary.available, summary.software, summary.detail};
+}
+
+MetalStatus cuda_status() {
+  const metal::DeviceSummary summary = metal::describe_device(true);
+  return {summary.available, summary.software, summary.detail};
+}
+
+bool metal_is_software() { return metal::kSoftwareDevice; }
+
+}  // namespace ingot

@@ -36,14 +36,26 @@ const Pipeline& Encoder::use(std::string_view kernel, std::initializer_list<Cons
   const Pipeline* pipeline = pipelines_.find(key);
   if (pipeline == nullptr) pipeline = &pipelines_.compile(key);
   current_ = pipeline;
-  if (!rehearsing_ && profile_queue_ != nullptr) {
-    profiled_ = NS::RetainPtr(profile_queue_->commandBuffer());
-    profiled_bytes_ = 0;
-    commands_ = profiled_->computeCommandEncoder(MTL::DispatchTypeConcurrent);
-    commands_->waitForFence(fence_);
-  }
+  if (!rehearsing_) begin_profiled();
   if (!rehearsing_) commands_->setComputePipelineState(pipeline->state.get());
   return *pipeline;
+}
+
+void Encoder::begin_profiled() {
+  if (profile_queue_ == nullptr) return;
+  profiled_ = NS::RetainPtr(profile_queue_->commandBuffer());
+  profiled_bytes_ = 0;
+  commands_ = profiled_->computeCommandEncoder(MTL::DispatchTypeConcurrent);
+  commands_->waitForFence(fence_);
+}
+
+void Encoder::end_profiled(const std::string& name) {
+  if (!profiled_) return;
+  end();
+  profiled_->commit();
+  timed_.push_back({name, std::move(profiled_), profiled_bytes_});
+  profiled_ = {};
+  accesses_.clear();
 }
 
 void Encoder::weight(uint32_t index, BufferView view) {
@@ -88,8 +100,15 @@ void Encoder::dispatch(MTL::Size groups, MTL::Size threads) {
   if (rehearsing_) return;
   ++dispatches_;
   if (threads.width * threads.height * threads.depth > current_->max_threads)
-    throw_error(ErrorKind::device, "metal: kernel {} runs {} threads a threadgroup on this GPU, {} are needed",
+    throw_error(ErrorKind::device, "gpu: kernel {} runs {} threads a threadgroup on this GPU, {} are needed",
                 current_->kernel, current_->max_threads, threads.width * threads.height * threads.depth);
+  place_barrier();
+  commands_->dispatchThreadgroups(groups, threads);
+  end_profiled(current_->kernel);
+}
+
+// In front of the dispatch being built, if it needs one.
+void Encoder::place_barrier() {
   for (size_t i = accesses_.size() - pending_; i < accesses_.size(); ++i)
     if (conflicts(accesses_[i])) {
       commands_->memoryBarrier(MTL::BarrierScopeBuffers);
@@ -98,18 +117,31 @@ void Encoder::dispatch(MTL::Size groups, MTL::Size threads) {
       break;
     }
   pending_ = 0;
-  commands_->dispatchThreadgroups(groups, threads);
-  if (!profiled_) return;
-  end();
-  profiled_->commit();
-  timed_.push_back({current_->kernel, std::move(profiled_), profiled_bytes_});
-  profiled_ = {};
-  accesses_.clear();
+}
+
+void Encoder::gemm(softmetal::GemmProduct product, BufferView x, BufferView weights, BufferView out) {
+  if (rehearsing_) return;
+  ++dispatches_;
+  begin_profiled();
+  for (const auto& [view, kind] : {std::pair(x, Access::Kind::read), std::pair(weights, Access::Kind::read),
+                                   std::pair(out, Access::Kind::write)}) {
+    accesses_.push_back({view.buffer, view.offset, view.offset + view.bytes, kind});
+    ++pending_;
+  }
+  place_barrier();
+  product.x = x.buffer;
+  product.x_offset = x.offset;
+  product.weights = weights.buffer;
+  product.weights_offset = weights.offset;
+  product.out = out.buffer;
+  product.out_offset = out.offset;
+  softmetal::encode_gemm(commands_, product);
+  end_profiled("gemm");
 }
 
 BufferView Context::region(Region r, size_t bytes) const {
   if (bytes > r.bytes || !scratch || r.offset + r.bytes > scratch->length())
-    throw_error(ErrorKind::internal, "metal: {} bytes at scratch offset {} do not fit (region {}, scratch {})", bytes,
+    throw_error(ErrorKind::internal, "gpu: {} bytes at scratch offset {} do not fit (region {}, scratch {})", bytes,
                 r.offset, r.bytes, scratch ? scratch->length() : 0);
   return {scratch.get(), r.offset, bytes};
 }

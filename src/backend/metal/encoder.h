@@ -8,12 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include <softmetal/gemm.h>
+
 #include "backend/backend.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/pipelines.h"
 #include "backend/metal/profile.h"
 
 namespace ingot::metal {
+
+class Gemm;
 
 // Encodes one step's dispatches into one concurrent compute encoder. Dispatches may overlap on the GPU unless what they
 // declare about their arguments says otherwise: then a barrier goes between them.
@@ -62,6 +66,8 @@ class Encoder {
   void threadgroup_memory(uint32_t index, size_t size);
   // Grid in threadgroups, then threads a threadgroup.
   void dispatch(MTL::Size groups, MTL::Size threads);
+  // A product by the device's own library instead of a kernel; buffers and offsets of `product` are those of the views.
+  void gemm(softmetal::GemmProduct product, BufferView x, BufferView weights, BufferView out);
 
   uint64_t dispatches() const { return dispatches_; }
   uint64_t barriers() const { return barriers_; }
@@ -75,6 +81,9 @@ class Encoder {
   };
   void argument(uint32_t index, BufferView view, Access::Kind kind);
   bool conflicts(const Access& access) const;
+  void begin_profiled();
+  void end_profiled(const std::string& name);
+  void place_barrier();
 
   PipelineCache& pipelines_;
   MTL::ComputeCommandEncoder* commands_ = nullptr;
@@ -99,6 +108,8 @@ struct Context {
   DType activation = DType::f16;  // f16 or bf16; residual stream and logits are f32
   int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
   BufferPtr scratch;              // activations
+  Gemm* gemm = nullptr;           // prefill by the device's own library, where there is one
+  BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
 
   // The first `bytes` of a region; what lies behind them is not this dispatch's business.
   BufferView region(Region r, size_t bytes) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/metal/family.h"
+#include "backend/metal/linear_gemm.h"
 #include "core/error.h"
 
 namespace ingot::metal {
@@ -41,25 +43,50 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   shape.bias = static_cast<bool>(operands.bias);
   shape.bias_up = static_cast<bool>(operands.bias_up);
   if (operands.up_part != nullptr) shape.format_up = operands.up_part->format;
+  BufferView in = operands.in, out = from(operands.out, operands.part->first, shape.out);
+  const int64_t few = few_rows(shape);
+  if (few < shape.rows && operands.part->first % 8 == 0 && context.gemm->takes(shape)) {
+    GemmOperands gemm{.weight = part_view(*operands.weight, *operands.part), .in = in, .out = out};
+    if (operands.up != nullptr) gemm.up = part_view(*operands.up, *operands.up_part);
+    if (operands.bias) gemm.bias = from(operands.bias, operands.part->first, DType::f32);
+    if (operands.bias_up) gemm.bias_up = from(operands.bias_up, operands.part->first, DType::f32);
+    context.gemm->encode(context, shape, gemm);
+    if (few == 0) return;
+    shape.rows = shape.decode_rows = few;
+    in.bytes = static_cast<size_t>(few * shape.cols) * dtype_bytes(shape.in, 1);
+    out.bytes = static_cast<size_t>((few - 1) * shape.out_stride + shape.outputs) * dtype_bytes(shape.out, 1);
+  }
   const LinearPlan plan = plan_linear(shape, linear_variant(shape, context.family));
   const auto& c = plan.constants;
   const auto u = [&](size_t i) { return Constant::u(static_cast<uint16_t>(kLinearFirstConstant + i), c[i]); };
   const auto b = [&](size_t i) { return Constant::b(static_cast<uint16_t>(kLinearFirstConstant + i), c[i] != 0); };
 
   Encoder& encoder = context.encoder;
-  encoder.use(plan.kernel,
-              {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), u(10), b(11), b(12), b(13), b(14), b(15)});
+  const auto use = [&](const char* kernel) {
+    encoder.use(kernel, {u(0), u(1), u(2), u(3), u(4), u(5), u(6), u(7), u(8), u(9), u(10), b(11), b(12), b(13), b(14),
+                         b(15), b(16)});
+  };
+  use(plan.kernel);
   const int64_t first = operands.part->first;
   encoder.weight(0, part_view(*operands.weight, *operands.part));
   if (operands.up != nullptr) encoder.weight(1, part_view(*operands.up, *operands.up_part));
-  encoder.read(2, operands.in);
+  encoder.read(2, in);
   if (operands.bias) encoder.weight(3, from(operands.bias, first, DType::f32));
   if (operands.bias_up) encoder.weight(4, from(operands.bias_up, first, DType::f32));
-  const BufferView out = from(operands.out, first, shape.out);
-  if (shape.accumulate)
-    encoder.update(5, out);
-  else
-    encoder.write(5, out);
+  const auto write_out = [&] {
+    if (shape.accumulate)
+      encoder.update(5, out);
+    else
+      encoder.write(5, out);
+  };
+  BufferView partials;
+  if (plan.partial_bytes > 0) {
+    if (!context.partials || context.partials->length() < plan.partial_bytes)
+      context.partials = context.memory.new_private(plan.partial_bytes, "partial sums");
+    partials = {context.partials.get(), 0, plan.partial_bytes};
+    encoder.write(10, partials);
+  }
+  write_out();
   encoder.value(6, plan.params);
   if (shape.experts > 0) {
     encoder.read(7, operands.items);
@@ -68,6 +95,14 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
   }
   encoder.threadgroup_memory(0, plan.threadgroup_bytes);
   encoder.dispatch(MTL::Size(plan.groups, 1, 1), MTL::Size(plan.threads, 1, 1));
+  if (plan.add_groups == 0) return;
+
+  use("linear_add");
+  if (operands.bias) encoder.weight(3, from(operands.bias, first, DType::f32));
+  write_out();
+  encoder.value(6, plan.params);
+  encoder.read(10, partials);
+  encoder.dispatch(MTL::Size(plan.add_groups, plan.add_row_groups, 1), MTL::Size(256, 1, 1));
 }
 
 // The EmbedParams of the kernel, field for field.
@@ -87,8 +122,8 @@ size_t packed_bytes(const MatrixSpec& spec) {
 }
 
 Matrix pack_matrix(const MatrixSpec& spec, Memory& memory,
-                   const std::function<void(std::span<const std::byte>)>& drop_pages) {
-  Packer packer(spec, drop_pages);
+                   const std::function<void(std::span<const std::byte>)>& drop_pages, ThreadPool& pool) {
+  Packer packer(spec, drop_pages, &pool);
   Matrix matrix;
   matrix.name = spec.name;
   matrix.rows = spec.rows;
@@ -140,10 +175,11 @@ void gated_linear(Context& context, const GatedLinearArgs& args) {
   }
 }
 
-int64_t expert_item_rows(const ExpertRoute& route) {
+int64_t expert_item_rows(const ExpertRoute& route, int family) {
   int64_t rows = 1;
   while (rows < route.rows) rows *= 2;
   const int64_t share = rows * route.per_token / route.experts;  // of an expert, when all are chosen alike
+  if (family == kNvidiaFamily) return share <= 8 ? 8 : 16;       // the matrix unit takes eight at once
   return share <= 2 ? std::min<int64_t>(rows, 4) : share <= 4 ? 8 : 16;
 }
 
@@ -152,7 +188,7 @@ void expert_linear(Context& context, const ExpertLinearArgs& args) {
   LinearShape shape;
   shape.rows = route.pairs();
   shape.experts = route.experts;
-  shape.item_rows = expert_item_rows(route);
+  shape.item_rows = expert_item_rows(route, context.family);
   shape.items = std::min(route.pairs(), std::min(route.experts, route.pairs()) + route.pairs() / shape.item_rows);
   shape.per_token = args.look_up ? route.per_token : 0;
   shape.outputs = shape.out_stride = args.weight->rows / route.experts;

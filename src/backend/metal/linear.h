@@ -31,7 +31,7 @@ struct Matrix {
 size_t packed_bytes(const MatrixSpec& spec);
 // `drop_pages` is called with source ranges that will not be read again.
 Matrix pack_matrix(const MatrixSpec& spec, Memory& memory,
-                   const std::function<void(std::span<const std::byte>)>& drop_pages);
+                   const std::function<void(std::span<const std::byte>)>& drop_pages, ThreadPool& pool);
 
 // out = in W^T (+ bias), or out += ...; see LinearOp.
 struct LinearArgs {
@@ -76,7 +76,7 @@ struct ExpertLinearArgs {
 };
 void expert_linear(Context& context, const ExpertLinearArgs& args);
 // Rows of one expert that are multiplied at a time; from the rows of the step, rounded up to a power of two.
-int64_t expert_item_rows(const ExpertRoute& route);
+int64_t expert_item_rows(const ExpertRoute& route, int family);
 
 // Rows of a packed matrix as floats: out[t, :] = table[id(t), :] * scale (+ positions[position(t), :]).
 // id(t) = token_ids[t], or previous[-1 - token_ids[t]] (at least 0) when that is negative.

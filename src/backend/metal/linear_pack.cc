@@ -12,7 +12,6 @@ namespace {
 constexpr int64_t kUnit = 32;          // columns of a unit of the block formats; q8_0 counts two of its own
 constexpr int64_t kSuper = 256;        // columns of a block of the K formats
 constexpr int64_t kBlockColumns = 32;  // of a block of f16 and bf16
-constexpr uint32_t kBlockBytes = 64;   // of one row of it
 
 struct Codes {
   int low_bits, high_bits;
@@ -106,25 +105,31 @@ void put_meta(const uint8_t* block, uint8_t* out) {
   }
 }
 
+// One row of a panel: `codes`, `high` and `meta` are where it begins in each plane.
 template <DType kType>
-void pack_row(const uint8_t* source, int64_t cols, uint8_t* codes, uint8_t* high, uint8_t* meta) {
+void pack_row(const uint8_t* source, int64_t cols, const PackedPlanes& planes, uint8_t* codes, uint8_t* high,
+              uint8_t* meta) {
   constexpr Codes kCodes = codes_of(kType);
+  const int64_t block_units = 4 * packed_unit_columns(kType) / kUnit;  // units of 32 columns of a block
   for (int64_t unit = 0; unit < cols / kUnit; ++unit) {
     uint32_t words[8];
     cpu::source_codes<kType>(source, unit, words);
     uint8_t values[kUnit];
     std::memcpy(values, words, sizeof(values));  // a word is four columns, one a byte
-    put_codes<kCodes.low_bits>(values, 0, codes + unit * kCodes.low_bits * 4);
+    const int64_t block = unit / block_units, place = unit % block_units;
+    put_codes<kCodes.low_bits>(values, 0, codes + block * planes.code_block + place * kCodes.low_bits * 4);
     if constexpr (kCodes.high_bits > 0)
-      put_codes<kCodes.high_bits>(values, kCodes.low_bits, high + unit * kCodes.high_bits * 4);
+      put_codes<kCodes.high_bits>(values, kCodes.low_bits,
+                                  high + block * planes.high_block + place * kCodes.high_bits * 4);
   }
   const DTypeInfo& info = dtype_info(kType);
-  const int64_t each = meta_bytes(kType, info.block_size);
+  const int64_t each = meta_bytes(kType, info.block_size), in_block = kSuper / info.block_size;
   for (int64_t block = 0; block < cols / info.block_size; ++block)
-    put_meta<kType>(source + block * info.block_bytes, meta + block * each);
+    put_meta<kType>(source + block * info.block_bytes,
+                    meta + block / in_block * planes.meta_block + block % in_block * each);
 }
 
-using PackRow = void (*)(const uint8_t*, int64_t, uint8_t*, uint8_t*, uint8_t*);
+using PackRow = void (*)(const uint8_t*, int64_t, const PackedPlanes&, uint8_t*, uint8_t*, uint8_t*);
 PackRow row_packer(DType type) {
   switch (type) {
     case DType::q4_0: return pack_row<DType::q4_0>;
@@ -150,23 +155,31 @@ int64_t whole_rows(const MatrixPart& part, int64_t rows) {
 
 PackedPlanes packed_planes(DType type, int64_t cols) {
   PackedPlanes planes;
-  if (type == DType::f16 || type == DType::bf16) {
-    planes.code_stride = kBlockBytes;
-    planes.panel_bytes = static_cast<uint32_t>((cols + kBlockColumns - 1) / kBlockColumns) * kBlockBytes * kPanelRows;
-    planes.high_offset = planes.meta_offset = planes.panel_bytes;
+  const auto bytes = [](int64_t n) { return static_cast<uint32_t>(n); };
+  if (type == DType::f32) {
+    planes.code_stride = bytes((cols + 7) / 8 * 8 * 4);
+    planes.code_block = bytes(4 * 8 * 4);
+    planes.high_offset = planes.meta_offset = planes.panel_bytes = planes.code_stride * kPanelRows;
     return planes;
   }
-  if (type == DType::f32) {
-    planes.code_stride = static_cast<uint32_t>(dtype_bytes(type, static_cast<size_t>((cols + 7) / 8 * 8)));
-  } else {
-    const Codes codes = codes_of(type);
-    planes.code_stride = static_cast<uint32_t>(cols / 8 * codes.low_bits);
-    planes.high_stride = static_cast<uint32_t>(cols / 8 * codes.high_bits);
-    planes.meta_stride = static_cast<uint32_t>(meta_bytes(type, cols));
-  }
-  planes.high_offset = planes.code_stride * kPanelRows;
-  planes.meta_offset = planes.high_offset + planes.high_stride * kPanelRows;
-  planes.panel_bytes = planes.meta_offset + planes.meta_stride * kPanelRows;
+  const bool plain = type == DType::f16 || type == DType::bf16;
+  const Codes codes = plain ? Codes{16, 0} : codes_of(type);
+  const int64_t block = 4 * packed_unit_columns(type);
+  if (plain) cols = (cols + block - 1) / block * block;
+  // Of one row.
+  const int64_t code_bytes = cols * codes.low_bits / 8, high_bytes = cols * codes.high_bits / 8;
+  const bool blocks = cols % block == 0, meta_blocks = cols % kSuper == 0;
+  const int64_t code_block = block * codes.low_bits / 8, high_block = block * codes.high_bits / 8;
+  const int64_t meta_block = meta_bytes(type, kSuper);
+  planes.code_stride = bytes(blocks ? code_block : code_bytes);
+  planes.high_stride = bytes(blocks ? high_block : high_bytes);
+  planes.meta_stride = bytes(meta_blocks ? meta_block : meta_bytes(type, cols));
+  planes.code_block = bytes(blocks ? code_block * kPanelRows : code_block);
+  planes.high_block = bytes(blocks ? high_block * kPanelRows : high_block);
+  planes.meta_block = bytes(meta_blocks ? meta_block * kPanelRows : meta_block);
+  planes.high_offset = bytes(code_bytes * kPanelRows);
+  planes.meta_offset = planes.high_offset + bytes(high_bytes * kPanelRows);
+  planes.panel_bytes = planes.meta_offset + bytes(meta_bytes(type, cols) * kPanelRows);
   return planes;
 }
 
@@ -188,7 +201,8 @@ std::vector<PackedPart> packed_parts(const MatrixSpec& spec) {
   return parts;
 }
 
-Packer::Packer(const MatrixSpec& spec, Drop drop) : spec_(spec), drop_(std::move(drop)), parts_(packed_parts(spec)) {
+Packer::Packer(const MatrixSpec& spec, Drop drop, ThreadPool* pool)
+    : spec_(spec), drop_(std::move(drop)), pool_(pool), parts_(packed_parts(spec)) {
   bytes_ = parts_.back().offset + parts_.back().bytes(spec.cols);
   dropped_.assign(spec.parts.size(), 0);
 }
@@ -213,13 +227,13 @@ void Packer::pack_panel(const PackedPart& part, int64_t panel, std::byte* out) c
     const std::byte* source = source_row(part.first + panel * kPanelRows + r);
     uint8_t* codes = to + r * planes.code_stride;
     if (const PackRow pack = row_packer(part.format))
-      pack(reinterpret_cast<const uint8_t*>(source), spec_.cols, codes,
+      pack(reinterpret_cast<const uint8_t*>(source), spec_.cols, planes, codes,
            to + planes.high_offset + r * planes.high_stride, to + planes.meta_offset + r * planes.meta_stride);
     else if (part.format == DType::f32)
       std::memcpy(codes, source, static_cast<size_t>(spec_.cols) * 4);
     else
       for (int64_t col = 0; col < spec_.cols; col += kBlockColumns)
-        std::memcpy(codes + col / kBlockColumns * kBlockBytes * kPanelRows, source + col * 2,
+        std::memcpy(codes + col / kBlockColumns * planes.code_block, source + col * 2,
                     static_cast<size_t>(std::min(kBlockColumns, spec_.cols - col)) * 2);
   }
 }
@@ -231,17 +245,26 @@ void Packer::fill(size_t offset, std::span<std::byte> out) {
     const size_t begin = std::max(offset, part.offset);
     if (begin >= end) continue;
     const size_t panel_bytes = packed_planes(part.format, spec_.cols).panel_bytes;
-    for (size_t panel = (begin - part.offset) / panel_bytes; part.offset + panel * panel_bytes < end; ++panel) {
-      const size_t first = part.offset + panel * panel_bytes, last = first + panel_bytes;
-      if (begin <= first && last <= end) {
-        pack_panel(part, static_cast<int64_t>(panel), out.data() + (first - offset));
-      } else {
+    const auto first_panel = static_cast<int64_t>((begin - part.offset) / panel_bytes);
+    const auto panels = static_cast<int64_t>((end - part.offset + panel_bytes - 1) / panel_bytes) - first_panel;
+    const auto place = [&](int64_t panel) { return part.offset + static_cast<size_t>(panel) * panel_bytes; };
+    const auto whole = [&](int64_t panel) { return begin <= place(panel) && place(panel) + panel_bytes <= end; };
+    const auto put = [&](int64_t i) {
+      if (whole(first_panel + i)) pack_panel(part, first_panel + i, out.data() + (place(first_panel + i) - offset));
+    };
+    if (pool_ != nullptr)
+      pool_->run([&](Worker& worker) { worker.share(panels, put); });
+    else
+      for (int64_t i = 0; i < panels; ++i) put(i);
+    for (const int64_t panel : {first_panel, first_panel + panels - 1}) {  // those that the range cuts
+      const size_t first = place(panel), last = first + panel_bytes;
+      if (!whole(panel)) {
         straddling_.resize(panel_bytes);
-        pack_panel(part, static_cast<int64_t>(panel), straddling_.data());
+        pack_panel(part, panel, straddling_.data());
         const size_t from = std::max(begin, first), to = std::min(end, last);
         std::memcpy(out.data() + (from - offset), straddling_.data() + (from - first), to - from);
       }
-      if (last <= end) done = part.first + std::min(part.rows, (static_cast<int64_t>(panel) + 1) * kPanelRows);
+      if (last <= end) done = part.first + std::min(part.rows, (panel + 1) * kPanelRows);
     }
   }
   if (drop_) drop_before(done);

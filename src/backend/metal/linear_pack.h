@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "core/threads.h"
 
 // Weight matrices in the layout of kernels/linear_formats.h. No Metal here: bytes in, bytes out.
 namespace ingot::metal {
@@ -16,7 +17,8 @@ inline constexpr int64_t kPanelRows = 8;
 // The PackedPlanes of the kernels, field for field. Bytes.
 struct PackedPlanes {
   uint32_t code_stride = 0, high_stride = 0, meta_stride = 0;  // from row to row
-  uint32_t high_offset = 0, meta_offset = 0;                   // from the start of a panel
+  uint32_t code_block = 0, high_block = 0, meta_block = 0;  // from four units to the next, from 256 columns to the next
+  uint32_t high_offset = 0, meta_offset = 0;                // from the start of a panel
   uint32_t panel_bytes = 0;
 };
 PackedPlanes packed_planes(DType type, int64_t cols);
@@ -44,8 +46,8 @@ std::vector<PackedPart> packed_parts(const MatrixSpec& spec);
 class Packer {
  public:
   using Drop = std::function<void(std::span<const std::byte>)>;
-  // `drop`, when set, is called with source ranges that will not be read again.
-  Packer(const MatrixSpec& spec, Drop drop);
+  // `drop`, when set, is called with source ranges that will not be read again. `pool`, when set, shares the work.
+  Packer(const MatrixSpec& spec, Drop drop, ThreadPool* pool = nullptr);
 
   const std::vector<PackedPart>& parts() const { return parts_; }
   size_t bytes() const { return bytes_; }
@@ -59,6 +61,7 @@ class Packer {
 
   const MatrixSpec& spec_;
   Drop drop_;
+  ThreadPool* pool_;
   std::vector<PackedPart> parts_;
   size_t bytes_ = 0;
   std::vector<size_t> dropped_;        // source bytes of each tensor given back already

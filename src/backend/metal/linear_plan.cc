@@ -9,8 +9,9 @@ namespace {
 
 constexpr int64_t kMostRows = 16;  // of the first way at a time
 constexpr int64_t kMostMatrixRows = 64;
-constexpr int64_t kSlices = 8;        // of the columns, as in kernels/linear.metal
-constexpr int64_t kTileOutputs = 64;  // as in kernels/linear.metal
+constexpr int64_t kManyOutputs = 32768;  // keep a device busy without slices
+constexpr int64_t kSuper = 256;          // columns of a block of scales
+constexpr int64_t kTileOutputs = 64;     // as in kernels/linear.metal
 constexpr int64_t kTileStride = 64 + 8;
 constexpr uint32_t kTileThreads = 128;
 
@@ -20,31 +21,53 @@ constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
 // groups busy. Those of Apple's families are chosen by these counts and not tuned on hardware; those of NVIDIA's are
 // tuned on an H200 (docs/benchmarks.md).
+// In registers; on the matrix unit: 16-bit weights, the same of experts, q8_0, other quantized ones.
+enum class Way { few, matrix, experts, bytes, blocks };
 struct TableLine {
   int min_family, max_family;  // Apple GPU families, or kNvidiaFamily
-  bool matrix;                 // 16-bit weights and activations of one type, columns a multiple of 32
-  int64_t max_rows;            // at a time
-  int64_t min_outputs;         // of the product
+  Way way;
+  int64_t max_rows;     // at a time
+  int64_t min_outputs;  // of the product
+  int64_t min_cols;
   LinearVariant variant;
 };
 constexpr int kNvidia = kNvidiaFamily;
+constexpr LinearVariant kSplit = {
+    .unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true, .crowd = 768};
 constexpr TableLine kTable[] = {
-    {kNvidia, kNvidia, true, 8, 5632, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, true, 8, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
-    {kNvidia, kNvidia, true, 16, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, true, 16, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, true, 64, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, false, 8, 512, {.outputs = 2, .unroll = 1, .simdgroups = 8}},
-    {0, kNvidia, false, 8, 512, {.outputs = 4, .unroll = 1, .simdgroups = 4}},
-    {0, kNvidia, false, 16, 512, {.outputs = 2, .unroll = 1, .simdgroups = 4}},
-    {0, kNvidia, false, 16, 0, {.outputs = 1, .unroll = 1, .simdgroups = 4}},
+    {kNvidia, kNvidia, Way::matrix, 8, 5632, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
+    {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 32, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .shared = true}},
+    {kNvidia, kNvidia, Way::matrix, 32, 4096, 16384, kSplit},
+    {kNvidia, kNvidia, Way::matrix, 32, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 64, 16384, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true}},
+    {kNvidia, kNvidia, Way::matrix, 64, 4096, 0, kSplit},
+    {kNvidia, kNvidia, Way::matrix, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
+    {kNvidia, kNvidia, Way::bytes, 16, 0, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
+    {kNvidia, kNvidia, Way::bytes, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::bytes, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 1}},
+    {kNvidia, kNvidia, Way::bytes, 64, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::blocks, 8, kManyOutputs, 0, {.unroll = 2, .simdgroups = 8, .matrix = 4, .crowd = 512}},
+    {kNvidia, kNvidia, Way::blocks, 8, 0, 16384, {.unroll = 2, .simdgroups = 8, .matrix = 2, .crowd = 768}},
+    {kNvidia, kNvidia, Way::blocks, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::blocks, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::blocks, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::few, 8, 512, 0, {.outputs = 2, .unroll = 1, .simdgroups = 8}},
+    {0, kNvidia, Way::few, 8, 512, 0, {.outputs = 4, .unroll = 1, .simdgroups = 4}},
+    {0, kNvidia, Way::few, 16, 512, 0, {.outputs = 2, .unroll = 1, .simdgroups = 4}},
+    {0, kNvidia, Way::few, 16, 0, 0, {.outputs = 1, .unroll = 1, .simdgroups = 4}},
 };
 
-bool fits_matrix(const LinearShape& shape) {
-  if (shape.experts > 0) return false;
-  if (shape.format != DType::f16 && shape.format != DType::bf16) return false;
-  if (shape.activation && shape.format_up != shape.format) return false;
-  return shape.format == shape.in && shape.cols % 32 == 0;
+bool is_plain(DType format) { return format == DType::f16 || format == DType::bf16; }
+
+// Slices must be equally long, and whole turns of the loop; every thread copies a part of x.
+bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
+  return shape.experts == 0 && is_plain(shape.format) && rows > kMostRows &&
+         shape.cols % (32 * variant.lanes * variant.unroll) == 0 &&
+         rows * variant.unroll * 4 % (32 * variant.simdgroups) == 0 && !(variant.split && shape.activation);
 }
 
 // Rows at a time of the first way: what the kernels are specialised for.
@@ -53,18 +76,6 @@ int64_t row_bucket(int64_t rows, bool matrix) {
   for (int64_t bucket : {1, 2, 4, 8})
     if (rows <= bucket) return bucket;
   return kMostRows;
-}
-
-// Operands of the matrix unit: the narrowest type that holds both sides. Codes times scales fit a half as well as any
-// activation does; in bf16 they would lose bits.
-DType tile_type(const LinearShape& shape) {
-  auto fits = [&](DType format) -> DType {
-    if (format == DType::f32 || shape.in == DType::f32) return DType::f32;
-    if (shape.in == DType::bf16) return format == DType::bf16 ? DType::bf16 : DType::f32;
-    return format == DType::bf16 ? DType::f32 : DType::f16;
-  };
-  const DType first = fits(shape.format);
-  return shape.activation && fits(shape.format_up) != first ? DType::f32 : first;
 }
 
 uint32_t number_of(ActivationKind activation) {
@@ -76,49 +87,91 @@ uint32_t number_of(ActivationKind activation) {
   return 1;
 }
 
+}  // namespace
+
+int64_t few_rows(const LinearShape& shape) {
+  if (shape.experts > 0) return shape.rows;
+  if (shape.decode_rows >= 0) return shape.decode_rows;
+  return shape.rows <= kMostRows ? shape.rows : 0;
+}
+
+// Codes times scales fit a half as well as any activation does; in bf16 they would lose bits.
+DType tile_type(const LinearShape& shape) {
+  auto fits = [&](DType format) -> DType {
+    if (format == DType::f32 || shape.in == DType::f32) return DType::f32;
+    if (shape.in == DType::bf16) return format == DType::bf16 ? DType::bf16 : DType::f32;
+    return format == DType::bf16 ? DType::f32 : DType::f16;
+  };
+  const DType first = fits(shape.format);
+  return shape.activation && fits(shape.format_up) != first ? DType::f32 : first;
+}
+
 uint32_t activation_number(const LinearShape& shape) {
   if (shape.activation) return number_of(*shape.activation);
   return shape.plain_activation ? 3 + number_of(*shape.plain_activation) : 0;
 }
-
-}  // namespace
 
 int linear_lanes(DType format, int64_t cols) {
   const int64_t units = div_up(cols, packed_unit_columns(format));
   return units >= 128 ? 32 : units >= 64 ? 16 : units >= 16 ? 8 : 4;
 }
 
+int linear_slices(DType format, int64_t cols, int64_t outputs, bool experts) {
+  if (tried_slices > 0) return tried_slices;
+  if (experts) return cols >= 4096 ? 8 : cols >= 1536 ? 4 : 2;  // there are many of them
+  if (is_plain(format)) return 8;
+  if (outputs >= kManyOutputs && format != DType::q8_0) return 1;
+  // Blocks of scales stay whole: slices of equal length where eight would not be.
+  const int64_t blocks = cols / kSuper;
+  return blocks % 8 == 0 && blocks >= 32 ? 8 : 4;
+}
+
+bool fits_matrix(const LinearShape& shape) {
+  if (shape.activation && shape.format_up != shape.format) return false;
+  if (shape.experts > 0 && (shape.outputs % kPanelRows != 0 || shape.item_rows < 8)) return false;
+  if (is_plain(shape.format)) return shape.format == shape.in && shape.cols % 32 == 0;
+  return is_block_quantized(shape.format) && shape.in == DType::f16 && shape.cols % kSuper == 0;
+}
+
 LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool mixed = shape.decode_rows >= 0 && shape.decode_rows < shape.rows;
   const bool matrix = fits_matrix(shape);
+  const Way way = !matrix                       ? Way::few
+                  : is_plain(shape.format)      ? shape.experts > 0 ? Way::experts : Way::matrix
+                  : shape.format == DType::q8_0 ? Way::bytes
+                                                : Way::blocks;
   LinearVariant variant;
   for (const TableLine& line : kTable) {
-    if (family < line.min_family || family > line.max_family || (line.matrix && !matrix)) continue;
-    const int64_t most = line.matrix ? kMostMatrixRows : kMostRows;
+    if (family < line.min_family || family > line.max_family) continue;
+    if (line.way != Way::few && line.way != way) continue;
+    const int64_t most = line.way == Way::few ? kMostRows : kMostMatrixRows;
     const int64_t rows = shape.experts > 0 ? shape.item_rows : mixed ? kMostRows : std::min(shape.rows, most);
-    if (rows > line.max_rows || shape.outputs < line.min_outputs) continue;
+    if (rows > line.max_rows || shape.outputs < line.min_outputs || shape.cols < line.min_cols) continue;
     variant = line.variant;
     break;
   }
-  if (tried_variant && (tried_variant->matrix > 0) == matrix && !mixed) {
-    variant = *tried_variant;
-    if (!matrix) variant.lanes = linear_lanes(shape.format, shape.cols);
-    return variant;
-  }
+  const bool tried = tried_variant && (tried_variant->matrix > 0) == matrix && !mixed;
+  if (tried) variant = *tried_variant;
   if (variant.matrix > 0) {
-    if (shape.activation) variant.matrix = std::max(variant.matrix / 2, 1);  // of each of two matrices
+    variant.lanes = linear_slices(shape.format, shape.cols, shape.outputs, shape.experts > 0);
+    if (shape.activation && !tried) variant.matrix = std::max(variant.matrix / 2, 1);  // of each of two matrices
+    if (variant.shared && (mixed || !fits_shared(shape, variant, row_bucket(shape.rows, true)))) {
+      variant.shared = variant.split = false;
+      variant.unroll = 1;
+      variant.crowd = 256;
+    }
+    if (mixed) variant.crowd = 256;  // tiles need their registers
+    if (!variant.shared && variant.lanes > 2) variant.simdgroups = std::min(variant.simdgroups, variant.lanes);
     return variant;
   }
   variant.lanes = linear_lanes(shape.format, shape.cols);
-  if (shape.activation) variant.outputs = std::max(variant.outputs / 2, 1);  // of each of two matrices
+  if (shape.activation && !tried) variant.outputs = std::max(variant.outputs / 2, 1);  // of each of two matrices
   return variant;
 }
 
 LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   LinearPlan plan;
-  int64_t few = shape.decode_rows;
-  if (few < 0) few = shape.rows <= kMostRows ? shape.rows : 0;
-  if (shape.experts > 0) few = shape.rows;
+  const int64_t few = few_rows(shape);
   const int64_t tiled = shape.rows - few;
   const DType type = tile_type(shape);
   const bool gated = shape.activation.has_value();
@@ -142,19 +195,37 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
 
   plan.threads = tiled > 0 ? kTileThreads : static_cast<uint32_t>(32 * variant.simdgroups);
   if (few > 0) {
+    const int64_t simdgroups = plan.threads / 32;
+    const int64_t sets = variant.shared ? simdgroups : std::max<int64_t>(simdgroups / variant.lanes, 1);
     const int64_t per_group =
-        variant.matrix > 0 ? 8 * variant.matrix : int64_t{plan.threads} / variant.lanes * variant.outputs;
+        variant.matrix > 0 ? 8 * variant.matrix * sets : int64_t{plan.threads} / variant.lanes * variant.outputs;
+    const int64_t row_groups = shape.experts > 0 ? shape.items : div_up(few, bucket);
     p.output_groups = static_cast<uint32_t>(div_up(shape.outputs, per_group));
-    p.small_groups = p.output_groups * static_cast<uint32_t>(shape.experts > 0 ? shape.items : div_up(few, bucket));
+    p.small_groups = p.output_groups * static_cast<uint32_t>(row_groups * (variant.split ? variant.lanes : 1));
     p.per_token = static_cast<uint32_t>(shape.per_token);
+    if (variant.split) {
+      const int64_t padded = div_up(shape.outputs, kPanelRows) * kPanelRows;
+      plan.partial_bytes = static_cast<size_t>(row_groups * variant.lanes * padded * bucket) * 4;
+      plan.add_groups = static_cast<uint32_t>(div_up(shape.outputs, 32));
+      plan.add_row_groups = static_cast<uint32_t>(div_up(few, 8));
+    }
   }
   plan.groups = p.small_groups;
   plan.threadgroup_bytes = 16;
   if (few > 0 && variant.matrix > 0) {
-    // Sums of the slices, and a corner for each simdgroup.
     const int64_t eights = gated ? 2 * variant.matrix : variant.matrix;
-    const int64_t round = eights <= 4 ? std::min<int64_t>(bucket / 8, 2) : 1;
-    plan.threadgroup_bytes = static_cast<size_t>(kSlices * eights * 8 * 8 * round * 4 + plan.threads / 32 * 256 * 2);
+    const int64_t simdgroups = plan.threads / 32;
+    if (variant.shared) {
+      // Two parts of x, and in their place the sums of 8 rows for each simdgroup.
+      plan.threadgroup_bytes =
+          static_cast<size_t>(std::max(2 * variant.unroll * bucket * 64, simdgroups * eights * 64 * 4));
+    } else {
+      // Sums of the slices, and a corner for each simdgroup.
+      const int64_t round = eights <= 4 ? std::min<int64_t>(bucket / 8, 2) : 1;
+      const int64_t sets = std::max<int64_t>(simdgroups / variant.lanes, 1);
+      plan.threadgroup_bytes =
+          static_cast<size_t>(sets * variant.lanes * eights * 8 * 8 * round * 4 + simdgroups * 256 * 2);
+    }
   }
   if (tiled > 0) {
     p.row_tiles = static_cast<uint32_t>(div_up(tiled, tile_rows));
@@ -163,15 +234,21 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
         plan.threadgroup_bytes, static_cast<size_t>((tile_rows + kTileOutputs) * kTileStride) * dtype_bytes(type, 1));
   }
 
-  plan.kernel = (tiled == 0 && variant.matrix == 0) || type == DType::f16 ? "linear_half"
-                : type == DType::bf16                                     ? "linear_bfloat"
-                                                                          : "linear_float";
+  const bool half = (tiled == 0 && variant.matrix == 0) || type == DType::f16;
+  if (few > 0 && variant.matrix > 0 && variant.crowd > 256)
+    plan.kernel = half                  ? variant.crowd > 512 ? "linear_half_768" : "linear_half_512"
+                  : variant.crowd > 512 ? "linear_bfloat_768"
+                                        : "linear_bfloat_512";
+  else
+    plan.kernel = half ? "linear_half" : type == DType::bf16 ? "linear_bfloat" : "linear_float";
   plan.constants = {
       static_cast<uint32_t>(shape.format),
       static_cast<uint32_t>(gated ? shape.format_up : shape.format),
       static_cast<uint32_t>(bucket),
-      few > 0 && variant.matrix == 0 ? static_cast<uint32_t>(variant.outputs) : 1,
-      few > 0 && variant.matrix == 0 ? static_cast<uint32_t>(variant.lanes) : 32,
+      few == 0              ? 1
+      : variant.matrix == 0 ? static_cast<uint32_t>(variant.outputs)
+                            : static_cast<uint32_t>(variant.shared ? variant.simdgroups : 1),
+      few > 0 ? static_cast<uint32_t>(variant.lanes) : 32,
       few > 0 ? static_cast<uint32_t>(variant.unroll) : 1,
       static_cast<uint32_t>(tile_rows),
       activation_number(shape),
@@ -183,6 +260,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       shape.bias_up,
       shape.cols % 8 == 0,
       shape.experts > 0,
+      few > 0 && variant.split,
   };
   return plan;
 }

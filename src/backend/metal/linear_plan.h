@@ -25,29 +25,44 @@ struct LinearShape {
   bool accumulate = false;
   bool bias = false, bias_up = false;
   std::optional<ActivationKind> plain_activation;  // of the result of one matrix
-  // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (1, 2, 4, 8 or 16),
+  // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (1, 2, 4, 8 or 16;
+  // 8 or 16 on the matrix unit),
   // by a list that is made on the device. 0: one matrix.
   int64_t experts = 0, items = 0, item_rows = 0;
   int64_t per_token = 0;  // > 0: rows of x are looked up, see kernels/linear.metal
 };
 
-// How the first way of kernels/linear.metal is cut; any choice of outputs, unroll and simdgroups gives the same bits.
+// How the first two ways of kernels/linear.metal are cut; any choice of outputs, unroll, simdgroups, shared and split
+// gives the same bits.
 struct LinearVariant {
   int outputs = 4;     // of a lane group: 1, 2 or 4
-  int lanes = 8;       // of a lane group: a power of two up to 32. Sets the order of additions
+  int lanes = 8;       // of a lane group: a power of two up to 32; matrix: slices. Sets the order of additions
   int unroll = 1;      // 1 to 4
   int simdgroups = 4;  // of a threadgroup, up to 8
-  // Not 0: few rows take the matrix unit (16-bit weights and activations of one type), 8 outputs times this a
-  // threadgroup. The order of additions is another one: a family has it for a format or has it not.
+  // Not 0: few rows take the matrix unit, 8 outputs times this a simdgroup. The order of additions is another one: a
+  // family has it for a format or has it not.
   int matrix = 0;
+  bool shared = false;  // matrix, 32 or 64 rows: simdgroups have outputs of their own and share x
+  bool split = false;   // shared: threadgroups take one slice each, and another dispatch adds them
+  int crowd = 256;      // matrix: threads that must find registers on a multiprocessor; 256, 512 or 768
 };
 
-// Lanes that share a dot product: from its length and format alone.
+// Lanes that share a dot product, and slices on the matrix unit: from format and shape of the matrix alone.
 int linear_lanes(DType format, int64_t cols);
+int linear_slices(DType format, int64_t cols, int64_t outputs, bool experts = false);
+// Whether a family that has it takes the matrix unit for few rows of this product.
+bool fits_matrix(const LinearShape& shape);
+// How many rows, the first ones, are not prefill.
+int64_t few_rows(const LinearShape& shape);
+// Operands of the matrix unit for the others: the narrowest type that holds both sides.
+DType tile_type(const LinearShape& shape);
+// LINEAR_ACTIVATION of the kernels.
+uint32_t activation_number(const LinearShape& shape);
 // From the one table of variants. `family` is the newest Apple GPU family the device has.
 LinearVariant linear_variant(const LinearShape& shape, int family);
 // For benchmarks: where set, it stands for what the table has for few rows.
 inline std::optional<LinearVariant> tried_variant;
+inline int tried_slices = 0;  // likewise; 0: what linear_slices() says
 
 // The LinearParams of the kernels, field for field.
 struct LinearParams {
@@ -57,7 +72,8 @@ struct LinearParams {
 };
 
 inline constexpr uint16_t kLinearFirstConstant = 20;  // numbers of the function constants
-inline constexpr size_t kLinearConstants = 16;        // the last five are bool, the others uint
+inline constexpr size_t kLinearConstants = 17;        // the last six are bool, the others uint
+inline constexpr size_t kLinearFlags = 6;
 
 struct LinearPlan {
   const char* kernel = nullptr;
@@ -65,6 +81,10 @@ struct LinearPlan {
   LinearParams params;
   uint32_t groups = 0, threads = 0;
   size_t threadgroup_bytes = 0;
+  // Of sums between the two dispatches of a split product; 0: one dispatch. The second is linear_add, with the same
+  // constants and 256 threads a threadgroup.
+  size_t partial_bytes = 0;
+  uint32_t add_groups = 0, add_row_groups = 0;
 };
 // The constants change with the rows only so far: products of 1, 2, 4, 8, 16, 32 and 64 decode rows, of 32 and 64
 // prefill rows, and of those beside a decode row need every specialisation there is.

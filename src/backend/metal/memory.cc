@@ -10,7 +10,7 @@
 namespace ingot::metal {
 namespace {
 
-constexpr size_t kStagingBytes = size_t{4} << 20;
+constexpr size_t kStagingBytes = size_t{16} << 20;
 
 // Copies on macOS are whole words. Buffers are rounded up to 16 bytes, regions of scratch to 64, so the last one fits.
 constexpr size_t whole_words(size_t bytes) { return (bytes + 3) / 4 * 4; }
@@ -41,11 +41,11 @@ BufferPtr Memory::allocate(size_t bytes, MTL::ResourceOptions options, const std
   const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
   bytes = std::max<size_t>((bytes + 15) / 16 * 16, 16);
   if (bytes > device_->maxBufferLength())
-    throw_error(ErrorKind::out_of_memory, "metal: {} needs a buffer of {}, the GPU's limit is {}", label,
+    throw_error(ErrorKind::out_of_memory, "gpu: {} needs a buffer of {}, the GPU's limit is {}", label,
                 format_bytes(bytes), format_bytes(device_->maxBufferLength()));
   BufferPtr buffer = NS::TransferPtr(device_->newBuffer(bytes, options | MTL::ResourceHazardTrackingModeUntracked));
   if (!buffer)
-    throw_error(ErrorKind::out_of_memory, "metal: no memory for {} of {}; use a smaller model or fewer KV blocks",
+    throw_error(ErrorKind::out_of_memory, "gpu: no memory for {} of {}; use a smaller model or fewer KV blocks",
                 format_bytes(bytes), label);
   buffer->setLabel(NS::String::string(label.c_str(), NS::UTF8StringEncoding));
   ++allocations_;
@@ -78,7 +78,7 @@ MTL::Buffer* Memory::staging(size_t index) {
 
 BufferPtr Memory::upload(size_t bytes, const std::string& label, size_t granule, const Fill& fill) {
   if (granule == 0 || granule > kStagingBytes)
-    throw_error(ErrorKind::internal, "metal: {} in pieces of {} bytes, the staging buffers have {}", label, granule,
+    throw_error(ErrorKind::internal, "gpu: {} in pieces of {} bytes, the staging buffers have {}", label, granule,
                 kStagingBytes);
   BufferPtr buffer = new_private(bytes, label);
   const size_t chunk = kStagingBytes / granule * granule;
@@ -99,7 +99,7 @@ BufferPtr Memory::upload(size_t bytes, const std::string& label, size_t granule,
     if (!commands) continue;
     commands->waitUntilCompleted();
     if (NS::Error* error = commands->error())
-      throw_error(ErrorKind::device, "metal: uploading {} failed: {}", label,
+      throw_error(ErrorKind::device, "gpu: uploading {} failed: {}", label,
                   error->localizedDescription()->utf8String());
     commands.reset();
   }
@@ -115,12 +115,12 @@ void Memory::run(const std::function<void(MTL::BlitCommandEncoder*)>& encode) {
   commands->commit();
   commands->waitUntilCompleted();
   if (NS::Error* error = commands->error())
-    throw_error(ErrorKind::device, "metal: a copy failed: {}", error->localizedDescription()->utf8String());
+    throw_error(ErrorKind::device, "gpu: a copy failed: {}", error->localizedDescription()->utf8String());
 }
 
 void Memory::write(BufferView to, std::span<const std::byte> from) {
   if (from.size() > to.bytes)
-    throw_error(ErrorKind::internal, "metal: {} bytes written to {} bytes", from.size(), to.bytes);
+    throw_error(ErrorKind::internal, "gpu: {} bytes written to {} bytes", from.size(), to.bytes);
   for (size_t offset = 0; offset < from.size(); offset += kStagingBytes) {
     const size_t n = std::min(kStagingBytes, from.size() - offset);
     MTL::Buffer* stage = staging(0);
@@ -135,7 +135,7 @@ void Memory::write(BufferView to, std::span<const std::byte> from) {
 
 void Memory::read(BufferView from, std::span<std::byte> to) {
   if (to.size() > from.bytes)
-    throw_error(ErrorKind::internal, "metal: {} bytes read from {} bytes", to.size(), from.bytes);
+    throw_error(ErrorKind::internal, "gpu: {} bytes read from {} bytes", to.size(), from.bytes);
   for (size_t offset = 0; offset < to.size(); offset += kStagingBytes) {
     const size_t n = std::min(kStagingBytes, to.size() - offset);
     MTL::Buffer* stage = staging(0);

@@ -13,11 +13,13 @@
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/library.h"
 #include "backend/metal/linear.h"
+#include "backend/metal/linear_gemm.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/ops.h"
 #include "backend/metal/sampling.h"
 #include "backend/metal/step_input.h"
 #include "core/error.h"
+#include "core/threads.h"
 
 namespace ingot {
 namespace {
@@ -26,6 +28,7 @@ using namespace metal;
 
 constexpr int32_t kStepTokens = 256;       // in one step: keeps the longest one well under the GPU's watchdog
 constexpr int32_t kCudaStepTokens = 2048;  // no watchdog there
+constexpr int kPackers = 16;               // threads that pack weights, at most
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention
 
 class Metal final : public MetalBackend {
@@ -36,11 +39,12 @@ class Metal final : public MetalBackend {
         pipelines_(device_.gpu, load_library(device_.gpu.get(), {options.resources, device_.bfloat})),
         memory_(device_.gpu, device_.queue),
         encoder_(pipelines_),
+        gemm_(device_.gpu),
         context_{encoder_, memory_, options.activation, device_.family, {}} {
     if (options.activation != DType::f16 && options.activation != DType::bf16)
-      throw_error(ErrorKind::bad_call, "metal: activations of {}: must be f16 or bf16", dtype_name(options.activation));
+      throw_error(ErrorKind::bad_call, "gpu: activations of {}: must be f16 or bf16", dtype_name(options.activation));
     if (options.activation == DType::bf16 && !device_.bfloat)
-      throw_error(ErrorKind::declined, "metal: bf16 needs macOS 14 or newer; use an f16 or quantized model");
+      throw_error(ErrorKind::declined, "gpu: bf16 needs macOS 14 or newer; use an f16 or quantized model");
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     fence_ = NS::TransferPtr(device_.gpu->newFence());
     if (options.profile) encoder_.profile(device_.queue.get());
@@ -49,6 +53,8 @@ class Metal final : public MetalBackend {
     info_.name = options.cuda ? "cuda" : "metal";
     info_.description = fmt::format("{}, {} activations", device_.name, dtype_name(options.activation));
     info_.activation = options.activation;
+    if (!gemm_.name().empty()) info_.description += ", prefill by " + gemm_.name();
+    context_.gemm = &gemm_;
     info_.memory_bytes = device_.memory_bytes;
     info_.step_tokens = options.cuda ? kCudaStepTokens : kStepTokens;
   }
@@ -80,7 +86,8 @@ class Metal final : public MetalBackend {
   size_t matrix_bytes(const MatrixSpec& spec) const override { return packed_bytes(spec); }
 
   WeightId load_matrix(const MatrixSpec& spec) override {
-    weights_.push_back({pack_matrix(spec, memory_, drop_pages_), {}, 0});
+    if (!packers_) packers_ = std::make_unique<ThreadPool>(std::min(ThreadPool::available_cpus(), kPackers));
+    weights_.push_back({pack_matrix(spec, memory_, drop_pages_, *packers_), {}, 0});
     return WeightId{static_cast<int32_t>(weights_.size()) - 1};
   }
 
@@ -99,7 +106,8 @@ class Metal final : public MetalBackend {
   void create_scratch(size_t bytes) override { context_.scratch = memory_.new_private(bytes, "scratch"); }
 
   size_t work_bytes(int64_t rows, int64_t cols) const override {
-    return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float);
+    return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float) +
+           gemm_.work_bytes(rows, cols);
   }
 
   void create_kv_cache(const KvLayout& layout) override {
@@ -130,6 +138,7 @@ class Metal final : public MetalBackend {
     }
     if (sampler_) sampler_->create_rows(output, memory_);
     memory_.commit_residency();
+    packers_.reset();  // nothing is loaded from here on
   }
 
   void rehearse(const StagedStep& step, const std::function<void()>& encode) override {
@@ -180,9 +189,9 @@ class Metal final : public MetalBackend {
     drop_encoding();  // a step whose encoding threw is dropped
     Ring& ring = rings_[step.ring & 1];
     if (ring.commands)
-      throw_error(ErrorKind::internal, "metal: ring {} is still in flight; wait for it first", step.ring);
+      throw_error(ErrorKind::internal, "gpu: ring {} is still in flight; wait for it first", step.ring);
     if (step.zeros + step.copies > 0 && !cache_)
-      throw_error(ErrorKind::internal, "metal: block copies without a KV cache");
+      throw_error(ErrorKind::internal, "gpu: block copies without a KV cache");
     step_ = StepInput(step, input_.get());
     if (sampler_) sampler_->prepare(step, ring.stage_host.data());
     times_ = {};
@@ -338,9 +347,9 @@ class Metal final : public MetalBackend {
 
   void sample(const SampleOp& op) override {
     if (skips() || step().samples == 0) return;
-    if (!sampler_) throw_error(ErrorKind::internal, "metal: sample() without create_sampler()");
+    if (!sampler_) throw_error(ErrorKind::internal, "gpu: sample() without create_sampler()");
     if (step().samples > output_layout_.max_rows)
-      throw_error(ErrorKind::internal, "metal: {} sampled rows, room for {}", step().samples, output_layout_.max_rows);
+      throw_error(ErrorKind::internal, "gpu: {} sampled rows, room for {}", step().samples, output_layout_.max_rows);
     sampler_->sample(context_, step_, context_.region(op.logits, static_cast<size_t>(step().samples * op.vocab) * 4),
                      {output_.get(), 0, output_layout_.bytes}, number_);
     samples_ = true;
@@ -348,7 +357,7 @@ class Metal final : public MetalBackend {
 
   void submit() override {
     Ring* ring = encoding_;
-    if (ring == nullptr) throw_error(ErrorKind::internal, "metal: submit() without begin()");
+    if (ring == nullptr) throw_error(ErrorKind::internal, "gpu: submit() without begin()");
     encoder_.end();
     if (samples_) copy_outputs(*ring);
     softmetal::end_encode();
@@ -367,7 +376,7 @@ class Metal final : public MetalBackend {
 
   StepTimes wait(int index) override {
     Ring& ring = rings_[index & 1];
-    if (!ring.commands) throw_error(ErrorKind::internal, "metal: ring {} has no step to wait for", index);
+    if (!ring.commands) throw_error(ErrorKind::internal, "gpu: ring {} has no step to wait for", index);
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     ++counters_.waits;
     // The audit knows one step at a time: with a second one submitted, this wait belongs to no step of its.
@@ -379,10 +388,10 @@ class Metal final : public MetalBackend {
     if (std::exchange(capturing_, false)) MTL::CaptureManager::sharedCaptureManager()->stopCapture();
     if (encoding_ == nullptr) close_step();
     if (NS::Error* error = commands->error())
-      throw_error(ErrorKind::device, "metal: the step failed on the GPU: {}; its outputs are lost",
+      throw_error(ErrorKind::device, "gpu: the step failed on the GPU: {}; its outputs are lost",
                   error->localizedDescription()->utf8String());
     if (ring.fail)
-      throw_error(ErrorKind::device, "metal: the step failed on the device; its outputs are lost, submit it again");
+      throw_error(ErrorKind::device, "gpu: the step failed on the device; its outputs are lost, submit it again");
     StepTimes times = ring.times;
     times.run_us = (commands->GPUEndTime() - commands->GPUStartTime()) * 1e6;
     if (last_end_ > 0) times.gap_us = std::max(0.0, (commands->GPUStartTime() - last_end_) * 1e6);
@@ -424,7 +433,7 @@ class Metal final : public MetalBackend {
 
   const StagedStep& step() const {
     if (encoding_ == nullptr && !rehearsing_)
-      throw_error(ErrorKind::internal, "metal: an operation outside begin() and submit()");
+      throw_error(ErrorKind::internal, "gpu: an operation outside begin() and submit()");
     return step_.step();
   }
   // A step that is to fail does nothing.
@@ -470,12 +479,12 @@ class Metal final : public MetalBackend {
 
   const Weight& weight(WeightId id) const {
     if (id.index < 0 || static_cast<size_t>(id.index) >= weights_.size())
-      throw_error(ErrorKind::internal, "metal: no weight {}", id.index);
+      throw_error(ErrorKind::internal, "gpu: no weight {}", id.index);
     return weights_[static_cast<size_t>(id.index)];
   }
   const Matrix& matrix(WeightId id) const {
     const Weight& w = weight(id);
-    if (w.size > 0) throw_error(ErrorKind::internal, "metal: weight {} is a vector, not a matrix", id.index);
+    if (w.size > 0) throw_error(ErrorKind::internal, "gpu: weight {} is a vector, not a matrix", id.index);
     return w.matrix;
   }
   // Nothing when the weight is absent.
@@ -483,7 +492,7 @@ class Metal final : public MetalBackend {
     if (!id) return {};
     const Weight& w = weight(id);
     if (w.size != size)
-      throw_error(ErrorKind::internal, "metal: weight {} has {} values, not {}", id.index, w.size, size);
+      throw_error(ErrorKind::internal, "gpu: weight {} has {} values, not {}", id.index, w.size, size);
     return {w.vector.get(), 0, static_cast<size_t>(size) * 4};
   }
 
@@ -499,14 +508,14 @@ class Metal final : public MetalBackend {
   }
 
   const KvCache& cache() const {
-    if (!cache_) throw_error(ErrorKind::internal, "metal: there is no KV cache");
+    if (!cache_) throw_error(ErrorKind::internal, "gpu: there is no KV cache");
     return *cache_;
   }
 
   AttentionArgs attention_args(int64_t layer, const AttentionShape& shape, Region qkv) const {
     const KvLayout& layout = cache().layout();
     if (shape.kv_heads != layout.kv_heads || shape.head_size != layout.head_size)
-      throw_error(ErrorKind::internal, "metal: attention of {} KV heads of {} on a cache of {} of {}", shape.kv_heads,
+      throw_error(ErrorKind::internal, "gpu: attention of {} KV heads of {} on a cache of {} of {}", shape.kv_heads,
                   shape.head_size, layout.kv_heads, layout.head_size);
     AttentionArgs args;
     args.layer = layer;
@@ -541,16 +550,18 @@ class Metal final : public MetalBackend {
   void idle(const char* call) const {
     for (const Ring& ring : rings_)
       if (ring.commands)
-        throw_error(ErrorKind::internal, "metal: {}() while a step is in flight; wait for it first", call);
+        throw_error(ErrorKind::internal, "gpu: {}() while a step is in flight; wait for it first", call);
   }
 
   Device device_;
+  std::unique_ptr<ThreadPool> packers_;  // while weights are loaded
   DeviceInfo info_;
   DeviceCounters counters_;
   std::function<void(std::span<const std::byte>)> drop_pages_;
   PipelineCache pipelines_;
   Memory memory_;
   Encoder encoder_;
+  Gemm gemm_;
   Context context_;
   NS::SharedPtr<MTL::Fence> fence_;  // orders the encoders of all steps: nothing else does, buffers are untracked
   bool fence_used_ = false;
@@ -587,17 +598,5 @@ class Metal final : public MetalBackend {
 std::unique_ptr<MetalBackend> make_metal_backend(const MetalOptions& options) {
   return std::make_unique<Metal>(options);
 }
-
-MetalStatus metal_status() {
-  const DeviceSummary summary = describe_device();
-  return {summary.available, summary.software, summary.detail};
-}
-
-MetalStatus cuda_status() {
-  const DeviceSummary summary = describe_device(true);
-  return {summary.available, summary.software, summary.detail};
-}
-
-bool metal_is_software() { return kSoftwareDevice; }
 
 }  // namespace ingot

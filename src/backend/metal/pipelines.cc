@@ -12,7 +12,7 @@ Constant Constant::f(uint16_t index, float value) { return {index, Type::f32, st
 PipelineKey::PipelineKey(std::string_view name, std::initializer_list<Constant> values)
     : kernel(name), count(values.size()) {
   if (count > kMaxConstants)
-    throw_error(ErrorKind::internal, "metal: kernel {} with {} function constants, room for {}", name, count,
+    throw_error(ErrorKind::internal, "gpu: kernel {} with {} function constants, room for {}", name, count,
                 kMaxConstants);
   std::copy(values.begin(), values.end(), constants.begin());
 }
@@ -65,9 +65,9 @@ const Pipeline& PipelineCache::compile(const PipelineKey& key) {
   const auto reason = [&error] { return error != nullptr ? error->localizedDescription()->utf8String() : "no reason"; };
   const auto function = NS::TransferPtr(library_->newFunction(
       NS::String::string(pipeline->kernel.c_str(), NS::UTF8StringEncoding), values.get(), &error));
-  if (!function) throw_error(ErrorKind::device, "metal: kernel {} cannot be made: {}", key.kernel, reason());
+  if (!function) throw_error(ErrorKind::device, "gpu: kernel {} cannot be made: {}", key.kernel, reason());
   pipeline->state = NS::TransferPtr(device_->newComputePipelineState(function.get(), &error));
-  if (!pipeline->state) throw_error(ErrorKind::device, "metal: kernel {} cannot be compiled: {}", key.kernel, reason());
+  if (!pipeline->state) throw_error(ErrorKind::device, "gpu: kernel {} cannot be compiled: {}", key.kernel, reason());
   pipeline->max_threads = static_cast<uint32_t>(pipeline->state->maxTotalThreadsPerThreadgroup());
   return *pipelines_.emplace(key.hash(), std::move(pipeline))->second;
 }

@@ -56,7 +56,7 @@ Sampler::Sampler(const SamplerLayout& layout, Memory& memory) : layout_(layout),
 
 void Sampler::create_rows(const OutputLayout& output, Memory& memory) {
   if (output.max_top > kMaxTop)
-    throw_error(ErrorKind::declined, "metal: {} alternatives a row, the kernels give at most {}", output.max_top,
+    throw_error(ErrorKind::declined, "gpu: {} alternatives a row, the kernels give at most {}", output.max_top,
                 kMaxTop);
   output_ = output;
   max_rows_ = output.max_rows;
@@ -77,7 +77,7 @@ void Sampler::prepare(const StagedStep& step, const std::byte* stage) {
   }
   if (processed > work_rows_)
     throw_error(ErrorKind::bad_call,
-                "metal: {} rows with penalties, biases or masks in one step, there is room for {}; send fewer",
+                "gpu: {} rows with penalties, biases or masks in one step, there is room for {}; send fewer",
                 processed, work_rows_);
   processes_ = processed > 0;
 }

@@ -2,16 +2,13 @@
 // fields are read from the bank of constants. Types are recovered from the function, as for the CPU.
 #pragma once
 
+#include "sm/arguments.h"
 #include "sm/cuda/runtime.h"
 #include "sm/vector.h"
 
 extern "C" __attribute__((__shared__, aligned(16))) char softmetal_threadgroup_memory[];
 
 namespace sm {
-
-// The value of a function constant before it has one.
-template <class T>
-T unknown();
 
 template <uint I, class P, class... R>
 struct Nth {
@@ -97,19 +94,6 @@ SM_INLINE auto position() {
     return (P)abi::kSimdWidth;
   }
 }
-
-template <class T>
-inline constexpr uint size_of = sizeof(T);
-template <>
-inline constexpr uint size_of<void> = 1;
-template <>
-inline constexpr uint size_of<const void> = 1;
-template <class T>
-inline constexpr uint align_of = alignof(T);
-template <>
-inline constexpr uint align_of<void> = 1;
-template <>
-inline constexpr uint align_of<const void> = 1;
 
 template <auto Function, uint I, uint Index, bool Enabled>
 constexpr abi::GridArgument describe(uint kind) {

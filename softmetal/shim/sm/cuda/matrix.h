@@ -172,28 +172,57 @@ SM_COLLECTIVE void softmetal_multiply_deep(simdgroup_matrix<float, 8, 8>& d, con
   }
 }
 
-// Eight rows by 32 columns as four matrices, 16 bytes a lane. Matrix j has columns 8 i + 2 j and 8 i + 2 j + 1 of each
-// i. Rows from `count` on are zeros.
+// Eight rows by four runs of 8 columns, `apart` elements from one to the next, as four matrices, 16 bytes a lane.
+// Matrix j has columns 2 j and 2 j + 1 of each run. Rows from `count` on are zeros.
 template <class T>
 SM_INLINE void softmetal_load_wide(simdgroup_matrix<T, 8, 8>* m, const T* from, ulong stride, bool transpose,
-                                   uint count) {
+                                   uint count, uint apart) {
   if constexpr (sizeof(T) == 4) {
     const T* at = from + sm::matrix_row() * stride + sm::matrix_column();
 #pragma clang loop unroll(full)
     for (uint j = 0; j < 4; ++j) {
-      m[j].e = count >= 8 || sm::matrix_row() < count ? *(const vec<T, 2>*)(at + j * 8) : vec<T, 2>((T)0.0f);
+      m[j].e = count >= 8 || sm::matrix_row() < count ? *(const vec<T, 2>*)(at + j * apart) : vec<T, 2>((T)0.0f);
       m[j].is_transposed = transpose;
     }
     return;
   }
   uint4 words = uint4(0);
   if (count >= 8 || sm::matrix_row() < count)
-    words = *(const uint4*)(from + sm::matrix_row() * stride + sm::matrix_column() * 4);
+    words = *(const uint4*)(from + sm::matrix_row() * stride + sm::lane() % 4 * apart);
 #pragma clang loop unroll(full)
   for (uint j = 0; j < 4; ++j) {
     __builtin_memcpy(&m[j].e, &words.d[j], sizeof(T) == 2 ? 4 : 0);
     m[j].is_transposed = transpose;
   }
+}
+// The same from registers: the lane's row and run as softmetal_load_wide has them.
+template <class T>
+SM_COLLECTIVE void softmetal_set_wide(simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d,
+                                      bool transpose) {
+  if constexpr (sizeof(T) == 4) {
+    // Element (row, 2 k) of matrix j is column 2 k of run j: lane 4 row + j has it, in pair k.
+    const uint row = sm::lane() & ~3u, pair = sm::lane() % 4;
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 4; ++j) {
+      const vec<T, 2> w = simd_shuffle(a, (ushort)(row + j)), x = simd_shuffle(b, (ushort)(row + j));
+      const vec<T, 2> y = simd_shuffle(c, (ushort)(row + j)), z = simd_shuffle(d, (ushort)(row + j));
+      m[j].e = pair == 0 ? w : pair == 1 ? x : pair == 2 ? y : z;
+      m[j].is_transposed = transpose;
+    }
+    return;
+  }
+  m[0].e = a;
+  m[1].e = b;
+  m[2].e = c;
+  m[3].e = d;
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < 4; ++j) m[j].is_transposed = transpose;
+}
+// d += a
+SM_COLLECTIVE void softmetal_add(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<float, 8, 8>& a) {
+  const vec<float, 2> x = d.rows(), y = a.rows();
+  d.e = vec<float, 2>(x.d[0] + y.d[0], x.d[1] + y.d[1]);
+  d.is_transposed = false;
 }
 // Likewise from integers of eight bits, 8 bytes a lane.
 SM_INLINE void softmetal_load_wide(simdgroup_matrix<half, 8, 8>* m, const int8_t* from, ulong stride, bool transpose,
@@ -209,18 +238,100 @@ SM_INLINE void softmetal_load_wide(simdgroup_matrix<half, 8, 8>* m, const int8_t
     m[j].is_transposed = transpose;
   }
 }
-// Four sums over whose columns softmetal_load_wide had its say.
-template <class T>
-SM_COLLECTIVE void softmetal_store_wide(const simdgroup_matrix<float, 8, 8>* m, float* to, ulong stride) {
-  if constexpr (sizeof(T) == 4) {
+// Eight rows by 64 columns as eight matrices: whole lines of memory. A lane takes 16 neighbouring columns; matrix j has
+// columns 16 i + 2 j and 16 i + 2 j + 1 of each i. Rows from `count` on are zeros.
+template <class T, class S>
+SM_INLINE void softmetal_load_lines(simdgroup_matrix<T, 8, 8>* m, const S* from, ulong stride, bool transpose,
+                                    uint count) {
+  uint words[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+  if (count >= 8 || sm::matrix_row() < count) {
+    const auto* at = (const uint4*)(from + sm::matrix_row() * stride + sm::matrix_column() * 8);
 #pragma clang loop unroll(full)
-    for (uint j = 0; j < 4; ++j) simdgroup_store(m[j], to + j * 8, stride);
-    return;
+    for (uint i = 0; i < sizeof(S); ++i) {
+      const uint4 four = at[i];
+#pragma clang loop unroll(full)
+      for (uint j = 0; j < 4; ++j)
+        if (i * 4 + j < 8) words[i * 4 + j] = four.d[j];
+    }
   }
-  float* at = to + sm::matrix_row() * stride + sm::matrix_column() * 4;
-  const vec<float, 2> a = m[0].rows(), b = m[1].rows(), c = m[2].rows(), d = m[3].rows();
-  *(vec<float, 4>*)at = vec<float, 4>(a.d[0], a.d[1], b.d[0], b.d[1]);
-  *(vec<float, 4>*)(at + 4) = vec<float, 4>(c.d[0], c.d[1], d.d[0], d.d[1]);
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < 8; ++j) {
+    m[j].is_transposed = transpose;
+    if constexpr (sizeof(T) != 2) {
+    } else if constexpr (sizeof(S) == 2) {
+      m[j].e = as_type<vec<T, 2>>(words[j]);
+    } else {
+      const uint bytes = (words[j / 2] ^ 0x80808080u) >> (j % 2 * 16);
+      m[j].e = as_type<vec<T, 2>>((bytes & 0xffu) | (bytes & 0xff00u) << 8 | 0x64006400u) - vec<T, 2>((T)1152.0f);
+    }
+  }
+}
+
+// Two times eight rows by `width` columns, 32 or 64, as right operands: tile t of columns j in m[j * 2 + t]. A lane takes
+// two neighbouring rows of each tile, 16 bytes or less of both, and pairs their elements: nothing has to be transposed.
+// Matrix j has columns width / 8 * i + j of each i. Rows from the counts on are zeros.
+template <class T, class S>
+SM_INLINE void softmetal_load_right(simdgroup_matrix<T, 8, 8>* m, const S* first, const S* second, ulong stride,
+                                    uint width, uint first_count, uint second_count) {
+  if constexpr (sizeof(T) != 2) return;  // no kernel asks for it
+  const uint row = sm::matrix_column(), take = width / 8;  // elements of a row
+#pragma clang loop unroll(full)
+  for (uint tile = 0; tile < 2; ++tile) {
+    const S* from = (tile ? second : first) + row * stride + sm::matrix_row() * take;
+    const uint count = tile ? second_count : first_count;
+    uint words[2][4];
+#pragma clang loop unroll(full)
+    for (uint r = 0; r < 2; ++r) {
+      uint4 loaded = uint4(0);
+      if (count >= 8 || row + r < count) {
+        const void* at = from + r * stride;
+        if (take * sizeof(S) == 16) loaded = *(const uint4*)at;
+        if (take * sizeof(S) == 8) {
+          const uint2 two = *(const uint2*)at;
+          loaded.d[0] = two.d[0];
+          loaded.d[1] = two.d[1];
+        }
+        if (take * sizeof(S) == 4) loaded.d[0] = *(const uint*)at;
+      }
+#pragma clang loop unroll(full)
+      for (uint i = 0; i < 4; ++i) words[r][i] = loaded.d[i];
+    }
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 8; ++j) {
+      if (j < take) {
+        uint pair;
+        if constexpr (sizeof(T) != 2) {
+        } else if constexpr (sizeof(S) == 2) {
+          asm("prmt.b32 %0, %1, %2, %3;"
+              : "=r"(pair)
+              : "r"(words[0][j / 2]), "r"(words[1][j / 2]), "r"(j % 2 ? 0x7632u : 0x5410u));
+          m[j * 2 + tile].e = as_type<vec<T, 2>>(pair);
+        } else {
+          asm("prmt.b32 %0, %1, %2, %3;"
+              : "=r"(pair)
+              : "r"(words[0][j / 4]), "r"(words[1][j / 4]), "r"((4u + j % 4) << 8 | j % 4));
+          // 0x6400 plus a byte, as a half, is 1024 plus the byte.
+          m[j * 2 + tile].e =
+              as_type<vec<T, 2>>(((pair ^ 0x00800080u) & 0x00ff00ffu) | 0x64006400u) - vec<T, 2>((T)1152.0f);
+        }
+        m[j * 2 + tile].is_transposed = true;
+      }
+    }
+  }
+}
+// Sums whose right operands softmetal_load_right loaded: eight rows of `width` columns.
+SM_COLLECTIVE void softmetal_store_right(const simdgroup_matrix<float, 8, 8>* m, float* to, ulong stride, uint width) {
+  const uint take = width / 8;
+  float* at = to + sm::matrix_row() * stride + sm::matrix_column() * take;
+#pragma clang loop unroll(full)
+  for (uint half = 0; half < 2; ++half) {
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 8; j += 4) {
+      if (j < take)
+        *(vec<float, 4>*)(at + half * take + j) = vec<float, 4>(m[j].rows().d[half], m[j + 1].rows().d[half],
+                                                                m[j + 2].rows().d[half], m[j + 3].rows().d[half]);
+    }
+  }
 }
 
 }  // namespace metal

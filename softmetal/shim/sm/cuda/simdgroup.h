@@ -4,6 +4,7 @@
 #include "sm/cuda/runtime.h"
 #include "sm/integer.h"
 #include "sm/math.h"
+#include "sm/vote.h"
 
 namespace sm {
 
@@ -100,16 +101,6 @@ SM_COLLECTIVE T quad_sum(T x) {
 SM_PREFIX(sum, 0, +)
 SM_PREFIX(product, 1, *)
 
-// The set of lanes for which a predicate holds.
-struct simd_vote {
-  typedef ulong vote_t;
-  vote_t bits = 0;
-  simd_vote() = default;
-  SM_INLINE explicit simd_vote(vote_t b) : bits(b) {}
-  SM_INLINE explicit operator vote_t() const { return bits; }
-  SM_INLINE bool all() const { return (uint)bits == ~0u; }
-  SM_INLINE bool any() const { return bits != 0; }
-};
 SM_COLLECTIVE simd_vote simd_ballot(bool predicate) {
   return simd_vote((ulong)__nvvm_vote_ballot_sync(sm::kAllLanes, predicate));
 }

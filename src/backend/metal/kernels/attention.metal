@@ -8,51 +8,107 @@
 #include "attention_cache.h"
 
 constant constexpr uint kAttentionTiles = 4;    // of eight keys, whose loads are issued together
-constant constexpr uint kAttentionColumns = 2;  // of 32 dims of the values, likewise
+constant constexpr uint kMergedSplits = 8;      // whose loads are issued together
 constant constexpr float kMasked = -1e30f;  // stands for minus infinity, which fast math may not know
+
+// Rows in threadgroup memory lie a little further apart than they are long: lanes of different rows meet different banks.
+constant constexpr uint kScoreStride = kSpan + 16;
+constant constexpr uint kWeightStride = kSpan + 8;
+constant uint ATTENTION_SUM_STRIDE = ATTENTION_HEAD_SIZE + 8;
+constant uint ATTENTION_WORK = 8 * (ATTENTION_SUM_STRIDE > kScoreStride ? ATTENTION_SUM_STRIDE : kScoreStride);  // floats
+constant constexpr uint kAttentionParts = 8 * kWeightStride + 256;        // weights, and a corner for cut tiles
+constant uint ATTENTION_WIDTH = ATTENTION_HEAD_SIZE % 64 == 0 ? 64 : 32;  // dims taken together
 
 // ---- one span ----
 
+// All dims of eight rows, for products over them.
+template <typename C, typename Pointer>
+static void attention_load_head(thread simdgroup_matrix<C, 8, 8>* m, Pointer from, bool transpose, uint count,
+                                threadgroup C* part, uint lane) {
+  MATRIX_UNROLL for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += ATTENTION_WIDTH) {
+    if (ATTENTION_WIDTH == 64)
+      matrix_load_lines(m + d / 8, from + d, ATTENTION_HEAD_SIZE, transpose, count, part, lane);
+    else
+      matrix_load_wide(m + d / 8, from + d, ATTENTION_HEAD_SIZE, transpose, count, part, lane);
+  }
+}
+
+// 32 keys, from tile `first` of the span on, by ATTENTION_WIDTH dims of the values.
+template <typename S, typename C>
+static void attention_load_values(thread simdgroup_matrix<C, 8, 8> (&v)[2][16], device const S* values,
+                                  thread const uint (&heads)[kSpan / 8], uint first_key, uint first, uint dim,
+                                  threadgroup C* part, uint lane) {
+  MATRIX_UNROLL for (uint pair = 0; pair < 2; ++pair) {
+    const uint tile = first + pair * 2;
+    matrix_load_right(v[pair], values + attention_head_offset<S>(heads[tile], first_key + tile * 8) + dim,
+                      values + attention_head_offset<S>(heads[tile + 1], first_key + tile * 8 + 8) + dim,
+                      ATTENTION_HEAD_SIZE, ATTENTION_WIDTH, 8, 8, part, lane);
+  }
+}
+
+// Scores of eight rows with eight keys, to [8][score stride].
+template <typename C>
+static void attention_score(thread const simdgroup_matrix<C, 8, 8>* rows, thread const simdgroup_matrix<C, 8, 8>* k,
+                            threadgroup float* out) {
+  simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  MATRIX_UNROLL for (uint d = 0; d < ATTENTION_HEAD_SIZE / 8; d += 2)
+    matrix_multiply_deep(scores, rows[d], rows[d + 1], k[d], k[d + 1]);
+  simdgroup_store(scores, out, kScoreStride);
+}
+
+// sums += weights of sixteen keys times their values
+template <typename C>
+static void attention_weigh(thread simdgroup_float8x8* sums, threadgroup const C* weights,
+                            thread const simdgroup_matrix<C, 8, 8>* v) {
+  simdgroup_matrix<C, 8, 8> seen[2];
+  simdgroup_load(seen[0], weights, kWeightStride);
+  simdgroup_load(seen[1], weights + 8, kWeightStride);
+  MATRIX_UNROLL for (uint j = 0; j < 8; ++j)
+    if (j * 8 < ATTENTION_WIDTH) matrix_multiply_deep(sums[j], seen[0], seen[1], v[j * 2], v[j * 2 + 1]);
+}
+
 // Scores, softmax and weighted values of eight query rows against keys [span * 64, + 64). Four lanes share a row
 // (row = lane / 4); a row sees keys [low, high), `begin` and `end` bound those of all rows, `length` is how many keys
-// there are. Leaves the rows' values in `work` [8][head size] and returns the row's (largest score, sum of weights).
-template <typename S, typename C>
-static float2 attention_span(threadgroup const C* q,  // [8][head size]
-                             device const S* keys, device const S* values, device const int* blocks, uint kv_head,
-                             uint span, uint begin, uint end, uint length, uint low, uint high,
-                             constant AttentionParams& p,
-                             threadgroup float* work,  // max([8][64], [8][head size])
-                             threadgroup C* weights,   // [8][64]
-                             threadgroup C* part,      // [8][32]
-                             uint lane) {
+// there are. Leaves the rows' values in `work` [8][sum stride] and returns the row's (largest score, sum of weights).
+// `Whole`: all rows see all 64 keys. The same operations in the same order, but without looking at every key.
+template <bool Whole, typename S, typename C>
+static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
+                                device const S* keys, device const S* values, device const int* blocks, uint kv_head,
+                                uint span, uint begin, uint end, uint length, uint low, uint high,
+                                constant AttentionParams& p,
+                                threadgroup float* work,  // [ATTENTION_WORK]
+                                threadgroup C* weights,   // [8][weight stride]
+                                threadgroup C* part,      // [8][32]
+                                uint lane) {
   const uint first_key = span * kSpan;
   const uint first_tile = begin > first_key ? (begin - first_key) / 8 : 0;
   const uint last_tile = min((end - first_key + 7) / 8, kSpan / 8);
-  ulong offsets[kSpan / 8];
-  if (ATTENTION_WIDE && sizeof(C) == 2) {
-    MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile)
-      if (tile >= first_tile && tile < last_tile)
-        offsets[tile] = attention_tile_offset<S>(blocks, p.kv_heads, kv_head, first_key + tile * 8);
+  const bool wide = ATTENTION_WIDE && sizeof(C) == 2;
+  uint heads[kSpan / 8];  // whole: where the keys' block and KV head lie, counted in those
+  simdgroup_matrix<C, 8, 8> v[2][16];
+  if (wide) {
     simdgroup_matrix<C, 8, 8> rows[kMaxHeadSize / 8];
-    MATRIX_UNROLL for (uint c = 0; c < ATTENTION_HEAD_SIZE / 32; ++c)
-      matrix_load_wide(rows + c * 4, q + c * 32, ATTENTION_HEAD_SIZE, false, 8, part, lane);
-    MATRIX_UNROLL for (uint first = 0; first < kSpan / 8; first += kAttentionTiles) {
-      simdgroup_matrix<C, 8, 8> k[kAttentionTiles][kMaxHeadSize / 8];
-      MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t) {
-        if (first + t >= first_tile && first + t < last_tile) {
-          MATRIX_UNROLL for (uint c = 0; c < ATTENTION_HEAD_SIZE / 32; ++c)
-            matrix_load_wide(k[t] + c * 4, keys + offsets[first + t] + c * 32, ATTENTION_HEAD_SIZE, true,
-                             min(length - (first_key + (first + t) * 8), 8u), part, lane);
-        }
+    attention_load_head(rows, q, false, 8, part, lane);
+    if (Whole) {
+      MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile)
+        heads[tile] = uint(blocks[(first_key + tile * 8) / ATTENTION_BLOCK_SIZE]) * p.kv_heads + kv_head;
+      MATRIX_UNROLL for (uint first = 0; first < kSpan / 8; first += kAttentionTiles) {
+        simdgroup_matrix<C, 8, 8> k[kAttentionTiles][kMaxHeadSize / 8];
+        MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t)
+          attention_load_head(k[t], keys + attention_head_offset<S>(heads[first + t], first_key + (first + t) * 8), true,
+                              8, part, lane);
+        simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
+        MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t)
+          attention_score(rows, k[t], work + (first + t) * 8);
       }
-      simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
-      MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t) {
-        if (first + t >= first_tile && first + t < last_tile) {
-          simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-          MATRIX_UNROLL for (uint d = 0; d < ATTENTION_HEAD_SIZE / 8; d += 2)
-            matrix_multiply_deep(scores, rows[d], rows[d + 1], k[t][d], k[t][d + 1]);
-          simdgroup_store(scores, work + (first + t) * 8, kSpan);
-        }
+      attention_load_values(v, values, heads, first_key, 0, 0, part, lane);
+    } else {
+      MATRIX_ROLLED for (uint tile = first_tile; tile < last_tile; ++tile) {
+        const uint key = first_key + tile * 8;
+        simdgroup_matrix<C, 8, 8> k[kMaxHeadSize / 8];
+        attention_load_head(k, keys + attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key), true,
+                            min(length - key, 8u), part, lane);
+        attention_score(rows, k, work + tile * 8);
       }
     }
   } else {
@@ -71,22 +127,31 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
           }
         }
       }
-      simdgroup_store(scores, work + tile * 8, kSpan);
+      simdgroup_store(scores, work + tile * 8, kScoreStride);
     }
   }
   threadgroup float* scales = (threadgroup float*)part;  // nobody needs that between the two products
   attention_scales(scales, keys, values, blocks, p.kv_heads, kv_head, first_key, begin, end, lane);
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
-  const uint row = lane / 4, column = lane % 4 * 16;
+  // A lane has four times four keys of its row.
+  const uint row = lane / 4, column = lane % 4 * 4;
   float score[16];
   float best = kMasked;
-  for (uint j = 0; j < 16; ++j) {
-    const uint key = first_key + column + j;
-    const bool seen = key >= low && key < high;
-    score[j] = seen ? work[row * kSpan + column + j] * p.scale : kMasked;
-    if (sizeof(S) == 1 && seen) score[j] *= scales[column + j];
-    best = max(best, score[j]);
+  MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
+    // Scores of tiles that no row sees were not written.
+    const uint first = first_key + i * 16 + column;
+    float4 found = float4(0.0f);
+    if (Whole || (first < high && first + 4 > low))
+      found = *(threadgroup const float4*)(work + row * kScoreStride + i * 16 + column);
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
+      const uint at = i * 16 + column + j;
+      const bool seen = Whole || (first_key + at >= low && first_key + at < high);
+      float value = seen ? found[j] * p.scale : kMasked;
+      if (sizeof(S) == 1 && seen) value *= scales[at];
+      score[i * 4 + j] = value;
+      best = max(best, value);
+    }
   }
   best = max(best, simd_shuffle_xor(best, 1));
   best = max(best, simd_shuffle_xor(best, 2));
@@ -95,9 +160,9 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   uint power = 127;
   if (sizeof(S) == 1) {
     float largest = 0;
-    for (uint j = 0; j < 16; ++j) {
-      const uint key = first_key + column + j;
-      if (key >= low && key < high) largest = max(largest, scales[kSpan + column + j]);
+    MATRIX_UNROLL for (uint i = 0; i < 16; ++i) {
+      const uint at = i / 4 * 16 + column + i % 4;
+      if (Whole || (first_key + at >= low && first_key + at < high)) largest = max(largest, scales[kSpan + at]);
     }
     largest = max(largest, simd_shuffle_xor(largest, 1));
     largest = max(largest, simd_shuffle_xor(largest, 2));
@@ -105,13 +170,17 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   }
   const float inverse = as_type<float>((254 - power) << 23);
   float sum = 0;
-  for (uint j = 0; j < 16; ++j) {
-    const uint key = first_key + column + j;
-    const bool seen = key >= low && key < high;
-    const float exact = seen ? exp2(score[j] - best) : 0.0f;
-    const C weight = C(sizeof(S) == 1 && seen ? exact * (scales[kSpan + column + j] * inverse) : exact);
-    weights[row * kSpan + column + j] = weight;
-    sum += sizeof(S) == 1 ? exact : float(weight);
+  MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
+    vec<C, 4> four;
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
+      const uint at = i * 16 + column + j;
+      const bool seen = Whole || (first_key + at >= low && first_key + at < high);
+      const float exact = seen ? exp2(score[i * 4 + j] - best) : 0.0f;
+      const C weight = C(sizeof(S) == 1 && seen ? exact * (scales[kSpan + at] * inverse) : exact);
+      four[j] = weight;
+      sum += sizeof(S) == 1 ? exact : float(weight);
+    }
+    *(threadgroup vec<C, 4>*)(weights + row * kWeightStride + i * 16 + column) = four;
   }
   sum += simd_shuffle_xor(sum, 1);
   sum += simd_shuffle_xor(sum, 2);
@@ -121,36 +190,34 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
 
-  if (ATTENTION_WIDE && sizeof(C) == 2) {
+  if (wide) {
     // Keys by sixteen at fixed places; weights of keys that are not seen are zero, and so are values that are not there.
-    simdgroup_matrix<C, 8, 8> seen[kSpan / 8];
-    MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile) simdgroup_load(seen[tile], weights + tile * 8, kSpan);
-    MATRIX_UNROLL for (uint first = 0; first < ATTENTION_HEAD_SIZE / 32; first += kAttentionColumns) {
-      simdgroup_matrix<C, 8, 8> v[kAttentionColumns][kSpan / 8][4];
-      MATRIX_UNROLL for (uint c = 0; c < kAttentionColumns; ++c) {
-        MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile) {
-          if (first + c < ATTENTION_HEAD_SIZE / 32 && tile >= first_tile && tile < last_tile) {
-            matrix_load_wide(v[c][tile], values + offsets[tile] + (first + c) * 32, ATTENTION_HEAD_SIZE, false,
-                             min(length - (first_key + tile * 8), 8u), part, lane);
-          } else {
-            MATRIX_UNROLL for (uint j = 0; j < 4; ++j) v[c][tile][j] = make_filled_simdgroup_matrix<C, 8, 8>(C(0));
+    MATRIX_UNROLL for (uint dim = 0; dim < ATTENTION_HEAD_SIZE; dim += ATTENTION_WIDTH) {
+      simdgroup_float8x8 sums[8];
+      MATRIX_UNROLL for (uint j = 0; j < 8; ++j) sums[j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      if (Whole) {
+        MATRIX_UNROLL for (uint first = 0; first < kSpan / 8; first += 4) {
+          if (dim + first > 0) attention_load_values(v, values, heads, first_key, first, dim, part, lane);
+          simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
+          MATRIX_UNROLL for (uint pair = 0; pair < 2; ++pair)
+            attention_weigh(sums, weights + (first + pair * 2) * 8, v[pair]);
+        }
+      } else {
+        MATRIX_ROLLED for (uint tile = first_tile / 2 * 2; tile < last_tile; tile += 2) {
+          ulong offsets[2];
+          uint counts[2];
+          MATRIX_UNROLL for (uint i = 0; i < 2; ++i) {
+            const uint key = first_key + (tile + i) * 8;
+            const bool there = tile + i >= first_tile && tile + i < last_tile;
+            counts[i] = there ? min(length - key, 8u) : 0;
+            offsets[i] = there ? attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key) : 0;
           }
+          matrix_load_right(v[0], values + offsets[0] + dim, values + offsets[1] + dim, ATTENTION_HEAD_SIZE,
+                            ATTENTION_WIDTH, counts[0], counts[1], part, lane);
+          attention_weigh(sums, weights + tile * 8, v[0]);
         }
       }
-      simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
-      MATRIX_UNROLL for (uint c = 0; c < kAttentionColumns; ++c) {
-        if (first + c < ATTENTION_HEAD_SIZE / 32) {
-          simdgroup_float8x8 sums[4];
-          MATRIX_UNROLL for (uint j = 0; j < 4; ++j) sums[j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-          MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; tile += 2) {
-            if (tile + 2 > first_tile && tile < last_tile) {
-              MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
-                matrix_multiply_deep(sums[j], seen[tile], seen[tile + 1], v[c][tile][j], v[c][tile + 1][j]);
-            }
-          }
-          matrix_store_wide<C>(sums, work + (first + c) * 32, ATTENTION_HEAD_SIZE);
-        }
-      }
+      matrix_store_right(sums, work + dim, ATTENTION_SUM_STRIDE, ATTENTION_WIDTH);
     }
   } else {
     for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 32) {
@@ -160,18 +227,31 @@ static float2 attention_span(threadgroup const C* q,  // [8][head size]
       for (uint tile = first_tile; tile < last_tile; ++tile) {
         const uint key = first_key + tile * 8;
         simdgroup_matrix<C, 8, 8> a, b[4];
-        simdgroup_load(a, weights + tile * 8, kSpan);
+        simdgroup_load(a, weights + tile * 8, kWeightStride);
         attention_load(b, values + attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key) + d, false, dims,
                        min(length - key, 8u), part, lane);
         MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
           if (j * 8 < dims) simdgroup_multiply_accumulate(sums[j], a, b[j], sums[j]);
       }
       MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
-        if (j * 8 < dims) simdgroup_store(sums[j], work + d + j * 8, ATTENTION_HEAD_SIZE);
+        if (j * 8 < dims) simdgroup_store(sums[j], work + d + j * 8, ATTENTION_SUM_STRIDE);
     }
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
   return float2(best, sum);
+}
+
+// `whole_from` and `whole_to` bound the keys that all rows see.
+template <typename S, typename C>
+static float2 attention_span(threadgroup const C* q, device const S* keys, device const S* values,
+                             device const int* blocks, uint kv_head, uint span, uint begin, uint end, uint length,
+                             uint low, uint high, uint whole_from, uint whole_to, constant AttentionParams& p,
+                             threadgroup float* work, threadgroup C* weights, threadgroup C* part, uint lane) {
+  if (ATTENTION_WIDE && span * kSpan >= whole_from && (span + 1) * kSpan <= whole_to)
+    return attention_span_of<true>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p, work,
+                                   weights, part, lane);
+  return attention_span_of<false>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p, work,
+                                  weights, part, lane);
 }
 
 // How two results of (largest score, sum) are brought to a common scale: factors of the first and the second. The
@@ -229,12 +309,11 @@ template <typename T, typename S>
   // Threadgroup memory: q, then for each simdgroup its work, weights and part.
   threadgroup C* q = (threadgroup C*)memory;
   const uint q_floats = 8 * ATTENTION_HEAD_SIZE * sizeof(C) / 4;
-  const uint work_floats = 8 * max(kSpan, ATTENTION_HEAD_SIZE);
-  const uint own_floats = work_floats + (8 * kSpan + 256) * sizeof(C) / 4;
+  const uint own_floats = ATTENTION_WORK + kAttentionParts * sizeof(C) / 4;
   threadgroup float* works = memory + q_floats;
   threadgroup float* work = works + simdgroup * own_floats;
-  threadgroup C* weights = (threadgroup C*)(work + work_floats);
-  threadgroup C* part = weights + 8 * kSpan;
+  threadgroup C* weights = (threadgroup C*)(work + ATTENTION_WORK);
+  threadgroup C* part = weights + 8 * kWeightStride;
 
   const uint begin = max(low, split * p.split);
   const uint end = min(length, (split + 1) * p.split);
@@ -261,8 +340,8 @@ template <typename T, typename S>
       const uint span = base + simdgroup;
       float2 result = float2(kMasked, 0);
       if (span < spans_end)
-        result = attention_span<S>(q, (device const S*)keys, (device const S*)values, blocks, kv_head, span, begin, end, length, begin, end, p, work,
-                                   weights, part, lane);
+        result = attention_span<S>(q, (device const S*)keys, (device const S*)values, blocks, kv_head, span, begin, end,
+                                   length, begin, end, begin, end, p, work, weights, part, lane);
       if (lane % 4 == 0) span_sums[simdgroup * 8 + lane / 4] = result;
       threadgroup_barrier(mem_flags::mem_threadgroup);
       for (uint i = 0; i < ATTENTION_SIMDGROUPS; ++i) {
@@ -272,7 +351,7 @@ template <typename T, typename S>
         for (uint j = 0; j * threads_a_row < ATTENTION_HEAD_SIZE; ++j) {
           const uint d = column + j * threads_a_row;
           if (d < ATTENTION_HEAD_SIZE)
-            sums[j] = fma(sums[j], factors.x, works[i * own_floats + row * ATTENTION_HEAD_SIZE + d] * factors.y);
+            sums[j] = fma(sums[j], factors.x, works[i * own_floats + row * ATTENTION_SUM_STRIDE + d] * factors.y);
         }
       }
       threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -311,9 +390,21 @@ template <typename T>
   const ulong at = ulong(group.y) * p.heads + group.x;
   float2 total = float2(kMasked, 0);
   float sum = 0;
-  for (uint split = first_split; split <= last_split; ++split) {
-    const float2 factors = attention_fold(total, partial_sums[at * p.max_splits + split]);
-    sum = fma(sum, factors.x, partial[(at * p.max_splits + split) * ATTENTION_HEAD_SIZE + d] * factors.y);
+  for (uint first = first_split; first <= last_split; first += kMergedSplits) {
+    float2 totals[kMergedSplits];
+    float sums[kMergedSplits];
+    MATRIX_UNROLL for (uint i = 0; i < kMergedSplits; ++i) {
+      if (first + i <= last_split) {
+        totals[i] = partial_sums[at * p.max_splits + first + i];
+        sums[i] = partial[(at * p.max_splits + first + i) * ATTENTION_HEAD_SIZE + d];
+      }
+    }
+    MATRIX_UNROLL for (uint i = 0; i < kMergedSplits; ++i) {
+      if (first + i <= last_split) {
+        const float2 factors = attention_fold(total, totals[i]);
+        sum = fma(sum, factors.x, sums[i] * factors.y);
+      }
+    }
   }
   out[at * ATTENTION_HEAD_SIZE + d] = T(sum / total.y);
 }
@@ -379,13 +470,12 @@ template <typename T, typename S>
   device const int* blocks = block_table + ulong(seq) * p.max_blocks;
 
   const uint q_floats = 8 * ATTENTION_HEAD_SIZE * sizeof(C) / 4;
-  const uint work_floats = 8 * max(kSpan, ATTENTION_HEAD_SIZE);
-  const uint own_floats = q_floats + work_floats + (8 * kSpan + 256) * sizeof(C) / 4;
+  const uint own_floats = q_floats + ATTENTION_WORK + kAttentionParts * sizeof(C) / 4;
   threadgroup float* own = memory + simdgroup * own_floats;
   threadgroup C* q = (threadgroup C*)own;
   threadgroup float* work = own + q_floats;
-  threadgroup C* weights = (threadgroup C*)(work + work_floats);
-  threadgroup C* part = weights + 8 * kSpan;
+  threadgroup C* weights = (threadgroup C*)(work + ATTENTION_WORK);
+  threadgroup C* part = weights + 8 * kWeightStride;
 
   const uint width = (p.heads + 2 * p.kv_heads) * ATTENTION_HEAD_SIZE;
   device const T* x = qkv + ulong(first_row + tile_row) * width + head * ATTENTION_HEAD_SIZE;
@@ -400,18 +490,21 @@ template <typename T, typename S>
   const uint low = ATTENTION_WINDOW > 0 && high > ATTENTION_WINDOW ? high - ATTENTION_WINDOW : 0;
   const uint begin = ATTENTION_WINDOW > 0 && position + 1 > ATTENTION_WINDOW ? position + 1 - ATTENTION_WINDOW : 0;
   const uint end = position + tile_rows;
+  // What all rows see: up to the first one's own key, from where the last one's window begins.
+  const uint whole_to = tile_rows == 8 ? position + 1 : 0;
+  const uint whole_from = ATTENTION_WINDOW > 0 && end > ATTENTION_WINDOW ? end - ATTENTION_WINDOW : 0;
 
   float2 total = float2(kMasked, 0), split_total = float2(kMasked, 0);
   float sums[kMaxHeadSize / 4], split_sums[kMaxHeadSize / 4];
   for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
   const uint spans_end = (end + kSpan - 1) / kSpan;
   for (uint span = begin / kSpan; span < spans_end; ++span) {
-    const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high, p,
-                                          work, weights, part, lane);
+    const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high,
+                                          whole_from, whole_to, p, work, weights, part, lane);
     if (next.y != 0) {
       const float2 factors = attention_fold(split_total, next);
       for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j)
-        split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_HEAD_SIZE + column + j * 4] * factors.y);
+        split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_SUM_STRIDE + column + j * 4] * factors.y);
     }
     simdgroup_barrier(mem_flags::mem_threadgroup);
     if ((span + 1) * kSpan % p.split != 0 && span + 1 != spans_end) continue;

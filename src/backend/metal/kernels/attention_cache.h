@@ -99,6 +99,11 @@ static ulong attention_row_offset(ulong slot, uint kv_heads, uint kv_head) {
   return (slot / ATTENTION_BLOCK_SIZE * kv_heads + kv_head) * attention_head_stride<S>() +
          slot % ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE;
 }
+// Where a key begins, by the number of its block and KV head.
+template <typename S>
+static ulong attention_head_offset(uint head, uint key) {
+  return ulong(head) * attention_head_stride<S>() + key % ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE;
+}
 static ulong attention_slot(device const int* blocks, uint key) {
   return ulong(uint(blocks[key / ATTENTION_BLOCK_SIZE])) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE;
 }

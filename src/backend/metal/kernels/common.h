@@ -32,10 +32,13 @@ METAL_FUNC void wait_for_dispatches() {}
 
 #ifdef SOFTMETAL_WIDE_MATRICES
 constant constexpr bool kWideMatrices = true;
+constant constexpr bool kHalfSubnormals = true;  // halves below 2^-14 are numbers like any other, and as fast
 #else
 constant constexpr bool kWideMatrices = false;
+constant constexpr bool kHalfSubnormals = false;
 #endif
 #define MATRIX_UNROLL _Pragma("clang loop unroll(full)")
+#define MATRIX_ROLLED _Pragma("clang loop unroll(disable)")
 
 // d0 += a00 b0 + a01 b1, d1 += a10 b0 + a11 b1
 template <typename T>
@@ -69,23 +72,68 @@ METAL_FUNC void matrix_multiply_deep(thread simdgroup_float8x8& d, thread const 
 #endif
 }
 
-// Eight rows of 32 columns as four matrices. Which columns a matrix has is the device's business: it is the same for
-// all of them, so products over these columns, and matrix_store_wide, agree. Rows from `count` on are zeros and not
-// read. Rows begin at multiples of 16 bytes. `part` is [8][32] of the simdgroup's own, where count may be less than 8.
+// Eight rows of 32 columns as four matrices: four runs of 8 columns, `apart` elements from one to the next. Which columns
+// a matrix has is the device's business: it is the same for all that is loaded here, so products over these columns
+// agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is
+// [8][32] of the simdgroup's own.
 template <typename T, typename Pointer>
 METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
-                                 uint count, threadgroup T* part, uint lane) {
+                                 uint count, threadgroup T* part, uint lane, uint apart = 8) {
 #ifdef SOFTMETAL_WIDE_MATRICES
-  softmetal_load_wide(m, from, stride, transpose, count);
+  softmetal_load_wide(m, from, stride, transpose, count, apart);
 #else
   if (count >= 8) {
-    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], from + j * 8, stride, ulong2(0, 0), transpose);
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], from + j * apart, stride, ulong2(0, 0), transpose);
     return;
   }
-  for (uint i = lane; i < 256; i += 32) part[i] = i / 32 < count ? from[i / 32 * stride + i % 32] : T(0);
+  for (uint i = lane; i < 256; i += 32)
+    part[i] = i / 32 < count ? from[i / 32 * stride + i % 32 / 8 * apart + i % 8] : T(0);
   simdgroup_barrier(mem_flags::mem_threadgroup);
   MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
   simdgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+}
+// The same from registers: lane l gives the eight columns of run l % 4 of row l / 4, two a pair.
+template <typename T>
+METAL_FUNC void matrix_set_wide(thread simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d,
+                                bool transpose, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_set_wide(m, a, b, c, d, transpose);
+#else
+  threadgroup vec<T, 2>* to = (threadgroup vec<T, 2>*)part + lane * 4;
+  to[0] = a;
+  to[1] = b;
+  to[2] = c;
+  to[3] = d;
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+}
+// 32 bits as two numbers of 16; there are none of 32.
+template <typename T>
+struct MatrixPair {
+  static METAL_FUNC vec<T, 2> of(uint bits) { return as_type<vec<T, 2>>(bits); }
+};
+template <>
+struct MatrixPair<float> {
+  static METAL_FUNC vec<float, 2> of(uint bits) { return vec<float, 2>(float(bits)); }
+};
+// The same where each lane knows where its eight columns are, of 16 bits each.
+template <typename T>
+METAL_FUNC void matrix_load_lanes(thread simdgroup_matrix<T, 8, 8>* m, device const T* from, bool transpose,
+                                  threadgroup T* part, uint lane) {
+  const uint4 bits = *(device const uint4*)from;
+  matrix_set_wide(m, MatrixPair<T>::of(bits.x), MatrixPair<T>::of(bits.y), MatrixPair<T>::of(bits.z),
+                  MatrixPair<T>::of(bits.w), transpose, part, lane);
+}
+// d += a
+METAL_FUNC void matrix_add(thread simdgroup_float8x8& d, thread const simdgroup_float8x8& a) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_add(d, a);
+#else
+  const simdgroup_float8x8 one = simdgroup_float8x8(1.0f);
+  simdgroup_multiply_accumulate(d, one, a, d);
 #endif
 }
 // The four integers of a word as halves. 0x6400 plus a byte, as a half, is 1024 plus the byte.
@@ -116,13 +164,44 @@ METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<half, 8, 8>* m, device 
   matrix_load_integers(m, from, stride, transpose, 32, count, part, lane);
 #endif
 }
-// The way back: eight rows of 32 columns from four sums whose right operands, of T, were loaded by matrix_load_wide.
-template <typename T>
-METAL_FUNC void matrix_store_wide(thread const simdgroup_float8x8* m, threadgroup float* to, ulong stride) {
+// Eight rows of 64 columns as eight matrices. Products over these columns agree where both sides were loaded so.
+template <typename T, typename Pointer>
+METAL_FUNC void matrix_load_lines(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
+                                  uint count, threadgroup T* part, uint lane) {
 #ifdef SOFTMETAL_WIDE_MATRICES
-  softmetal_store_wide<T>(m, to, stride);
+  softmetal_load_lines(m, from, stride, transpose, count);
 #else
-  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_store(m[j], to + j * 8, stride);
+  matrix_load_wide(m, from, stride, transpose, count, part, lane);
+  matrix_load_wide(m + 4, from + 32, stride, transpose, count, part, lane);
+#endif
+}
+// Two times eight rows of `width` columns (32 or 64) as right operands of products: m[j * 2] of the first eight rows, m[j *
+// 2 + 1] of the second. Which columns a matrix has is the device's business again, and matrix_store_right's.
+template <typename T, typename Pointer>
+METAL_FUNC void matrix_load_right(thread simdgroup_matrix<T, 8, 8>* m, Pointer first, Pointer second, ulong stride,
+                                  uint width, uint first_count, uint second_count, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_right(m, first, second, stride, width, first_count, second_count);
+#else
+  MATRIX_UNROLL for (uint c = 0; c < 2; ++c) {
+    if (c * 32 < width) {
+      simdgroup_matrix<T, 8, 8> loaded[4];
+      matrix_load_wide(loaded, first + c * 32, stride, false, first_count, part, lane);
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j) m[(c * 4 + j) * 2] = loaded[j];
+      matrix_load_wide(loaded, second + c * 32, stride, false, second_count, part, lane);
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j) m[(c * 4 + j) * 2 + 1] = loaded[j];
+    }
+  }
+#endif
+}
+// Eight rows of `width` columns from the sums of products with them.
+METAL_FUNC void matrix_store_right(thread const simdgroup_float8x8* m, threadgroup float* to, ulong stride,
+                                   uint width) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_store_right(m, to, stride, width);
+#else
+  MATRIX_UNROLL for (uint j = 0; j < 8; ++j)
+    if (j * 8 < width) simdgroup_store(m[j], to + j * 8, stride);
 #endif
 }
 

@@ -3,17 +3,63 @@
 #include "common.h"
 
 constant bool ROUTE_NORMALIZE [[function_constant(4)]];  // a row's weights are scaled to sum to 1
+constant uint ROUTE_LOGITS [[function_constant(5)]];     // of a lane: experts / 32, rounded up to 1, 2, 4, 8 or 16
 
-constant constexpr uint kRouteLogits = 16;   // of a lane
-constant constexpr uint kRouteExperts = 512; // at most
+constant constexpr uint kRouteExperts = 512;  // at most
 constant constexpr uint kSortThreads = 256;
+constant constexpr uint kRouteFewThreads = 512;
+constant constexpr uint kRouteFewPairs = 512;  // at most, of route_few
+
+#define ROUTE_UNROLL _Pragma("clang loop unroll(full)")
 
 struct RouteParams {
   uint rows, experts, per_token;
   uint item_rows;  // most rows of an item
 };
 
-// One simdgroup a row: softmax, then the largest, one after another; of equal ones the first.
+// A simdgroup chooses for one row: softmax, then the largest, one after another; of equal ones the first.
+METAL_FUNC void route_row(device const float* logits, device int* ids, device float* weights,
+                          threadgroup int* chosen_ids, constant RouteParams& p, uint row, uint lane) {
+  float values[16];
+  float largest = -3e38f;
+  ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i) {
+    const uint expert = i * 32 + lane;
+    values[i] = expert < p.experts ? logits[ulong(row) * p.experts + expert] : -3e38f;
+    largest = max(largest, values[i]);
+  }
+  largest = simd_max(largest);
+  float sum = 0;
+  ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i) {
+    values[i] = i * 32 + lane < p.experts ? precise::exp(values[i] - largest) : -1.0f;
+    sum += max(values[i], 0.0f);
+  }
+  sum = simd_sum(sum);
+  float chosen = 0;
+  for (uint rank = 0; rank < p.per_token; ++rank) {
+    float best = -2.0f;
+    uint where = kRouteExperts;
+    ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i) {
+      if (values[i] > best) {
+        best = values[i];
+        where = i * 32 + lane;
+      }
+    }
+    const float top = simd_max(best);
+    const uint expert = min(simd_min(best == top ? where : kRouteExperts), p.experts - 1);
+    ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i)
+      if (i * 32 + lane == expert) values[i] = -1.0f;
+    chosen += top;
+    if (lane == 0) {
+      ids[row * p.per_token + rank] = int(expert);
+      if (chosen_ids) chosen_ids[row * p.per_token + rank] = int(expert);
+      weights[row * p.per_token + rank] = top;
+    }
+  }
+  const float scale = 1.0f / (ROUTE_NORMALIZE ? chosen : sum);
+  if (lane == 0)
+    for (uint rank = 0; rank < p.per_token; ++rank) weights[row * p.per_token + rank] *= scale;
+}
+
 [[kernel]] void route_rows(device const float* logits [[buffer(0)]],  // [rows, experts]
                            device int* ids [[buffer(1)]],             // [rows, per_token]
                            device float* weights [[buffer(2)]],       // [rows, per_token]
@@ -23,44 +69,61 @@ struct RouteParams {
                            uint simdgroup [[simdgroup_index_in_threadgroup]],
                            uint simdgroups [[simdgroups_per_threadgroup]]) {
   const uint row = group * simdgroups + simdgroup;
-  if (row >= p.rows) return;
-  float values[kRouteLogits];
-  float largest = -3e38f;
-  for (uint i = 0; i < kRouteLogits; ++i) {
-    const uint expert = i * 32 + lane;
-    values[i] = expert < p.experts ? logits[ulong(row) * p.experts + expert] : -3e38f;
-    largest = max(largest, values[i]);
+  if (row < p.rows) route_row(logits, ids, weights, (threadgroup int*)nullptr, p, row, lane);
+}
+
+// Both in one threadgroup, for few rows: a simdgroup a row, then a thread an expert and a thread a pair.
+[[kernel, max_total_threads_per_threadgroup(512)]] void route_few(
+    device const float* logits [[buffer(0)]],  // [rows, experts]
+    device int* ids [[buffer(1)]],             // [rows, per_token]
+    device float* weights [[buffer(2)]],       // [rows, per_token]
+    constant RouteParams& p [[buffer(3)]],
+    device int* order [[buffer(4)]],           // [pairs]
+    device int* places [[buffer(5)]],          // [pairs]
+    device int* starts [[buffer(6)]],          // [experts + 1]
+    device int* items [[buffer(7)]],           // count, then [expert, first place]
+    uint thread_index [[thread_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  threadgroup int pair_ids[kRouteFewPairs];
+  threadgroup uint first_places[kRouteExperts];
+  threadgroup uint2 simdgroup_sums[kRouteFewThreads / 32];
+  const uint pairs = p.rows * p.per_token;
+  for (uint row = simdgroup; row < p.rows; row += kRouteFewThreads / 32)
+    route_row(logits, ids, weights, pair_ids, p, row, lane);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+
+  uint count = 0;
+  if (thread_index < p.experts)
+    for (uint i = 0; i < pairs; ++i) count += uint(pair_ids[i]) == thread_index ? 1 : 0;
+  const uint item_count = (count + p.item_rows - 1) / p.item_rows;
+  uint place = simd_prefix_exclusive_sum(count), item = simd_prefix_exclusive_sum(item_count);
+  if (lane == 31) simdgroup_sums[simdgroup] = uint2(place + count, item + item_count);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint s = 0; s < simdgroup; ++s) {
+    place += simdgroup_sums[s].x;
+    item += simdgroup_sums[s].y;
   }
-  largest = simd_max(largest);
-  float sum = 0;
-  for (uint i = 0; i < kRouteLogits; ++i) {
-    values[i] = i * 32 + lane < p.experts ? precise::exp(values[i] - largest) : -1.0f;
-    sum += max(values[i], 0.0f);
-  }
-  sum = simd_sum(sum);
-  float chosen = 0;
-  for (uint rank = 0; rank < p.per_token; ++rank) {
-    float best = -2.0f;
-    uint where = kRouteExperts;
-    for (uint i = 0; i < kRouteLogits; ++i) {
-      if (values[i] > best) {
-        best = values[i];
-        where = i * 32 + lane;
-      }
+  if (thread_index < p.experts) {
+    first_places[thread_index] = place;
+    starts[thread_index] = int(place);
+    for (uint i = 0; i < item_count; ++i) {
+      items[1 + 2 * (item + i)] = int(thread_index);
+      items[2 + 2 * (item + i)] = int(place + i * p.item_rows);
     }
-    const float top = simd_max(best);
-    const uint expert = min(simd_min(best == top ? where : kRouteExperts), p.experts - 1);
-    for (uint i = 0; i < kRouteLogits; ++i)
-      if (i * 32 + lane == expert) values[i] = -1.0f;
-    chosen += top;
-    if (lane == 0) {
-      ids[row * p.per_token + rank] = int(expert);
-      weights[row * p.per_token + rank] = top;
+    if (thread_index == p.experts - 1) {
+      starts[p.experts] = int(place + count);
+      items[0] = int(item + item_count);
     }
   }
-  const float scale = 1.0f / (ROUTE_NORMALIZE ? chosen : sum);
-  if (lane == 0)
-    for (uint rank = 0; rank < p.per_token; ++rank) weights[row * p.per_token + rank] *= scale;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (thread_index < pairs) {
+    const int expert = pair_ids[thread_index];
+    uint at = first_places[expert];
+    for (uint i = 0; i < thread_index; ++i) at += pair_ids[i] == expert ? 1 : 0;
+    order[at] = int(thread_index);
+    places[thread_index] = int(at);
+  }
 }
 
 // One threadgroup. Every thread walks all pairs for its experts, in order: the result is the same however it runs.

@@ -6,16 +6,16 @@ using namespace metal;
 
 // How a packed weight matrix lies in device memory, and how a kernel reads it. Written by backend/metal/linear.cc.
 //
-// Rows lie in panels of 8, the last one filled up with zeros. Panels of f16 and bf16 are blocks of 32 columns, one after
-// another, each [8][32]: what a simdgroup loads at once is 512 bytes in a row. Other panels have up to three planes, one
-// after another; a row is contiguous in each:
+// Rows lie in panels of 8, the last one filled up with zeros. A panel has up to three planes, one after another:
 //   codes  low bits of the columns (or the numbers themselves), 16 bytes a unit (q2_k, q3_k: 8; f32: 32)
 //   high   high bits, for formats whose codes have 3, 5 or 6 bits
 //   meta   scales
-// A *unit* is what a lane takes at a time: 8 columns of f32, f16 and bf16, 16 of q8_0, 32 of the others. Together the
-// planes are as large as the tensor in the file (rows of f32 are padded, with zeros, to a multiple of 8 columns, those of
-// f16 and bf16 to 32), and
-// every plane starts at a multiple of 16 bytes.
+// A *unit* is what a lane takes at a time: 8 columns of f32, f16 and bf16, 16 of q8_0, 32 of the others. Codes and high
+// bits are blocks of four units, [8 rows][4 units] each, and scales blocks of 256 columns, [8 rows]: what a simdgroup
+// loads at once, four lanes a row, is 512 bytes in a row. Where the columns are no multiple of a block, and in f32, each
+// row of a plane is contiguous instead: PackedPlanes has the distances. Together the planes are as large as the tensor in
+// the file (rows of f32 are padded, with zeros, to a multiple of 8 columns, those of f16 and bf16 to 32), and every plane
+// starts at a multiple of 16 bytes.
 //
 // Codes lie in pairs, 16 bits apart, so that `word >> shift & mask` gives columns 2i and 2i + 1 as two 16-bit fields:
 //   8 bits  a word is 4 columns: shifts 0, 8
@@ -54,11 +54,15 @@ enum PackedFormat : uint {
   packed_q6_k,
 };
 
-// Bytes: from row to row in each plane, from the start of a panel to the planes after the codes, of a panel.
+// Bytes: from row to row in each plane, from block to block, from the start of a panel to the planes after the codes, of a
+// panel.
 struct PackedPlanes {
   uint code_stride;
   uint high_stride;
   uint meta_stride;
+  uint code_block;
+  uint high_block;
+  uint meta_block;
   uint high_offset;
   uint meta_offset;
   uint panel_bytes;
@@ -68,6 +72,7 @@ struct PackedRow {
   device const uchar* codes;
   device const uchar* high;
   device const uchar* meta;
+  uint code_block, high_block, meta_block;
 };
 
 // A unit as loaded, before any arithmetic, so that many loads can be in flight.
@@ -116,50 +121,61 @@ METAL_FUNC PackedRow packed_row(device const uchar* matrix, constant PackedPlane
   r.codes = panel + row % 8 * planes.code_stride;
   r.high = panel + planes.high_offset + row % 8 * planes.high_stride;
   r.meta = panel + planes.meta_offset + row % 8 * planes.meta_stride;
+  r.code_block = planes.code_block;
+  r.high_block = planes.high_block;
+  r.meta_block = planes.meta_block;
   return r;
 }
 
-// `format` must be a constant: every branch on it is decided by the compiler.
-METAL_FUNC PackedUnit packed_load(uint format, PackedRow row, uint unit) {
+METAL_FUNC constexpr uint packed_unit_bytes(uint format) {
+  return format == packed_f32 ? 32 : packed_low_bits(format) == 2 && format > packed_bf16 ? 8 : 16;
+}
+
+// Codes and high bits of a unit. `format` must be a constant: every branch on it is decided by the compiler.
+METAL_FUNC PackedUnit packed_load_codes(uint format, PackedRow row, uint unit) {
   PackedUnit u;
   u.more = uint4(0);
   u.high = uint2(0);
   u.d = 0;
   u.sub = 0;
-  if (format == packed_f32) {
-    u.codes = ((device const uint4*)row.codes)[unit * 2];
-    u.more = ((device const uint4*)row.codes)[unit * 2 + 1];
-  } else if (packed_low_bits(format) == 2) {
-    u.codes = uint4(((device const uint2*)row.codes)[unit], 0, 0);
-  } else if (format == packed_f16 || format == packed_bf16) {
-    u.codes = ((device const uint4*)row.codes)[unit / 4 * 32 + unit % 4];
-  } else {
-    u.codes = ((device const uint4*)row.codes)[unit];
-  }
+  const uint block = unit / 4, place = unit % 4;
+  device const uchar* codes = row.codes + block * row.code_block + place * packed_unit_bytes(format);
+  if (packed_unit_bytes(format) == 8)
+    u.codes = uint4(*(device const uint2*)codes, 0, 0);
+  else
+    u.codes = *(device const uint4*)codes;
+  if (format == packed_f32) u.more = ((device const uint4*)codes)[1];
   if (format <= packed_bf16) return u;
+  device const uchar* high = row.high + block * row.high_block;
+  if (packed_high_bits(format) == 1) u.high.x = ((device const uint*)high)[place];
+  if (packed_high_bits(format) == 2) u.high = ((device const uint2*)high)[place];
+  return u;
+}
 
-  if (packed_high_bits(format) == 1) u.high.x = ((device const uint*)row.high)[unit];
-  if (packed_high_bits(format) == 2) u.high = ((device const uint2*)row.high)[unit];
-
-  const uint block = unit / 8, group = unit % 8;  // of 256 columns, and of 32 in it
-  if (format == packed_q4_0 || format == packed_q5_0) u.d = ((device const ushort*)row.meta)[unit];
-  if (format == packed_q8_0) u.d = ((device const ushort*)row.meta)[unit / 2];
-  if (format == packed_q4_1 || format == packed_q5_1) u.d = ((device const uint*)row.meta)[unit];
+METAL_FUNC PackedUnit packed_load(uint format, PackedRow row, uint unit) {
+  PackedUnit u = packed_load_codes(format, row, unit);
+  if (format <= packed_bf16) return u;
+  const uint units = 256 / packed_unit_columns(format);  // of a block of scales
+  const uint group = unit % units;
+  device const uchar* meta = row.meta + unit / units * row.meta_block;
+  if (format == packed_q4_0 || format == packed_q5_0) u.d = ((device const ushort*)meta)[group];
+  if (format == packed_q8_0) u.d = ((device const ushort*)meta)[group / 2];
+  if (format == packed_q4_1 || format == packed_q5_1) u.d = ((device const uint*)meta)[group];
   if (format == packed_q2_k) {
-    u.d = ((device const uint*)row.meta)[block * 5];
-    u.sub = ((device const ushort*)row.meta)[block * 10 + 2 + group];
+    u.d = ((device const uint*)meta)[0];
+    u.sub = ((device const ushort*)meta)[2 + group];
   }
   if (format == packed_q3_k) {
-    u.d = ((device const ushort*)row.meta)[block * 7];
-    u.sub = row.meta[block * 14 + 2 + group] | uint(row.meta[block * 14 + 10 + group / 2]) << 8;
+    u.d = ((device const ushort*)meta)[0];
+    u.sub = meta[2 + group] | uint(meta[10 + group / 2]) << 8;
   }
   if (format == packed_q4_k || format == packed_q5_k) {
-    u.d = ((device const uint*)row.meta)[block * 4];
-    u.sub = row.meta[block * 16 + 4 + group] | uint(row.meta[block * 16 + 12 + group / 2]) << 8;
+    u.d = ((device const uint*)meta)[0];
+    u.sub = meta[4 + group] | uint(meta[12 + group / 2]) << 8;
   }
   if (format == packed_q6_k) {
-    u.d = ((device const ushort*)row.meta)[block * 9 + 8];
-    u.sub = ((device const ushort*)row.meta)[block * 9 + group];
+    u.d = ((device const ushort*)meta)[8];
+    u.sub = ((device const ushort*)meta)[group];
   }
   if (format == packed_q3_k || format == packed_q4_k || format == packed_q5_k) {
     if (group % 2 == 1) u.sub = (u.sub & 0xffu) | (u.sub >> 4 & 0xf00u);
@@ -167,6 +183,22 @@ METAL_FUNC PackedUnit packed_load(uint format, PackedRow row, uint unit) {
   return u;
 }
 
+// Formats whose scales of 256 columns are 16 bytes: lanes may load them all at once, and pick theirs later.
+METAL_FUNC constexpr bool packed_has_wide_meta(uint format) {
+  return format == packed_q4_0 || format == packed_q5_0 || format == packed_q8_0 || format == packed_q4_k ||
+         format == packed_q5_k;
+}
+// Bytes of the scales of 256 columns.
+METAL_FUNC constexpr uint packed_meta_bytes(uint format) {
+  return format == packed_q4_1 || format == packed_q5_1 ? 32
+         : format == packed_q2_k                        ? 20
+         : format == packed_q3_k                        ? 14
+         : format == packed_q6_k                        ? 18
+                                                        : 16;
+}
+METAL_FUNC uint4 packed_load_meta(PackedRow row, uint block) {
+  return *(device const uint4*)(row.meta + block * row.meta_block);
+}
 METAL_FUNC PackedScales packed_scales(uint format, PackedUnit u) {
   const float2 d = float2(as_type<half2>(u.d));
   PackedScales s;
@@ -194,16 +226,22 @@ METAL_FUNC PackedScales packed_scales(uint format, PackedUnit u) {
   return s;
 }
 
-// Codes 2i and 2i + 1 of a chunk of 8 columns, less the zero point. 1024 + code is a half whose low bits are the code.
-METAL_FUNC float2 packed_pair(uint format, PackedUnit u, uint chunk, uint i) {
-  uint bits;
+// Codes 2i and 2i + 1 of a chunk of 8 columns, 16 bits apart.
+METAL_FUNC uint packed_code_bits(uint format, PackedUnit u, uint chunk, uint i) {
+  uint bits = 0;
   if (packed_low_bits(format) == 8) bits = u.codes[chunk * 2 + i / 2] >> (i % 2 * 8) & 0x00ff00ffu;
   if (packed_low_bits(format) == 4) bits = u.codes[chunk] >> (i * 4) & 0x000f000fu;
   if (packed_low_bits(format) == 2) bits = u.codes[chunk / 2] >> (chunk % 2 * 8 + i * 2) & 0x00030003u;
   if (packed_high_bits(format) == 1) bits |= (u.high.x >> (chunk * 4 + i) & 0x00010001u) << packed_low_bits(format);
   if (packed_high_bits(format) == 2)
     bits |= (u.high[chunk / 2] >> (chunk % 2 * 8 + i * 2) & 0x00030003u) << packed_low_bits(format);
-  return float2(as_type<half2>(bits | 0x64006400u) - half2(half(1024 + packed_zero(format))));
+  return bits;
+}
+
+// The same less the zero point. 1024 + code is a half whose low bits are the code.
+METAL_FUNC float2 packed_pair(uint format, PackedUnit u, uint chunk, uint i) {
+  return float2(as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
+                half2(half(1024 + packed_zero(format))));
 }
 
 // Columns 8 * chunk to 8 * chunk + 7 of a unit as numbers.
@@ -227,4 +265,88 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
     w.high = fma(float4(packed_pair(format, u, chunk, 2), packed_pair(format, u, chunk, 3)), scale, min);
   }
   return w;
+}
+
+// ---- as halves, for the matrix unit ---------------------------------------------------------------------------------
+//
+// Weights are rounded to a half, and come out packed_boost() times too large.
+//
+// Where subnormal halves can be used, bits of a code in the low bits of a half are the code times a power of two, and one
+// fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 8 (a weight of 4
+// bits is up to 15 times its scale). Elsewhere, and for 8 bits, 1024 + code is a half, and a factor above 1 keeps small
+// scales normal; weights may be up to 4,000.
+
+METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals && packed_low_bits(format) < 8; }
+METAL_FUNC constexpr float packed_boost(uint format) { return packed_is_subnormal(format) ? 0x1p-7f : 16.0f; }
+// What a scale is multiplied by; codes are in bits 4 and up of a subnormal half.
+METAL_FUNC constexpr float packed_factor(uint format) {
+  return packed_is_subnormal(format) ? 0x1p20f * packed_boost(format) : packed_boost(format);
+}
+
+METAL_FUNC constexpr bool packed_has_min(uint format) {
+  return format == packed_q4_1 || format == packed_q5_1 || format == packed_q2_k || format == packed_q4_k ||
+         format == packed_q5_k;
+}
+// What is taken off a code: the zero point, or about the middle, for which the min makes up: so both terms are small.
+METAL_FUNC constexpr uint packed_middle(uint format) {
+  return packed_has_min(format) ? (1u << (packed_low_bits(format) + packed_high_bits(format))) / 2 : packed_zero(format);
+}
+// Of the first and second half of a unit. A weight is code * scale + min; without subnormals (code - middle) * scale + min.
+struct PackedHalfScales {
+  half2 scale[2], min[2];
+};
+METAL_FUNC PackedHalfScales packed_half_scales(uint format, PackedScales s) {
+  PackedHalfScales h;
+  PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
+    const float shift = packed_is_subnormal(format) ? -float(packed_zero(format))
+                        : packed_has_min(format)    ? float(packed_middle(format))
+                                                    : 0.0f;
+    h.scale[i] = half2(half(s.scale[i] * packed_factor(format)));
+    h.min[i] = half2(half(fma(s.scale[i], shift, s.min[i]) * packed_boost(format)));
+  }
+  return h;
+}
+
+// The scales of unit `group` of 256 columns out of all of theirs.
+METAL_FUNC PackedHalfScales packed_pick(uint format, uint4 meta, uint group) {
+  PackedHalfScales h;
+  half2 scale, min;
+  if (format == packed_q4_k || format == packed_q5_k) {
+    // Two products move the halves of a byte, and of a nibble, 16 bits apart.
+    const uint low = (group < 4 ? meta.y : meta.z) >> (group % 4 * 8) & 0xffu, high = meta.w >> (group * 4) & 0xfu;
+    const uint bits = (low * 0x1001u & 0x000f000fu) | (high * 0x40010u & 0x00300030u) | 0x64006400u;
+    const half2 d = as_type<half2>(meta.x) * half2(half(packed_factor(format)), -1.0h);
+    const half2 s = (as_type<half2>(bits) - half2(1024.0h)) * d;
+    scale = half2(s.x);
+    min = half2(s.y) * half2(half(packed_boost(format)));
+    if (!packed_is_subnormal(format)) min = fma(scale, half2(half(float(packed_middle(format)))), min);
+  } else {
+    const uint at = format == packed_q8_0 ? group / 2 : group;
+    const uint2 pair = at < 4 ? meta.xy : meta.zw;
+    const half2 both = as_type<half2>(at % 4 < 2 ? pair.x : pair.y);
+    const half2 d = half2(at % 2 == 0 ? both.x : both.y);
+    scale = d * half2(half(packed_factor(format)));
+    min = packed_is_subnormal(format) ? d * half2(half(-float(packed_zero(format)) * packed_boost(format))) : half2(0.0h);
+  }
+  h.scale[0] = h.scale[1] = scale;
+  h.min[0] = h.min[1] = min;
+  return h;
+}
+
+// Codes 2i and 2i + 1 of a chunk of 8 columns as subnormal halves.
+METAL_FUNC half2 packed_subnormal_pair(uint format, PackedUnit u, uint chunk, uint i) {
+  if (packed_low_bits(format) == 4 && packed_high_bits(format) == 0) {
+    const uint word = u.codes[chunk];
+    return as_type<half2>((i == 0 ? word << 4 : word >> (i * 4 - 4)) & 0x00f000f0u);
+  }
+  return as_type<half2>(packed_code_bits(format, u, chunk, i) << 4);
+}
+
+// Columns 2i and 2i + 1 of a chunk as numbers.
+METAL_FUNC half2 packed_decode_half(uint format, PackedUnit u, PackedHalfScales s, uint chunk, uint i) {
+  const uint second = packed_unit_columns(format) == 32 && chunk >= 2 ? 1 : 0;
+  if (packed_is_subnormal(format)) return fma(packed_subnormal_pair(format, u, chunk, i), s.scale[second], s.min[second]);
+  const half2 code = as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
+                     half2(half(1024.0f + float(packed_middle(format))));
+  return packed_has_min(format) ? fma(code, s.scale[second], s.min[second]) : code * s.scale[second];
 }

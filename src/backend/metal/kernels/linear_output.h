@@ -1,0 +1,49 @@
+#pragma once
+
+#include "linear_formats.h"
+
+// What becomes of the sums of a matrix product: an activation, and the way to `out`.
+
+constant uint LINEAR_ACTIVATION [[function_constant(27)]];   // 0 none, 1 silu, 2 gelu_tanh, 3 gelu, gated; 4 to 6 not
+constant uint LINEAR_OUT [[function_constant(29)]];          // PackedFormat of the output
+constant bool LINEAR_ACCUMULATE [[function_constant(31)]];   // out += result
+constant bool LINEAR_HAS_BIAS [[function_constant(32)]];
+constant bool LINEAR_HAS_BIAS_UP [[function_constant(33)]];
+
+constant bool LINEAR_GATED = LINEAR_ACTIVATION >= 1 && LINEAR_ACTIVATION <= 3;
+
+METAL_FUNC void linear_store(device uchar* out, ulong i, float value) {
+  if (LINEAR_OUT == packed_f32) {
+    device float* to = (device float*)out + i;
+    *to = LINEAR_ACCUMULATE ? *to + value : value;
+  } else if (LINEAR_OUT == packed_f16) {
+    ((device half*)out)[i] = half(value);
+  } else {  // to nearest, ties to even; a NaN stays one
+    const uint bits = as_type<uint>(value);
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    ((device ushort*)out)[i] = ushort(nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  }
+}
+
+// erf to 1.5e-7 (Abramowitz and Stegun 7.1.26); Metal has none.
+METAL_FUNC float linear_erf(float x) {
+  const float a = fabs(x);
+  const float t = 1.0f / fma(0.3275911f, a, 1.0f);
+  float p = fma(1.061405429f, t, -1.453152027f);
+  p = fma(p, t, 1.421413741f);
+  p = fma(p, t, -0.284496736f);
+  p = fma(p, t, 0.254829592f);
+  const float y = 1.0f - p * t * precise::exp(-a * a);
+  return x < 0.0f ? -y : y;
+}
+
+// The exponents are held where nothing overflows: infinities are not to be relied on under fast math.
+METAL_FUNC float linear_activation(float x) {
+  const uint kind = LINEAR_GATED ? LINEAR_ACTIVATION : LINEAR_ACTIVATION - 3;
+  if (kind == 1) return x / (1.0f + precise::exp(min(-x, 80.0f)));
+  if (kind == 2) {
+    const float u = 0.79788456080286535588f * fma(0.044715f * x * x, x, x);
+    return x - x / (1.0f + precise::exp(min(2.0f * u, 80.0f)));
+  }
+  return 0.5f * x * (1.0f + linear_erf(x * 0.70710678118654752440f));
+}

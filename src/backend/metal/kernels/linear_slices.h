@@ -1,0 +1,413 @@
+#pragma once
+
+#include "linear_params.h"
+
+// The second way of linear.metal: few rows on the matrix unit.
+//
+// A *step* is what a simdgroup loads of a panel at once: four units of each of 8 rows, 32 columns of 16-bit weights, 64 of
+// q8_0, 128 of the others. LINEAR_LANES slices of the steps are summed apart, each in order, and added in order: the bits
+// of a result follow from the columns and the format alone. Weights of blocks become halves, packed_boost() times too large.
+
+constant bool LINEAR_BLOCKS = LINEAR_FORMAT > packed_bf16;
+constant constexpr uint kLinearMostSlices = 8;
+
+METAL_FUNC uint linear_step_columns() { return 4 * packed_unit_columns(LINEAR_FORMAT); }
+// Slices end where 256 columns of blocks do.
+METAL_FUNC uint linear_slice_steps(uint cols) {
+  const uint whole = LINEAR_BLOCKS ? 256 / linear_step_columns() : 1;
+  const uint parts = cols / (linear_step_columns() * whole);
+  return (parts + LINEAR_LANES - 1) / LINEAR_LANES * whole;
+}
+
+METAL_FUNC float linear_unboost(float sum) {
+  return LINEAR_BLOCKS ? sum * (1.0f / packed_boost(LINEAR_FORMAT)) : sum;
+}
+
+// Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows and stores the results.
+METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* bias, device const float* bias_up,
+                                  device uchar* out, threadgroup const float* results, uint first_output,
+                                  uint first_row, uint last_row, uint thread_index, uint threads, uint slices,
+                                  uint eights, uint round) {
+  const uint outputs = 8 * LINEAR_MATRIX, stride = eights * 8 * (8 * round);
+  for (uint at = thread_index; at < outputs * 8 * round; at += threads) {
+    const uint o = at % outputs, r = at / outputs;
+    if (first_row + r > last_row || first_output + o >= p.outputs) continue;
+    threadgroup const float* from = results + o * (8 * round) + r;
+    float sum = from[0], up = LINEAR_GATED ? from[outputs * (8 * round)] : 0.0f;
+    PACKED_UNROLL for (uint slice = 1; slice < kLinearMostSlices; ++slice) {
+      if (slice < slices) {
+        sum += from[slice * stride];
+        if (LINEAR_GATED) up += from[slice * stride + outputs * (8 * round)];
+      }
+    }
+    linear_finish(p, bias, bias_up, out, first_row + r, first_output + o, linear_unboost(sum), linear_unboost(up));
+  }
+}
+
+// ---- what is multiplied ---------------------------------------------------------------------------------------------
+
+// Panels of W that a simdgroup takes, and eights of rows of x.
+template <typename T>
+struct LinearPanels {
+  device const T* at[8];  // 16-bit weights
+  PackedRow row[8];       // blocks: the lane's row
+};
+template <typename T>
+struct LinearInputs {
+  device const T* at[8];  // the first row of eight; by lanes: the lane's row and run
+  uint count[8];          // rows
+};
+// Lanes look up their rows where these are scattered, and for blocks where it costs nothing. Rows past the last repeat it,
+// which takes fewer instructions than not to load them; what comes of them is not stored.
+constant bool LINEAR_BY_LANES = LINEAR_EXPERTS || (LINEAR_BLOCKS && kWideMatrices);
+
+// Panels past the last repeat it and are not stored.
+template <typename T>
+METAL_FUNC LinearPanels<T> linear_panels(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
+                                         uint first_weight, uint first_output, uint eights, uint lane) {
+  LinearPanels<T> panels;
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+    const bool is_up = LINEAR_GATED && i >= LINEAR_MATRIX;
+    const uint panel = first_weight / 8 + min(first_output / 8 + (is_up ? i - LINEAR_MATRIX : i), (p.outputs - 1) / 8);
+    if (LINEAR_BLOCKS) {
+      panels.row[i] = packed_row(is_up ? w_up : w, p.planes, panel * 8 + lane / 4);
+      panels.row[i].code_block = 8 * 4 * packed_unit_bytes(LINEAR_FORMAT);  // constants, for columns such as these
+      panels.row[i].high_block = 8 * 4 * 4 * packed_high_bits(LINEAR_FORMAT);
+      panels.row[i].meta_block = 8 * packed_meta_bytes(LINEAR_FORMAT);
+    } else
+      panels.at[i] = (device const T*)((is_up ? w_up : w) + ulong(panel) * p.planes.panel_bytes);
+  }
+  return panels;
+}
+
+template <typename T>
+METAL_FUNC LinearInputs<T> linear_inputs(device const T* x, constant LinearParams& p, device const int* order,
+                                         LinearItem item, uint lane) {
+  LinearInputs<T> inputs;
+  PACKED_UNROLL for (uint g = 0; g < LINEAR_ROWS / 8; ++g) {
+    const uint row = item.first_row + g * 8;
+    if (LINEAR_BY_LANES) {
+      inputs.at[g] = x + ulong(linear_x_row(p, order, row + lane / 4, item.last_row)) * p.cols +
+                     lane % 4 * packed_unit_columns(LINEAR_FORMAT);
+      inputs.count[g] = 8;
+    } else {
+      inputs.at[g] = x + ulong(min(row, item.last_row)) * p.cols;
+      inputs.count[g] = row <= item.last_row ? min(item.last_row + 1 - row, 8u) : 0;
+    }
+  }
+  return inputs;
+}
+
+// Four runs of 8 columns, from column `col` on, of the eight rows g.
+template <typename T>
+METAL_FUNC void linear_load_input(thread simdgroup_matrix<T, 8, 8>* b, thread const LinearInputs<T>& inputs, uint g,
+                                  uint col, constant LinearParams& p, threadgroup T* part, uint lane) {
+  if (LINEAR_BY_LANES)
+    matrix_load_lanes(b, inputs.at[g] + col, true, part, lane);
+  else
+    matrix_load_wide(b, inputs.at[g] + col, p.cols, true, inputs.count[g], part, lane,
+                     packed_unit_columns(LINEAR_FORMAT));
+}
+
+// sums[i][g] += a[i] b[g - first], four matrices deep, for `count` eights of rows from `first` on: chains side by side.
+template <typename T>
+METAL_FUNC void linear_multiply(thread simdgroup_float8x8 (&sums)[8][8], thread simdgroup_matrix<T, 8, 8> (&a)[8][4],
+                                thread simdgroup_matrix<T, 8, 8> (*b)[4], uint eights, uint first, uint count) {
+  PACKED_UNROLL for (uint k = 0; k < 4; k += 2)
+    PACKED_UNROLL for (uint g = 0; g < count; ++g)
+      PACKED_UNROLL for (uint i = 0; i < eights; i += 2) {
+        if (i + 1 < eights)
+          matrix_multiply_wide(sums[i][first + g], sums[i + 1][first + g], a[i][k], a[i][k + 1], a[i + 1][k],
+                               a[i + 1][k + 1], b[g][k], b[g][k + 1]);
+        else
+          matrix_multiply_deep(sums[i][first + g], a[i][k], a[i][k + 1], b[g][k], b[g][k + 1]);
+      }
+}
+
+// ---- a slice --------------------------------------------------------------------------------------------------------
+
+template <typename T>
+METAL_FUNC void linear_load_panels(thread simdgroup_matrix<T, 8, 8> (&a)[4][8][4], thread const LinearPanels<T>& panels,
+                                   uint eights, uint step, uint last, threadgroup T* part, uint lane) {
+  PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
+    if (step + u < last) {
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+        matrix_load_wide(a[u][i], panels.at[i] + (step + u) * 256, 32, false, 8, part, lane);
+    }
+  }
+}
+
+// sums = steps [first, last) of the panels times those of x. The first weights are loaded before the dispatch that makes
+// x has ended.
+template <typename T>
+METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread const LinearPanels<T>& panels, uint eights,
+                             thread const LinearInputs<T>& inputs, constant LinearParams& p, uint first, uint last,
+                             bool waits, threadgroup T* part, uint lane) {
+  const uint tiles = LINEAR_ROWS / 8;
+  simdgroup_matrix<T, 8, 8> a[4][8][4];
+  linear_load_panels(a, panels, eights, first, last, part, lane);
+  if (waits) wait_for_dispatches();
+  // Short turns load the next weights before they are done; long ones have enough in flight, and spare the registers.
+  const bool at_end = LINEAR_ROWS == 8 && LINEAR_UNROLL <= 2;
+  for (uint step = first; step < last; step += LINEAR_UNROLL) {
+    if (!at_end && step != first) linear_load_panels(a, panels, eights, step, last, part, lane);
+    simdgroup_matrix<T, 8, 8> b[4][8][4];
+    PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
+      if (u == 0 || step + u < last) {
+        PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
+          linear_load_input(b[u][g], inputs, g, (step + u) * 32, p, part, lane);
+      }
+    }
+    simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
+    PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
+      if (u == 0 || step + u < last) {
+        linear_multiply(sums, a[u], b[u], eights, 0, tiles);
+      }
+    }
+    if (at_end) linear_load_panels(a, panels, eights, step + LINEAR_UNROLL, last, part, lane);
+  }
+}
+
+// What a simdgroup holds of blocks: units of the steps of a turn, and scales of 256 columns each where they come so.
+struct LinearUnits {
+  PackedUnit at[4][8];
+  uint4 meta[4][8];
+};
+// Steps of a turn whose scales are loaded together.
+METAL_FUNC uint linear_meta_steps() { return min(256 / linear_step_columns(), LINEAR_UNROLL); }
+
+METAL_FUNC void linear_load_step(thread LinearUnits& units, thread const PackedRow* rows, uint eights, uint step, uint u,
+                                 uint lane) {
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+    if (packed_has_wide_meta(LINEAR_FORMAT))
+      units.at[u][i] = packed_load_codes(LINEAR_FORMAT, rows[i], (step + u) * 4 + lane % 4);
+    else
+      units.at[u][i] = packed_load(LINEAR_FORMAT, rows[i], (step + u) * 4 + lane % 4);
+  }
+}
+METAL_FUNC void linear_load_metas(thread LinearUnits& units, thread const PackedRow* rows, uint eights, uint step, uint u) {
+  if (!packed_has_wide_meta(LINEAR_FORMAT)) return;
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+    units.meta[u][i] = packed_load_meta(rows[i], (step + u) / (256 / linear_step_columns()));
+}
+
+// The same for blocks. A unit's registers are loaded again as soon as it is multiplied.
+METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thread const LinearPanels<half>& panels,
+                                    uint eights, thread const LinearInputs<half>& inputs, constant LinearParams& p,
+                                    uint first, uint last, bool waits, threadgroup half* part, uint lane) {
+  const uint tiles = LINEAR_ROWS / 8, chunks = packed_unit_columns(LINEAR_FORMAT) / 8;
+  const uint whole = 256 / linear_step_columns(), together = linear_meta_steps();
+  LinearUnits units;
+  PACKED_UNROLL for (uint block = 0; block < LINEAR_UNROLL; block += together) {
+    if (first + block < last) {
+      linear_load_metas(units, panels.row, eights, first, block);
+      PACKED_UNROLL for (uint u = block; u < block + together; ++u)
+        linear_load_step(units, panels.row, eights, first, u, lane);
+    }
+  }
+  if (waits) wait_for_dispatches();
+  for (uint step = first; step < last; step += LINEAR_UNROLL) {
+    PACKED_UNROLL for (uint block = 0; block < LINEAR_UNROLL; block += together) {
+      if (block == 0 || step + block < last) {
+        const bool more = step + LINEAR_UNROLL + block < last;
+        PACKED_UNROLL for (uint u = block; u < block + together; ++u) {
+          const uint col = (step + u) * linear_step_columns();
+          simdgroup_half8x8 b[4][8][4];
+          PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk) {
+            PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
+              linear_load_input(b[chunk][g], inputs, g, col + chunk * 8, p, part, lane);
+          }
+          PackedHalfScales scales[8];
+          const uint group = (LINEAR_UNROLL % whole == 0 ? u % whole : (step + u) % whole) * 4 + lane % 4;
+          PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+            if (packed_has_wide_meta(LINEAR_FORMAT))
+              scales[i] = packed_pick(LINEAR_FORMAT, units.meta[block][i], group);
+            else
+              scales[i] = packed_half_scales(LINEAR_FORMAT, packed_scales(LINEAR_FORMAT, units.at[u][i]));
+          }
+          PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk) {
+            simdgroup_half8x8 a[8][4];
+            PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+              matrix_set_wide(a[i], packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 0),
+                              packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 1),
+                              packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 2),
+                              packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 3), false, part, lane);
+            linear_multiply(sums, a, b[chunk], eights, 0, tiles);
+          }
+          if (more) {
+            linear_load_step(units, panels.row, eights, step + LINEAR_UNROLL, u, lane);
+            if (u + 1 == block + together) linear_load_metas(units, panels.row, eights, step + LINEAR_UNROLL, block);
+          }
+          simdgroup_barrier(mem_flags::mem_none);  // those loads are issued before the next unit is decoded
+        }
+      }
+    }
+  }
+}
+
+// Simdgroups of the threadgroup take slices of the columns; when there are more than slices, sets of them take outputs of
+// their own. With fewer simdgroups than slices LINEAR_ROWS is at most 16.
+template <typename T>
+METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, device const uchar* x,
+                              device const float* bias, device const float* bias_up, device uchar* out,
+                              constant LinearParams& p, device const int* items, device const int* starts,
+                              device const int* order, threadgroup uchar* memory, uint group, uint thread_index,
+                              uint simdgroup, uint simdgroups, uint lane) {
+  const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;  // panels, of both matrices
+  const uint tiles = LINEAR_ROWS / 8;                                    // of 8 rows of x
+  const uint round = eights <= 4 ? min(tiles, 2u) : 1;                   // of them added up at a time
+  const uint sets = max(simdgroups / LINEAR_LANES, 1u), set = min(simdgroup / LINEAR_LANES, sets - 1);
+  const uint set_threads = simdgroups * 32 / sets, set_thread = thread_index - set * set_threads;
+  const uint first_output = (group % p.output_groups * sets + set) * (8 * LINEAR_MATRIX);
+  const uint steps = p.cols / linear_step_columns(), slice_steps = linear_slice_steps(p.cols);
+  if (LINEAR_EXPERTS) wait_for_dispatches();
+  const LinearItem item = linear_item(p, items, starts, group / p.output_groups);
+  if (!item.exists) return;
+
+  const uint set_bytes = LINEAR_LANES * eights * 8 * 8 * round * 4;
+  threadgroup float* results = (threadgroup float*)(memory + set * set_bytes);  // [slice][output][8 * round]
+  threadgroup uchar* parts = memory + sets * set_bytes;
+  for (uint slice = simdgroup - set * LINEAR_LANES; slice < LINEAR_LANES; slice += simdgroups) {
+    simdgroup_float8x8 sums[8][8];
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+      PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    const uint first = min(slice * slice_steps, steps), last = min(first + slice_steps, steps);
+    const bool waits = slice < simdgroups && !LINEAR_EXPERTS;
+    if (LINEAR_BLOCKS) {
+      const LinearPanels<half> panels =
+          linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane);
+      const LinearInputs<half> inputs = linear_inputs((device const half*)x, p, order, item, lane);
+      linear_slice_blocks(sums, panels, eights, inputs, p, first, last, waits,
+                          (threadgroup half*)parts + simdgroup * 256, lane);
+    } else {
+      const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, item.first_weight, first_output, eights, lane);
+      const LinearInputs<T> inputs = linear_inputs((device const T*)x, p, order, item, lane);
+      linear_slice<T>(sums, panels, eights, inputs, p, first, last, waits, (threadgroup T*)parts + simdgroup * 256,
+                      lane);
+    }
+    PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+        PACKED_UNROLL for (uint g = 0; g < round; ++g)
+          simdgroup_store(sums[i][done + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
+      if (tiles != round) {  // every simdgroup has one slice, so all of them are here
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        linear_add_slices(p, bias, bias_up, out, results, first_output, item.first_row + done * 8, item.last_row,
+                          set_thread, set_threads, LINEAR_LANES, eights, round);
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+      }
+    }
+  }
+  if (tiles == round) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    linear_add_slices(p, bias, bias_up, out, results, first_output, item.first_row, item.last_row, set_thread,
+                      set_threads, LINEAR_LANES, eights, round);
+  }
+}
+
+// ---- many of the few ------------------------------------------------------------------------------------------------
+
+// The next rows of x, in registers on their way to threadgroup memory: [unroll][LINEAR_ROWS][32].
+METAL_FUNC uint4 linear_next_input(device const uchar* x, constant LinearParams& p, uint first_row, uint step,
+                                   uint at) {
+  const uint u = at / (LINEAR_ROWS * 4), row = first_row + at / 4 % LINEAR_ROWS;
+  if (row >= p.small_rows) return uint4(0);
+  return *(device const uint4*)(x + (ulong(row) * p.cols + (step + u) * 32 + at % 4 * 8) * 2);
+}
+
+// From 32 rows on x costs more than W when every simdgroup reads it. Here LINEAR_OUTPUTS simdgroups, each with outputs of
+// its own and all the columns, take x from threadgroup memory, two parts by turns. Slices follow one another. With
+// LINEAR_SPLIT a threadgroup takes one slice and leaves its sums in partials, [slice][output][row], for linear_add: where
+// outputs are few, there would be too few threadgroups.
+// 16-bit weights alone; slices are equally long, LINEAR_UNROLL divides them, and each thread copies as much of x.
+template <typename T>
+METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, device const uchar* x,
+                              device const float* bias, device const float* bias_up, device uchar* out,
+                              constant LinearParams& p, device float* partials, threadgroup uchar* memory, uint group,
+                              uint thread_index, uint simdgroup, uint lane) {
+  const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;
+  const uint tiles = LINEAR_ROWS / 8, threads = LINEAR_OUTPUTS * 32;
+  const uint copies = LINEAR_UNROLL * LINEAR_ROWS * 4 / threads;  // of 16 bytes, of a thread
+  const uint first_output = (group % p.output_groups * LINEAR_OUTPUTS + simdgroup) * (8 * LINEAR_MATRIX);
+  const uint slice_steps = linear_slice_steps(p.cols);
+  const uint row_group = group / p.output_groups / (LINEAR_SPLIT ? LINEAR_LANES : 1);
+  const uint slice = LINEAR_SPLIT ? group / p.output_groups % LINEAR_LANES : 0;
+  const uint first_row = row_group * LINEAR_ROWS;
+  const uint first = slice * slice_steps, last = LINEAR_SPLIT ? first + slice_steps : p.cols / 32;
+  threadgroup uint4* tile = (threadgroup uint4*)memory;  // [2][unroll][LINEAR_ROWS][4]
+  const uint half_tile = LINEAR_UNROLL * LINEAR_ROWS * 4;
+
+  const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, 0, first_output, eights, lane);
+  simdgroup_matrix<T, 8, 8> a[4][8][4];
+  linear_load_panels(a, panels, eights, first, last, (threadgroup T*)memory, lane);
+  simdgroup_float8x8 sums[8][8], totals[8][8];  // of a slice, of those before it
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+    PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
+      sums[i][g] = totals[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  wait_for_dispatches();
+  PACKED_UNROLL for (uint c = 0; c < copies; ++c)
+    tile[c * threads + thread_index] = linear_next_input(x, p, first_row, first, c * threads + thread_index);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+
+  uint side = 0, slice_end = first + slice_steps;
+  for (uint step = first; step < last; step += LINEAR_UNROLL) {
+    const bool more = step + LINEAR_UNROLL < last;
+    uint4 next[8];
+    if (more) {
+      PACKED_UNROLL for (uint c = 0; c < copies; ++c)
+        next[c] = linear_next_input(x, p, first_row, step + LINEAR_UNROLL, c * threads + thread_index);
+    }
+    threadgroup const T* xs = (threadgroup const T*)(tile + side * half_tile);
+    PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
+      PACKED_UNROLL for (uint g = 0; g < tiles; g += 2) {
+        simdgroup_matrix<T, 8, 8> b[2][4];
+        PACKED_UNROLL for (uint i = 0; i < 2; ++i)
+          matrix_load_wide(b[i], xs + (u * LINEAR_ROWS + (g + i) * 8) * 32, 32, true, 8, (threadgroup T*)memory, lane);
+        linear_multiply(sums, a[u], b, eights, g, 2);
+      }
+      if (more) {
+        PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+          matrix_load_wide(a[u][i], panels.at[i] + (step + LINEAR_UNROLL + u) * 256, 32, false, 8,
+                           (threadgroup T*)memory, lane);
+      }
+      simdgroup_barrier(mem_flags::mem_none);  // the next weights are under way
+    }
+    side ^= 1;
+    if (more) {
+      PACKED_UNROLL for (uint c = 0; c < copies; ++c) tile[side * half_tile + c * threads + thread_index] = next[c];
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (!LINEAR_SPLIT && LINEAR_LANES > 1 && step + LINEAR_UNROLL == slice_end) {
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
+          if (slice_end == slice_steps)
+            totals[i][g] = sums[i][g];
+          else
+            matrix_add(totals[i][g], sums[i][g]);
+          sums[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+        }
+      slice_end += slice_steps;
+    }
+  }
+
+  if (LINEAR_SPLIT) {
+    const uint padded = (p.outputs + 7) / 8 * 8;
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+      const uint output = first_output + i * 8;
+      if (output < p.outputs) {
+        device float* to = partials + (ulong(row_group * LINEAR_LANES + slice) * padded + output) * LINEAR_ROWS;
+        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) simdgroup_store(sums[i][g], to + g * 8, LINEAR_ROWS);
+      }
+    }
+    return;
+  }
+  // Eight rows at a time, through the simdgroup's own part of the memory.
+  threadgroup float* results = (threadgroup float*)memory + simdgroup * eights * 64;
+  PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+      simdgroup_store(LINEAR_LANES > 1 ? totals[i][g] : sums[i][g], results + i * 64, 8);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    linear_add_slices(p, bias, bias_up, out, results, first_output, first_row + g * 8, p.small_rows - 1, lane, 32, 1,
+                      eights, 1);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
