@@ -23,9 +23,9 @@ fail() {
   failures="$failures $1"
 }
 
-# within SECONDS COMMAND...: a part that hangs ends, and says so; and all parts together end within 55 minutes.
+# within SECONDS COMMAND...: a part that hangs ends, and says so; and all parts together end within 60 minutes.
 within() {
-  local seconds=$(($1 * scale)) left=$((3300 * scale - SECONDS)) rc=0
+  local seconds=$(($1 * scale)) left=$((3600 * scale - SECONDS)) rc=0
   shift
   if [ $left -lt 1 ]; then left=1; fi
   if [ $seconds -gt $left ]; then seconds=$left; fi
@@ -81,8 +81,8 @@ format_part() {
 summary=""
 for name in "$@"; do
   case "$name" in
-    release) part release build 1500 900 ;;
-    asan) part asan build-asan 1500 1200 ;;
+    release) part release build 1500 1500 ;;
+    asan) part asan build-asan 1500 1800 ;;
     tsan) part tsan build-tsan 900 600 -L tsan ;;
     format) format_part ;;
     *) die "unknown part '$name'" "Known: release asan tsan format" ;;
