@@ -68,10 +68,13 @@ class Chat {
     if (interactive_)
       fmt::print("{}{}, {} tokens of context. /help lists the commands, Ctrl-D leaves.{}\n", style_.faint(), model_,
                  llm_->limits().max_model_len, style_.reset());
+    // From here on Ctrl-C never ends the program, also between two lines, where it gives up what was typed ahead.
+    if (interactive_) interrupts_.emplace();
     MessageLines lines;
     while (!done_) {
       std::string line;
       const LineReader::Event event = reader_->read(lines.open() ? "… " : "> ", line);
+      if (interrupts_) interrupts_->forget();
       if (event == LineReader::Event::interrupt) {
         if (line.empty() && !lines.open()) say("Ctrl-D or /exit leaves; Ctrl-C stops an answer.");
         lines.take();
@@ -157,8 +160,6 @@ class Chat {
 
   // Prints the answer as it comes and returns it.
   std::string stream(GenerationRequest request) {
-    std::optional<InterruptGuard> guard;
-    if (interactive_) guard.emplace();
     const std::shared_ptr<Generation> generation = llm_->submit(std::move(request));
     std::string text;
     FinishReason finish = FinishReason::none;
@@ -172,7 +173,7 @@ class Chat {
         std::fwrite(shown.data(), 1, shown.size(), stdout);
       }
       std::fflush(stdout);
-      if (guard && guard->interrupted() && !stopping) {
+      if (interrupts_ && interrupts_->interrupted() && !stopping) {
         stopping = true;
         generation->cancel();
       }
@@ -299,6 +300,7 @@ class Chat {
   bool done_ = false;
   Style style_;
   std::unique_ptr<LineReader> reader_;
+  std::optional<InterruptGuard> interrupts_;  // at a terminal
   int64_t answers_ = 0, tokens_ = 0, prompt_tokens_ = 0, cached_tokens_ = 0;
   double decode_s_ = 0;
 };

@@ -65,5 +65,6 @@ InterruptGuard::InterruptGuard() : previous_(std::make_unique<Previous>()) {
 InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_->action, nullptr); }
 
 bool InterruptGuard::interrupted() const { return interrupt_flag != 0; }
+void InterruptGuard::forget() { interrupt_flag = 0; }
 
 }  // namespace ingot::cli

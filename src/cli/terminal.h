@@ -51,6 +51,7 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
   bool interrupted() const;
+  void forget();  // what came so far
 
  private:
   struct Previous;

@@ -98,7 +98,7 @@ TEST_F(Chat, EndTypedDuringAnAnswerIsKept) {
 TEST_F(Chat, InterruptStopsTheAnswerNotTheProgram) {
   auto chat = start({"--ignore-eos", "-n", "1800"});
   chat->type("Tell me a long story.\r");
-  ASSERT_TRUE(chat->expect("\r\n")) << chat->output();
+  ASSERT_TRUE(chat->expect("\x1b[?2004l")) << chat->output();  // the editor has given the terminal back
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(chat->expect(" ")) << chat->output();  // in the middle of it
   chat->type(kInterrupt);
   ASSERT_TRUE(chat->expect("stopped]", 10)) << chat->output();
@@ -117,6 +117,17 @@ TEST_F(Chat, InterruptStopsTheAnswerNotTheProgram) {
   chat->type("Go on.\r");
   EXPECT_TRUE(chat->expect("3 tokens")) << chat->output();
   EXPECT_TRUE(chat->expect("token limit")) << chat->output();
+  chat->type("/exit\r");
+  EXPECT_EQ(chat->wait(), 0) << chat->output();
+}
+
+TEST_F(Chat, InterruptBetweenTwoLinesIsHarmless) {
+  auto chat = start({"-n", "4"});
+  for (int i = 0; i < 20; ++i) {
+    chat->type("/set max_tokens 4\r");
+    ASSERT_TRUE(chat->expect("max_tokens is 4")) << chat->output();
+    chat->type(kInterrupt);  // before the editor has the terminal again, or after
+  }
   chat->type("/exit\r");
   EXPECT_EQ(chat->wait(), 0) << chat->output();
 }
