@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -66,7 +67,7 @@ inline std::vector<std::byte> encode_kv(const KvLayout& kv, const KvNumbers& num
       if (kv.dtype == KvType::f32)
         std::memcpy(element, &x, 4);
       else if (kv.dtype == KvType::int8)
-        *element = static_cast<std::byte>(static_cast<int8_t>(x));
+        *element = static_cast<std::byte>(static_cast<int8_t>(std::clamp(x, -127.0F, 127.0F)));
       else
         std::memcpy(element, &half, 2);
     }
