@@ -206,7 +206,8 @@ void BlitCommandEncoder::copyFromBuffer(const Buffer* source, NS::UInteger sourc
   }
   keep(l, command_buffer_, Access::memory(source));
   keep(l, command_buffer_, Access::memory(destination));
-  l.commands.emplace_back(CopyCommand{memory_of(source), source_offset, memory_of(destination), destination_offset, size});
+  l.commands.emplace_back(
+      CopyCommand{memory_of(source), source_offset, memory_of(destination), destination_offset, size});
   audit::copy();
 }
 void BlitCommandEncoder::fillBuffer(const Buffer* buffer, NS::Range range, uint8_t value) {

@@ -92,8 +92,8 @@ struct FillCommand {
   size_t offset = 0, bytes = 0;
   uint8_t value = 0;
 };
-// out [rows, outputs] = x [rows, cols] weights [outputs, cols]^T, or out += that. Rows of x and of the weights follow each
-// other; those of `out` are out_stride elements apart.
+// out [rows, outputs] = x [rows, cols] weights [outputs, cols]^T, or out += that. Rows of x and of the weights follow
+// each other; those of `out` are out_stride elements apart.
 enum class GemmType : uint8_t { f16, bf16, f32 };
 struct GemmShape {
   GemmType type = GemmType::f16;  // of x and the weights

@@ -76,7 +76,8 @@ class Editor : public LineReader {
   Event read(std::string_view prompt, std::string& line) override {
     prompt_ = dressed(prompt);
     interrupted_ = false;
-    // Before the prompt is seen: what is typed at it would be echoed by the kernel, too, and a Ctrl-C would be a signal.
+    // Before the prompt is seen: what is typed at it would be echoed by the kernel, too, and a Ctrl-C would be a
+    // signal.
     el_set(editor_, EL_PREP_TERM, 1);
     set_bracketed_paste(true);
     int length = 0;

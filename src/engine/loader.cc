@@ -81,7 +81,8 @@ ModelFiles open_model(const EngineOptions& options) {
                 options.dtype);
   std::optional<QuantScheme> scheme;
   if (!options.quantize.empty()) scheme = parse_quantize(options.quantize);
-  ModelFiles files = dummy ? open_dummy_model(options.model, options.dtype) : open_model(options.model, options.threads);
+  ModelFiles files =
+      dummy ? open_dummy_model(options.model, options.dtype) : open_model(options.model, options.threads);
   if (!scheme) return files;
   files.checkpoint =
       quantize_checkpoint(files.checkpoint, files.config,

@@ -77,8 +77,8 @@ void Sampler::prepare(const StagedStep& step, const std::byte* stage) {
   }
   if (processed > work_rows_)
     throw_error(ErrorKind::bad_call,
-                "gpu: {} rows with penalties, biases or masks in one step, there is room for {}; send fewer",
-                processed, work_rows_);
+                "gpu: {} rows with penalties, biases or masks in one step, there is room for {}; send fewer", processed,
+                work_rows_);
   processes_ = processed > 0;
 }
 
