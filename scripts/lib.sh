@@ -45,6 +45,17 @@ make_cache_dir() {
   printf '%s\n' "$dir"
 }
 
+# fetch_wheel REQUIREMENTS FOLDER [PIP OPTION]...: the one wheel that scripts/REQUIREMENTS pins by hash. Fails with pip's words on
+# stderr. Wants $python.
+fetch_wheel() {
+  local requirements=$root/scripts/$1 folder=$2
+  shift 2
+  "$python" -m pip download --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: --retries 2 \
+    --require-hashes -r "$requirements" -d "$folder" "$@" 2>"$folder/pip.log" && return
+  grep -v '^WARNING: Retrying' "$folder/pip.log" | tail -n 5 >&2 || true
+  return 1
+}
+
 cores() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
 
 # major COMPILER: its major version, 0 when it does not run.

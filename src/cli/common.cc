@@ -112,6 +112,11 @@ std::vector<int32_t> prompt_ids(const PromptArgs& args, const Tokenizer* tokeniz
   return tokenizer->encode(prompt_text(args), {.add_special = true, .parse_special = false});
 }
 
+std::string draw_bar(int percent, int width) {
+  const int filled = percent * width / 100;
+  return fmt::format("[{:█<{}}{:·<{}}]", "", filled, "", width - filled);
+}
+
 ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 ProgressBar::~ProgressBar() {
@@ -123,8 +128,7 @@ void ProgressBar::update(size_t done, size_t total) {
   if (!terminal_ || percent == last_percent_) return;
   last_percent_ = percent;
   constexpr int kWidth = 30;
-  const int filled = percent * kWidth / 100;
-  fmt::print(stderr, "\r{} [{:█<{}}{:·<{}}] {:3}%", label_, "", filled, "", kWidth - filled, percent);
+  fmt::print(stderr, "\r{} {} {:3}%", label_, draw_bar(percent, kWidth), percent);
   std::fflush(stderr);
 }
 

@@ -45,6 +45,9 @@ std::vector<int32_t> prompt_ids(const PromptArgs& args, const Tokenizer* tokeniz
 std::string prompt_text(const PromptArgs& args);
 std::string read_file(const std::string& path);
 
+// "[████····]"
+std::string draw_bar(int percent, int width);
+
 // A one-line bar on stderr, drawn only when it is a terminal.
 class ProgressBar {
  public:

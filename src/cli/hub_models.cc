@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/common.h"
 #include "core/memory.h"
 
 namespace ingot::cli {
@@ -40,8 +41,7 @@ class DownloadProgress {
         fmt::format("{:3}%  {} of {}, {}/s", percent, format_bytes(done), format_bytes(total), format_bytes(rate));
     if (terminal_) {
       constexpr int kWidth = 24;
-      const int filled = percent * kWidth / 100;
-      fmt::print(stderr, "\r[{:█<{}}{:·<{}}] {}\x1b[K", "", filled, "", kWidth - filled, sizes);
+      fmt::print(stderr, "\r{} {}\x1b[K", draw_bar(percent, kWidth), sizes);
     } else {
       fmt::print(stderr, "ingot: {}\n", sizes);
     }

@@ -30,19 +30,10 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
 
 double difference(const std::string& name, const std::string& device, const std::string& isa,
                   const std::string& kv_dtype = "f16") {
-  EngineOptions options;
-  options.model = fixture_model(name);
-  options.device = device;
+  EngineOptions options = fixture_options(fixture_model(name), device);
   options.isa = isa;
   options.kv_dtype = kv_dtype;
-  options.threads = 2;
-  options.max_seqs = 1;
-  options.max_model_len = 64;
-  options.max_step_tokens = 64;
-  options.max_logits_rows = 64;
-  const std::unique_ptr<Engine> engine = Engine::load(options);
-  const Reference reference = fixture_reference(name);
-  return max_difference(run_alone(*engine, reference.ids), reference.logits);
+  return reference_difference(options, name);
 }
 
 class Family : public ::testing::TestWithParam<std::string> {};

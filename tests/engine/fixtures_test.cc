@@ -43,16 +43,7 @@ TEST_P(Fixture, LogitsMatchTheReference) {
 void expect_gpu_matches(const std::string& name, const std::string& device) {
   INGOT_SKIP_WITHOUT_CUDA(device);
   test::metal_in_strict_mode();
-  const Reference reference = fixture_reference(name);
-  EngineOptions options;
-  options.model = fixture_model(name);
-  options.device = device;
-  options.max_seqs = 1;
-  options.max_model_len = 64;
-  options.max_step_tokens = 64;
-  options.max_logits_rows = 64;
-  const std::unique_ptr<Engine> engine = Engine::load(options);
-  const double difference = max_difference(run_alone(*engine, reference.ids), reference.logits);
+  const double difference = reference_difference(fixture_options(fixture_model(name), device), name);
   EXPECT_LT(difference, kTolerance);
   ::testing::Test::RecordProperty("max_difference", std::to_string(difference));
 }

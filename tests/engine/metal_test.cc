@@ -100,16 +100,24 @@ TEST_P(MetalNeighbours, NorDoChunks) {
   expect_chunks_do_not_matter(*engine, 46, {2, 7, 23});
 }
 
+// A folder for dummy weights: a Llama of two layers with these sizes.
+std::string write_llama_config(const std::string& name, const std::string& sizes) {
+  std::string folder = ::testing::TempDir() + "/" + name;
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/config.json") << R"({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "num_hidden_layers": 2,
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false, "bos_token_id": 1, "eos_token_id": 2,
+    )" << sizes << "}";
+  return folder;
+}
+
 // Of the size at which a library would choose among its ways by the number of rows.
 TEST(MetalPrefill, ChunksDoNotMatterInALargeModelOnCuda) {
   INGOT_SKIP_WITHOUT_CUDA(std::string("cuda"));
-  const std::string folder = ::testing::TempDir() + "/metal_prefill_model";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/config.json") << R"({
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 5120,
-    "intermediate_size": 16384, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "head_dim": 128, "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
-    "torch_dtype": "bfloat16", "vocab_size": 4096, "bos_token_id": 1, "eos_token_id": 2})";
+  const std::string folder = write_llama_config(
+      "metal_prefill_model", R"("hidden_size": 5120, "intermediate_size": 16384, "max_position_embeddings": 2048,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 4096,
+        "torch_dtype": "bfloat16")");
   for (const char* dtype : {"bf16", "f16", "q4_k"}) {
     EngineOptions options;
     options.model = folder;
@@ -129,14 +137,10 @@ TEST(MetalPrefill, ChunksDoNotMatterInALargeModelOnCuda) {
 #ifndef __APPLE__
 // Large enough that words of bookkeeping do not count, small enough to be counted byte by byte.
 std::string middling_model() {
-  const std::string folder = ::testing::TempDir() + "/metal_traffic_model";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder + "/config.json") << R"({
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 256,
-    "intermediate_size": 640, "max_position_embeddings": 512, "num_attention_heads": 6, "num_key_value_heads": 2,
-    "head_dim": 64, "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": false,
-    "torch_dtype": "float16", "vocab_size": 2000, "bos_token_id": 1, "eos_token_id": 2})";
-  return folder;
+  return write_llama_config("metal_traffic_model",
+                            R"("hidden_size": 256, "intermediate_size": 640, "max_position_embeddings": 512,
+        "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 2000,
+        "torch_dtype": "float16")");
 }
 
 // One weight read serves the whole batch, the cache is read once, and a layer is at most eight dispatches.

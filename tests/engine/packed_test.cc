@@ -27,18 +27,9 @@ constexpr Packed kModels[] = {
 };
 
 double difference(const std::string& name, const std::string& device, const std::string& isa) {
-  EngineOptions options;
-  options.model = fixture_model(name);
-  options.device = device;
+  EngineOptions options = fixture_options(fixture_model(name), device);
   options.isa = isa;
-  options.threads = 2;
-  options.max_seqs = 1;
-  options.max_model_len = 64;
-  options.max_step_tokens = 64;
-  options.max_logits_rows = 64;
-  const std::unique_ptr<Engine> engine = Engine::load(options);
-  const Reference reference = fixture_reference(name);
-  return max_difference(run_alone(*engine, reference.ids), reference.logits);
+  return reference_difference(options, name);
 }
 
 class PackedModel : public ::testing::TestWithParam<Packed> {};

@@ -30,14 +30,7 @@ constexpr double kTolerance = 0.05;
 constexpr double kCpuTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
 
 EngineOptions options_for(const std::string& model, const std::string& quantize, const std::string& device = "cpu") {
-  EngineOptions options;
-  options.model = model;
-  options.device = device;
-  options.threads = 2;
-  options.max_seqs = 1;
-  options.max_model_len = 64;
-  options.max_step_tokens = 64;
-  options.max_logits_rows = 64;
+  EngineOptions options = fixture_options(model, device);
   options.quantize = quantize;
   return options;
 }

@@ -114,6 +114,24 @@ Reference fixture_reference(const std::string& name) {
   return reference;
 }
 
+EngineOptions fixture_options(const std::string& model_path, const std::string& device) {
+  EngineOptions options;
+  options.model = model_path;
+  options.device = device;
+  options.threads = 2;
+  options.max_seqs = 1;
+  options.max_model_len = 64;
+  options.max_step_tokens = 64;
+  options.max_logits_rows = 64;
+  return options;
+}
+
+double reference_difference(const EngineOptions& options, const std::string& name) {
+  const std::unique_ptr<Engine> engine = Engine::load(options);
+  const Reference reference = fixture_reference(name);
+  return max_difference(run_alone(*engine, reference.ids), reference.logits);
+}
+
 double max_difference(const Logits& a, const Logits& b) {
   if (a.size() != b.size()) return INFINITY;
   double most = 0;

@@ -41,6 +41,10 @@ struct Reference {
   Logits logits;
 };
 Reference fixture_reference(const std::string& name);
+// For one short sequence, all of whose logits are wanted.
+EngineOptions fixture_options(const std::string& model_path, const std::string& device);
+// Loads `options` and compares: the largest difference of a logit from the reference of a fixture, alone in a step.
+double reference_difference(const EngineOptions& options, const std::string& name);
 
 // Largest absolute difference.
 double max_difference(const Logits& a, const Logits& b);
