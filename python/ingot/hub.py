@@ -11,7 +11,7 @@ from .command import find_binary
 def find_model(model: str) -> str:
     """The path of a model: one that exists as it is; else OWNER/NAME[@REVISION][:VARIANT] in the Hugging Face cache,
     fetched from the hub where it is not there. Progress goes to stderr."""
-    if os.path.lexists(model) or not _looks_like_a_name(model):
+    if os.path.lexists(model) or not _ingot.is_model_name(model):
         return model
     with subprocess.Popen(
         [find_binary(), "pull", "--if-missing", model], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -26,8 +26,3 @@ def find_model(model: str) -> str:
         raise _ingot.Error(said.strip().removeprefix("ingot: ") or f"{model}: could not be fetched")
     sys.stderr.write(said)
     return path
-
-
-def _looks_like_a_name(model: str) -> bool:
-    owner, slash, name = model.partition("/")
-    return bool(owner and slash and name) and owner not in (".", "..", "~") and "/" not in name.split("@")[0]

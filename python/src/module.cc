@@ -6,6 +6,7 @@
 #include "core/settings.h"
 #include "engine/devices.h"
 #include "engine/validate.h"
+#include "hub/model_name.h"
 
 namespace ingot::python {
 namespace {
@@ -98,6 +99,9 @@ NB_MODULE(_ingot, m) {
   m.def("settings", &settings,
         "The environment variables in force, as a dict. Raises Error naming the variable whose value cannot be meant.");
   m.def("devices", &devices, "A list of (name, usable, detail), one a device.");
+  m.def(
+      "is_model_name", [](const char* text) { return ingot::hub::parse_model_name(text).has_value(); }, nb::arg("text"),
+      "Whether a text can be the name of a model on the hub; what ingot.find_model goes by.");
   bind_step(m);
   bind_keep(m);
   bind_engine(m);
