@@ -47,4 +47,12 @@ SM_INLINE void softmetal_wait_for_dispatches() {
 #endif
 }
 
+// What the macro SOFTMETAL_COPIES promises: copies of 16 bytes to threadgroup memory that take no registers on their
+// way, and a wait for all that the thread has begun.
+SM_INLINE void softmetal_begin_copy(void* to, const void* from) {
+  const uint at = (uint)(ulong)(__attribute__((address_space(3))) void*)to;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+SM_INLINE void softmetal_wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 }  // namespace metal
