@@ -26,12 +26,18 @@ METAL_FUNC void wait_for_dispatches() {}
 #endif
 
 // Copies of 16 bytes to threadgroup memory, which some devices make beside the thread that asks for them and without its
-// registers. The thread must wait before it reads what it copied, and before a barrier behind which others do.
+// registers. end_copies() follows the last of them at once: loads in between would be waited for too. The thread waits
+// before it reads what it copied, and before a barrier behind which others do.
 METAL_FUNC void begin_copy(threadgroup uint4* to, device const uint4* from) {
 #ifdef SOFTMETAL_COPIES
   softmetal_begin_copy(to, from);
 #else
   *to = *from;
+#endif
+}
+METAL_FUNC void end_copies() {
+#ifdef SOFTMETAL_COPIES
+  softmetal_end_copies();
 #endif
 }
 METAL_FUNC void wait_for_copies() {

@@ -323,6 +323,7 @@ METAL_FUNC void linear_begin_input(threadgroup uint4* own, device const uchar* x
                  (device const uint4*)(x + (min(row + 8, p.small_rows - 1) * p.cols + col) * 2));
     }
   }
+  end_copies();
 }
 METAL_FUNC void linear_put_input(threadgroup uint4* tile, threadgroup const uint4* own, uint thread_index) {
   const uint threads = LINEAR_OUTPUTS * 32;
@@ -373,6 +374,9 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
   uint side = 0, slice_end = first + slice_steps;
   for (uint step = first; step < last; step += LINEAR_UNROLL) {
     const bool more = step + LINEAR_UNROLL < last;
+    if (more) linear_put_input(tile + (side ^ 1) * part, own, thread_index);
+    if (step + 2 * LINEAR_UNROLL < last)
+      linear_begin_input(own, x, p, first_row, step + 2 * LINEAR_UNROLL, thread_index);
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
       PACKED_UNROLL for (uint k = 0; k < 4; k += 2)
         PACKED_UNROLL for (uint g = 0; g < tiles; g += 2) {
@@ -386,10 +390,7 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
         PACKED_UNROLL for (uint i = 0; i < eights; ++i)
           matrix_load_wide(b[u][i], panels.at[i] + (step + LINEAR_UNROLL + u) * 256, 32, true, 8,
                            (threadgroup T*)memory, lane);
-        if (u == 0) linear_put_input(tile + (side ^ 1) * part, own, thread_index);
       }
-      if (u == 0 && step + 2 * LINEAR_UNROLL < last)
-        linear_begin_input(own, x, p, first_row, step + 2 * LINEAR_UNROLL, thread_index);
       simdgroup_barrier(mem_flags::mem_none);  // the next weights are under way
     }
     side ^= 1;
