@@ -314,12 +314,23 @@ template [[host_name("linear_bfloat_768")]] [[kernel]] decltype(linear_kernel<bf
   if (output >= p.outputs) return;
   const ulong first = ulong(row / LINEAR_ROWS * LINEAR_LANES) * LINEAR_ROWS + row % LINEAR_ROWS;
   device const float4* from = (device const float4*)(partials + first * padded + output);
-  float4 parts[kLinearMostSlices];  // all of them under way before the first is added
+  // All loads are under way before the first is added.
+  float4 parts[kLinearMostSlices];
   PACKED_UNROLL for (uint slice = 0; slice < LINEAR_LANES; ++slice)
     parts[slice] = from[ulong(slice) * LINEAR_ROWS * (padded / 4)];
+  const uint count = min(p.outputs - output, 4u);
+  device float* sums = (device float*)out + ulong(row) * p.out_stride + output;  // to accumulate
+  float before[4];
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i)
+    if (LINEAR_ACCUMULATE) before[i] = i < count ? sums[i] : 0.0f;
   float4 sum = parts[0];
   PACKED_UNROLL for (uint slice = 1; slice < LINEAR_LANES; ++slice) sum += parts[slice];
   PACKED_UNROLL for (uint i = 0; i < 4; ++i) {
-    if (output + i < p.outputs) linear_finish(p, bias, bias, out, row, output + i, sum[i], 0.0f);
+    if (i < count) {
+      if (LINEAR_ACCUMULATE)
+        sums[i] = before[i] + linear_value(bias, bias, output + i, sum[i], 0.0f);
+      else
+        linear_finish(p, bias, bias, out, row, output + i, sum[i], 0.0f);
+    }
   }
 }
