@@ -54,6 +54,8 @@ class Bench {
     out_ = take(std::max(kMostRows * kFfn * 2, 64 * kVocab * 4));
     logits_ = take(64 * kVocab * 4);
     rope_ = take(kMostRows * kHead * 4);
+    for (Region* region : {&route_.ids, &route_.weights, &route_.order, &route_.places, &route_.starts, &route_.items})
+      *region = take(64 * 1024);
     device_->create_scratch(next_);
     device_->create_kv_cache({.layers = 1,
                               .num_blocks = kBlocks,
@@ -159,10 +161,66 @@ class Bench {
     add("sample", rows, us, static_cast<double>(rows * kVocab * 4), 0);
   }
 
+  // A layer of Qwen3-30B-A3B: 8 of 128 experts a row, whichever they are for each.
+  void experts(int64_t rows, const std::string& variant = "") {
+    constexpr int64_t kExperts = 128, kPerToken = 8, kModel = 2048, kExpert = 768;
+    const std::string names[] = {"route" + variant, "experts gate+up" + variant, "experts down" + variant,
+                                 "experts sum" + variant};
+    route_.rows = rows;
+    route_.experts = kExperts;
+    route_.per_token = kPerToken;
+    std::vector<float> logits(static_cast<size_t>(rows * kExperts));
+    std::mt19937 random(7);
+    for (float& logit : logits) logit = static_cast<float>(random() % 1000) * 0.01f;
+    device_->write_scratch({logits_.offset, logits.size() * 4}, std::as_bytes(std::span(logits)));
+    const auto route = [&] { device_->route({.logits = logits_, .route = route_, .normalize = true}); };
+    if (wanted(names[0], rows)) add(names[0], rows, time(rows, false, route), 0, 0);
+    time(rows, false, route);  // the tables for what follows
+    std::vector<std::byte> starts((kExperts + 1) * 4);
+    device_->read_scratch({route_.starts.offset, starts.size()}, starts);
+    int64_t chosen = 0;
+    for (int64_t e = 0; e < kExperts; ++e)
+      chosen += std::memcmp(starts.data() + e * 4, starts.data() + e * 4 + 4, 4) != 0 ? 1 : 0;
+    const double bytes = static_cast<double>(chosen * kModel * kExpert * 2);
+    const double operations = 2.0 * static_cast<double>(rows * kPerToken * kModel * kExpert);
+    size_t turn = 0;
+    if (wanted(names[1], rows)) {
+      const auto& ids = weights(kExperts * kExpert, kModel, DType::bf16, kExperts);
+      const double us = time(rows, false, [&] {
+        const WeightId gate = ids[turn++ % ids.size()], up = ids[turn++ % ids.size()];
+        device_->expert_gated_linear(
+            {.route = route_, .activation = ActivationKind::silu, .in = in_, .gate = gate, .up = up, .out = out_});
+      });
+      add(names[1], rows, us, 2 * bytes, 2 * operations);
+    }
+    if (wanted(names[2], rows)) {
+      const auto& ids = weights(kExperts * kModel, kExpert, DType::bf16, kExperts);
+      const double us = time(rows, false, [&] {
+        device_->expert_linear({.route = route_, .in = in_, .weight = ids[turn++ % ids.size()], .out = out_});
+      });
+      add(names[2], rows, us, bytes, operations);
+    }
+    if (wanted(names[3], rows) && variant.empty()) {
+      const double us = time(
+          rows, false, [&] { device_->expert_sum({.route = route_, .dim = kModel, .in = in_, .out = residual_}); });
+      add(names[3], rows, us, 0, 0);
+    }
+  }
+
   // Every way to cut the products of few rows on the matrix unit: 16-bit weights when activations are bf16, quantized
   // ones when they are f16.
   void tune() {
     const auto all = [&](const std::string& v, int64_t rows, DType format, bool gate) {
+      if (getenv("SHAPES")) {
+        linear("q3qkv" + v, 5120, 2048, rows, format);
+        linear("q3out" + v, 2048, 4096, rows, format);
+        linear("q3router" + v, 128, 2048, rows, format, false, true);
+        linear("q2qkv" + v, 1152, 896, rows, format);
+        linear("q2out" + v, 896, 896, rows, format);
+        linear("q2down" + v, 896, 4864, rows, format);
+        linear("q2up" + v, 9728, 896, rows, format);
+        return;
+      }
       linear("qkv" + v, kQkv, kHidden, rows, format);
       linear("output" + v, kHidden, kHeads * kHead, rows, format);
       linear("down" + v, kHidden, kFfn, rows, format);
@@ -199,6 +257,8 @@ class Bench {
                 all(fmt::format(" {} m{} u{} c{}{}{}", dtype_name(format), matrix, unroll, crowd,
                                 fmt::format(" {}{}", shared ? "shared" : "g", simdgroups), split ? " split" : ""),
                     rows, format, matrix <= 2 && !split);
+                if (plain && rows <= 16 && !shared && !getenv("SHAPES"))
+                  experts(rows, fmt::format(" m{} u{} c{} g{}", matrix, unroll, crowd, simdgroups));
               }
     metal::tried_variant.reset();
   }
@@ -259,7 +319,7 @@ class Bench {
     if (!fresh && first->second != row) fmt::print("{}: OTHER BITS\n", name);
   }
 
-  const std::vector<WeightId>& weights(int64_t n, int64_t k, DType format) {
+  const std::vector<WeightId>& weights(int64_t n, int64_t k, DType format, int64_t experts = 1) {
     auto& ids = weights_[{n, k, static_cast<int>(format)}];
     if (!ids.empty()) return ids;
     const bool compiles_only = std::getenv("SOFTMETAL_COMPILE_ONLY") != nullptr;
@@ -269,10 +329,11 @@ class Bench {
     for (size_t at = 0; at < bytes; at += noise_.size())
       std::memcpy(data.data() + at, noise_.data(), std::min(noise_.size(), bytes - at));
     const TensorView tensor{"weight", format, {n, k}, data};
-    const MatrixSpec spec{"weight", {{&tensor, 0}}, n, k};
+    MatrixSpec spec{"weight", {{&tensor, 0}}, n, k};
+    spec.groups = experts;
     // A device that only compiles needs one.
     const size_t least = compiles_only ? 1 : kRotated;
-    for (size_t made = 0; made < least || (least > 1 && ids.size() < 4); made += bytes)
+    for (size_t made = 0; made < least || (least > 1 && ids.size() < 4); made += std::max(bytes, (size_t)20000000))
       ids.push_back(device_->load_matrix(spec));
     return ids;
   }
@@ -324,6 +385,7 @@ class Bench {
   std::unique_ptr<Backend> device_;
   size_t next_ = 0;
   Region residual_, in_, out_, logits_, rope_;
+  ExpertRoute route_;
   WeightId norm_, frequencies_;
   std::vector<std::byte> noise_;
   std::map<std::tuple<int64_t, int64_t, int>, std::vector<WeightId>> weights_;
@@ -355,6 +417,8 @@ void run(const Options& options) {
         bench.linear("down" + f, kHidden, kFfn, rows, format, true);
         bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
       }
+  if (options.activation == DType::bf16)
+    for (const int64_t rows : {1, 8, 16, 64}) bench.experts(rows);
   for (const int64_t rows : {1, 64}) bench.norm(rows);
   for (const int64_t rows : {1, 8, 16, 64}) bench.decode_attention(rows, 512);
   bench.decode_attention(8, 32768);
