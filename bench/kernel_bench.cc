@@ -27,7 +27,18 @@ namespace {
 constexpr int64_t kHidden = 5120, kFfn = 32768, kHeads = 32, kKvHeads = 8, kHead = 128, kVocab = 131072;
 constexpr int64_t kQkv = (kHeads + 2 * kKvHeads) * kHead;
 constexpr int64_t kMostRows = 2048, kBlocks = 17000, kBlock = 16;
-constexpr size_t kRotated = size_t{1} << 30;  // bytes of weights a case goes through
+constexpr size_t kRotated = size_t{1} << 30;     // bytes of weights a case goes through
+constexpr size_t kLeastRotated = kRotated / 64;  // what a smaller matrix counts as
+
+// Products of smaller models.
+struct Product {
+  const char* name;
+  int64_t outputs, cols;
+};
+constexpr Product kSmall[] = {{"small 5120x2048", 5120, 2048}, {"small 2048x4096", 2048, 4096},
+                              {"small 128x2048", 128, 2048},   {"small 1152x896", 1152, 896},
+                              {"small 896x896", 896, 896},     {"small 896x4864", 896, 4864},
+                              {"small 9728x896", 9728, 896}};
 
 struct Options {
   std::string device = "cuda", only, json;
@@ -211,21 +222,13 @@ class Bench {
   // ones when they are f16.
   void tune() {
     const auto all = [&](const std::string& v, int64_t rows, DType format, bool gate) {
-      if (getenv("SHAPES")) {
-        linear("q3qkv" + v, 5120, 2048, rows, format);
-        linear("q3out" + v, 2048, 4096, rows, format);
-        linear("q3router" + v, 128, 2048, rows, format, false, true);
-        linear("q2qkv" + v, 1152, 896, rows, format);
-        linear("q2out" + v, 896, 896, rows, format);
-        linear("q2down" + v, 896, 4864, rows, format);
-        linear("q2up" + v, 9728, 896, rows, format);
-        return;
-      }
       linear("qkv" + v, kQkv, kHidden, rows, format);
       linear("output" + v, kHidden, kHeads * kHead, rows, format);
       linear("down" + v, kHidden, kFfn, rows, format);
       linear("head" + v, kVocab, kHidden, rows, format, false, true);
       if (gate) gated("gate+up" + v, rows, format);
+      for (const Product& p : kSmall)
+        if (format == DType::bf16) linear(p.name + v, p.outputs, p.cols, rows, format);
     };
     struct Cut {
       int simdgroups;
@@ -257,7 +260,7 @@ class Bench {
                 all(fmt::format(" {} m{} u{} c{}{}{}", dtype_name(format), matrix, unroll, crowd,
                                 fmt::format(" {}{}", shared ? "shared" : "g", simdgroups), split ? " split" : ""),
                     rows, format, matrix <= 2 && !split);
-                if (plain && rows <= 16 && !shared && !getenv("SHAPES"))
+                if (plain && rows <= 16 && !shared)
                   experts(rows, fmt::format(" m{} u{} c{} g{}", matrix, unroll, crowd, simdgroups));
               }
     metal::tried_variant.reset();
@@ -333,7 +336,7 @@ class Bench {
     spec.groups = experts;
     // A device that only compiles needs one.
     const size_t least = compiles_only ? 1 : kRotated;
-    for (size_t made = 0; made < least || (least > 1 && ids.size() < 4); made += std::max(bytes, (size_t)20000000))
+    for (size_t made = 0; made < least || (least > 1 && ids.size() < 4); made += std::max(bytes, kLeastRotated))
       ids.push_back(device_->load_matrix(spec));
     return ids;
   }
