@@ -37,9 +37,11 @@ constexpr LinearVariant kSplit = {
     .unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true, .crowd = 768};
 constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 8, 5632, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
+    {kNvidia, kNvidia, Way::matrix, 8, 4096, 4096, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
+    {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 16, 4096, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 32, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .shared = true}},
     {kNvidia, kNvidia, Way::matrix, 32, 4096, 16384, kSplit},
     {kNvidia, kNvidia, Way::matrix, 32, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
