@@ -37,7 +37,8 @@ constexpr LinearVariant kSplit = {
     .unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true, .crowd = 768};
 constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 8, 5632, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, Way::matrix, 8, 4096, 4096, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
+    // 5,120 outputs in 128 threadgroups, one for each of 132 multiprocessors.
+    {kNvidia, kNvidia, Way::matrix, 8, 4608, 8192, {.unroll = 4, .simdgroups = 8, .matrix = 5}},
     {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 4096, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
