@@ -27,7 +27,18 @@ namespace {
 constexpr int64_t kHidden = 5120, kFfn = 32768, kHeads = 32, kKvHeads = 8, kHead = 128, kVocab = 131072;
 constexpr int64_t kQkv = (kHeads + 2 * kKvHeads) * kHead;
 constexpr int64_t kMostRows = 2048, kBlocks = 17000, kBlock = 16;
-constexpr size_t kRotated = size_t{1} << 30;  // bytes of weights a case goes through
+constexpr size_t kRotated = size_t{1} << 30;     // bytes of weights a case goes through
+constexpr size_t kLeastRotated = kRotated / 64;  // what a smaller matrix counts as
+
+// Products of smaller models.
+struct Product {
+  const char* name;
+  int64_t outputs, cols;
+};
+constexpr Product kSmall[] = {{"small 5120x2048", 5120, 2048}, {"small 2048x4096", 2048, 4096},
+                              {"small 128x2048", 128, 2048},   {"small 1152x896", 1152, 896},
+                              {"small 896x896", 896, 896},     {"small 896x4864", 896, 4864},
+                              {"small 9728x896", 9728, 896}};
 
 struct Options {
   std::string device = "cuda", only, json;
@@ -54,6 +65,8 @@ class Bench {
     out_ = take(std::max(kMostRows * kFfn * 2, 64 * kVocab * 4));
     logits_ = take(64 * kVocab * 4);
     rope_ = take(kMostRows * kHead * 4);
+    for (Region* region : {&route_.ids, &route_.weights, &route_.order, &route_.places, &route_.starts, &route_.items})
+      *region = take(64 * 1024);
     device_->create_scratch(next_);
     device_->create_kv_cache({.layers = 1,
                               .num_blocks = kBlocks,
@@ -159,6 +172,52 @@ class Bench {
     add("sample", rows, us, static_cast<double>(rows * kVocab * 4), 0);
   }
 
+  // A layer of Qwen3-30B-A3B: 8 of 128 experts a row, whichever they are for each.
+  void experts(int64_t rows, const std::string& variant = "") {
+    constexpr int64_t kExperts = 128, kPerToken = 8, kModel = 2048, kExpert = 768;
+    const std::string names[] = {"route" + variant, "experts gate+up" + variant, "experts down" + variant,
+                                 "experts sum" + variant};
+    route_.rows = rows;
+    route_.experts = kExperts;
+    route_.per_token = kPerToken;
+    std::vector<float> logits(static_cast<size_t>(rows * kExperts));
+    std::mt19937 random(7);
+    for (float& logit : logits) logit = static_cast<float>(random() % 1000) * 0.01f;
+    device_->write_scratch({logits_.offset, logits.size() * 4}, std::as_bytes(std::span(logits)));
+    const auto route = [&] { device_->route({.logits = logits_, .route = route_, .normalize = true}); };
+    if (wanted(names[0], rows)) add(names[0], rows, time(rows, false, route), 0, 0);
+    time(rows, false, route);  // the tables for what follows
+    std::vector<std::byte> starts((kExperts + 1) * 4);
+    device_->read_scratch({route_.starts.offset, starts.size()}, starts);
+    int64_t chosen = 0;
+    for (int64_t e = 0; e < kExperts; ++e)
+      chosen += std::memcmp(starts.data() + e * 4, starts.data() + e * 4 + 4, 4) != 0 ? 1 : 0;
+    const double bytes = static_cast<double>(chosen * kModel * kExpert * 2);
+    const double operations = 2.0 * static_cast<double>(rows * kPerToken * kModel * kExpert);
+    size_t turn = 0;
+    if (wanted(names[1], rows)) {
+      const auto& ids = weights(kExperts * kExpert, kModel, DType::bf16, kExperts);
+      const double us = time(rows, false, [&] {
+        const WeightId gate = ids[turn++ % ids.size()], up = ids[turn++ % ids.size()];
+        device_->expert_gated_linear(
+            {.route = route_, .activation = ActivationKind::silu, .in = in_, .gate = gate, .up = up, .out = out_});
+      });
+      add(names[1], rows, us, 2 * bytes, 2 * operations);
+    }
+    if (wanted(names[2], rows)) {
+      const auto& ids = weights(kExperts * kModel, kExpert, DType::bf16, kExperts);
+      const double us = time(rows, false, [&] {
+        device_->expert_linear({.route = route_, .in = in_, .weight = ids[turn++ % ids.size()], .out = out_});
+      });
+      add(names[2], rows, us, bytes, operations);
+    }
+    if (wanted(names[3], rows) && variant.empty()) {
+      const double us = time(
+          rows, false, [&] { device_->expert_sum({.route = route_, .dim = kModel, .in = in_, .out = residual_}); });
+      add(names[3], rows, us, 0, 0);
+    }
+  }
+
   // Every way to cut the products of few rows on the matrix unit: 16-bit weights when activations are bf16, quantized
   // ones when they are f16.
   void tune() {
@@ -168,6 +227,8 @@ class Bench {
       linear("down" + v, kHidden, kFfn, rows, format);
       linear("head" + v, kVocab, kHidden, rows, format, false, true);
       if (gate) gated("gate+up" + v, rows, format);
+      for (const Product& p : kSmall)
+        if (format == DType::bf16) linear(p.name + v, p.outputs, p.cols, rows, format);
     };
     struct Cut {
       int simdgroups;
@@ -199,6 +260,8 @@ class Bench {
                 all(fmt::format(" {} m{} u{} c{}{}{}", dtype_name(format), matrix, unroll, crowd,
                                 fmt::format(" {}{}", shared ? "shared" : "g", simdgroups), split ? " split" : ""),
                     rows, format, matrix <= 2 && !split);
+                if (plain && rows <= 16 && !shared)
+                  experts(rows, fmt::format(" m{} u{} c{} g{}", matrix, unroll, crowd, simdgroups));
               }
     metal::tried_variant.reset();
   }
@@ -259,7 +322,7 @@ class Bench {
     if (!fresh && first->second != row) fmt::print("{}: OTHER BITS\n", name);
   }
 
-  const std::vector<WeightId>& weights(int64_t n, int64_t k, DType format) {
+  const std::vector<WeightId>& weights(int64_t n, int64_t k, DType format, int64_t experts = 1) {
     auto& ids = weights_[{n, k, static_cast<int>(format)}];
     if (!ids.empty()) return ids;
     const bool compiles_only = std::getenv("SOFTMETAL_COMPILE_ONLY") != nullptr;
@@ -269,10 +332,11 @@ class Bench {
     for (size_t at = 0; at < bytes; at += noise_.size())
       std::memcpy(data.data() + at, noise_.data(), std::min(noise_.size(), bytes - at));
     const TensorView tensor{"weight", format, {n, k}, data};
-    const MatrixSpec spec{"weight", {{&tensor, 0}}, n, k};
+    MatrixSpec spec{"weight", {{&tensor, 0}}, n, k};
+    spec.groups = experts;
     // A device that only compiles needs one.
     const size_t least = compiles_only ? 1 : kRotated;
-    for (size_t made = 0; made < least || (least > 1 && ids.size() < 4); made += bytes)
+    for (size_t made = 0; made < least || (least > 1 && ids.size() < 4); made += std::max(bytes, kLeastRotated))
       ids.push_back(device_->load_matrix(spec));
     return ids;
   }
@@ -324,6 +388,7 @@ class Bench {
   std::unique_ptr<Backend> device_;
   size_t next_ = 0;
   Region residual_, in_, out_, logits_, rope_;
+  ExpertRoute route_;
   WeightId norm_, frequencies_;
   std::vector<std::byte> noise_;
   std::map<std::tuple<int64_t, int64_t, int>, std::vector<WeightId>> weights_;
@@ -355,6 +420,8 @@ void run(const Options& options) {
         bench.linear("down" + f, kHidden, kFfn, rows, format, true);
         bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
       }
+  if (options.activation == DType::bf16)
+    for (const int64_t rows : {1, 8, 16, 64}) bench.experts(rows);
   for (const int64_t rows : {1, 64}) bench.norm(rows);
   for (const int64_t rows : {1, 8, 16, 64}) bench.decode_attention(rows, 512);
   bench.decode_attention(8, 32768);

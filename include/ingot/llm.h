@@ -123,6 +123,8 @@ struct LlmStats {
   int64_t blocks_cached = 0;
   uint64_t steps = 0;
   uint64_t failed_steps = 0;
+  uint64_t failed_in_a_row = 0;  // steps since the last one that came through
+  std::string failure;           // of the last of them
   uint64_t preemptions = 0;
   uint64_t prompt_tokens = 0;  // of requests that reached their first token
   uint64_t generation_tokens = 0;

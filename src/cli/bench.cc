@@ -44,7 +44,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Runs a batch of equal prompts through real steps: prefill rows alone, then decode rows alone.
+constexpr int64_t kWarmUpSteps = 3;
+
+// Runs a batch of prompts of one length through real steps: prefill rows alone, then decode rows alone. No two prompts
+// have the same tokens: in a mixture of experts rows go to experts of their own.
 class BatchBench {
  public:
   BatchBench(Engine& engine, int32_t batch, int64_t prompt_len, int64_t gen_len)
@@ -59,8 +62,10 @@ class BatchBench {
       blocks_[s].resize(static_cast<size_t>(blocks));
       std::iota(blocks_[s].begin(), blocks_[s].end(), static_cast<int32_t>(s * blocks));
     }
-    for (int64_t i = 0; i < prompt_len; ++i)  // any ids will do; these avoid the special ones at the low end
-      prompt_.push_back(static_cast<int32_t>((1000 + i * 7919) % engine.limits().vocab));
+    // Any ids will do; these begin behind the special ones at the low end. A prompt starts where the one before it has
+    // its second token.
+    for (int64_t i = 0; i < prompt_len + batch; ++i)
+      ids_.push_back(static_cast<int32_t>((1000 + i * 7919) % engine.limits().vocab));
   }
 
   // Seconds for all prompts.
@@ -74,7 +79,7 @@ class BatchBench {
         const int64_t rows =
             std::min<int64_t>(engine_.limits().max_step_tokens - builder_.rows(), prompt_len_ - done[s]);
         if (rows <= 0) break;
-        const int32_t row = builder_.add(std::span(prompt_).subspan(done[s], rows), done[s], blocks_[s]);
+        const int32_t row = builder_.add(std::span(ids_).subspan(s + done[s], rows), done[s], blocks_[s]);
         done[s] += rows;
         if (done[s] == prompt_len_) builder_.sample(row + static_cast<int32_t>(rows) - 1, greedy_);
       }
@@ -89,7 +94,9 @@ class BatchBench {
   // named as "what row r of the previous step sampled".
   double decode() {
     std::vector<int32_t> previous(static_cast<size_t>(batch_));
-    for (int32_t s = 0; s < batch_; ++s) previous[s] = prompt_.back();
+    for (int32_t s = 0; s < batch_; ++s) previous[s] = ids_[s + prompt_len_ - 1];
+    // A device may take the first steps of a kind to prepare for more of them.
+    for (int64_t i = 0; i < kWarmUpSteps; ++i) note(engine_.run(decode_step(0, previous)).stats);
     const auto start = Clock::now();
     auto lap = start;
     StepTicket ticket = engine_.submit(decode_step(0, previous));
@@ -138,7 +145,7 @@ class BatchBench {
   StepBuilder builder_;
   SamplingParams greedy_{.temperature = 0};
   std::vector<std::vector<int32_t>> blocks_;
-  std::vector<int32_t> prompt_;
+  std::vector<int32_t> ids_;
   std::vector<double> step_ms_, gap_us_, encode_us_;
   double weight_bytes_ = 0;
   uint32_t submissions_ = 0, waits_ = 0;

@@ -299,6 +299,8 @@ void StepLoop::fail_step(const Plan& plan, const std::string& reason) {
   {
     const std::lock_guard lock(stats_mutex_);
     ++stats_.failed_steps;
+    ++stats_.failed_in_a_row;
+    stats_.failure = reason;
   }
   for (const PlannedSequence& planned : plan.sequences)
     if (planned.sequence->state != Sequence::State::finished)
@@ -346,6 +348,7 @@ void StepLoop::emit() {
 void StepLoop::update_stats(const Plan& plan, const StepStats& step) {
   const std::lock_guard lock(stats_mutex_);
   ++stats_.steps;
+  stats_.failed_in_a_row = 0;
   observe(stats_.step_tokens, plan.step.num_scheduled_tokens);
   observe(stats_.step_s, step.run_us / 1e6);
   if (plan.follows) observe(stats_.step_gap_s, step.gap_us / 1e6);

@@ -96,6 +96,8 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
     }
     EXPECT_GT(failed, 0);
     EXPECT_GT(llm.stats().failed_steps, 0u);
+    EXPECT_EQ(llm.stats().failed_in_a_row, 0u) << "steps came through since";
+    EXPECT_FALSE(llm.stats().failure.empty());
     EXPECT_EQ(llm.stats().finished_error, static_cast<uint64_t>(failed));
     expect_clean(llm);
   }

@@ -225,6 +225,18 @@ TEST(OpenaiRouter, Draining) {
   EXPECT_EQ(running->wait().status, 200);
 }
 
+TEST(OpenaiRouter, HealthTellsOfADeviceThatFailsStepAfterStep) {
+  Rig rig;
+  rig.generator->stats_now.failed_in_a_row = 2;
+  rig.generator->stats_now.failure = "gpu: lost";
+  EXPECT_EQ(rig.ask("GET", "/health").status, 200) << "one that may recover";
+  rig.generator->stats_now.failed_in_a_row = 3;
+  const HttpReply reply = rig.ask("GET", "/health");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(error_of(reply)["code"], "device_failed");
+  EXPECT_NE(error_of(reply)["message"].get<std::string>().find("gpu: lost"), std::string::npos);
+}
+
 TEST(OpenaiRouter, Loading) {
   const auto api = openai::make_api({.served_names = {"tiny"}, .version = "1"});
   const auto status = [&](const char* method, const char* path) {

@@ -73,12 +73,13 @@ kernel void k(device float* o [[buffer(0)]], device const float* x [[buffer(1)]]
   o[18 * n + i] = float(simd_sum(half(v)));
   o[19 * n + i] = simd_sum(int(v));
   float2 two = simd_sum(float2(v, 1)); o[20 * n + i] = two.x + two.y;
+  o[21 * n + i] = float(simd_sum(uint(v)) + simd_max(uint(v)) * 1000 + simd_min(uint(v) + 3) * 100000);
 })");
   constexpr int n = 64;
   std::vector<float> x(n);
   for (int i = 0; i < n; ++i) x[static_cast<size_t>(i)] = static_cast<float>((i * 7) % 32);
   auto in = gpu.buffer(x);
-  auto out = gpu.empty(21 * n * 4);
+  auto out = gpu.empty(22 * n * 4);
   ASSERT_EQ(gpu.run("k", {{out.get(), in.get()}, MTL::Size(1, 1, 1), MTL::Size(n, 1, 1)}), "");
   const auto y = read<float>(out.get());
   for (int i = 0; i < n; ++i) {
@@ -107,8 +108,9 @@ kernel void k(device float* o [[buffer(0)]], device const float* x [[buffer(1)]]
                           g[l ^ 1],
                           496,
                           496,
-                          528};
-    for (int k = 0; k < 21; ++k)
+                          528,
+                          496 + 31000 + 300000};
+    for (int k = 0; k < 22; ++k)
       EXPECT_EQ(y[static_cast<size_t>(k * n + i)], want[k]) << "operation " << k << ", lane " << i;
   }
 }

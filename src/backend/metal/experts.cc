@@ -9,7 +9,7 @@ enum : uint16_t { kNormalize = 4, kLogits = 5 };
 
 constexpr int64_t kRouteSimdgroups = 4;
 constexpr int64_t kSortThreads = 256;
-constexpr int64_t kFewThreads = 512, kFewRows = 32, kFewPairs = 512;  // of route_few
+constexpr int64_t kFewThreads = 512, kFewRows = 64, kFewPairs = 512;  // of route_few
 constexpr int64_t kSumThreads = 256;
 
 }  // namespace

@@ -22,8 +22,9 @@ constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
 // groups busy. Those of Apple's families are chosen by these counts and not tuned on hardware; those of NVIDIA's are
 // tuned on an H200 (docs/benchmarks.md).
-// In registers; on the matrix unit: 16-bit weights, the same of experts, q8_0, other quantized ones.
-enum class Way { few, matrix, experts, bytes, blocks };
+// In registers; on the matrix unit: 16-bit weights, the same of experts, of two matrices of experts, q8_0, other
+// quantized ones.
+enum class Way { few, matrix, experts, gated_experts, bytes, blocks };
 struct TableLine {
   int min_family, max_family;  // Apple GPU families, or kNvidiaFamily
   Way way;
@@ -44,9 +45,12 @@ constexpr LinearVariant split(int matrix, int unroll, int crowd) {
 }
 constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 8, 5632, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 1}},
+    // 5,120 outputs in 128 threadgroups, one for each of 132 multiprocessors.
+    {kNvidia, kNvidia, Way::matrix, 8, 4608, 8192, {.unroll = 4, .simdgroups = 8, .matrix = 5}},
+    {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 16, 4096, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 32, 16384, 0, shared(4, 2, 512)},
     {kNvidia, kNvidia, Way::matrix, 32, 5121, 16384, split(3, 2, 512)},
     {kNvidia, kNvidia, Way::matrix, 32, 4096, 16384, split(5, 4, 256)},
@@ -58,6 +62,8 @@ constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 64, 4096, 0, split(4, 4, 256)},
     {kNvidia, kNvidia, Way::matrix, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
+    {kNvidia, kNvidia, Way::gated_experts, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
+    {kNvidia, kNvidia, Way::gated_experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
     {kNvidia, kNvidia, Way::bytes, 16, 0, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
     {kNvidia, kNvidia, Way::bytes, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::bytes, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 1}},
@@ -154,10 +160,12 @@ bool fits_matrix(const LinearShape& shape) {
 LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool mixed = shape.decode_rows >= 0 && shape.decode_rows < shape.rows;
   const bool matrix = fits_matrix(shape);
-  const Way way = !matrix                       ? Way::few
-                  : is_plain(shape.format)      ? shape.experts > 0 ? Way::experts : Way::matrix
-                  : shape.format == DType::q8_0 ? Way::bytes
-                                                : Way::blocks;
+  const Way way = !matrix                            ? Way::few
+                  : shape.format == DType::q8_0      ? Way::bytes
+                  : is_block_quantized(shape.format) ? Way::blocks
+                  : shape.experts == 0               ? Way::matrix
+                  : shape.activation                 ? Way::gated_experts
+                                                     : Way::experts;
   LinearVariant variant;
   for (const TableLine& line : kTable) {
     if (family < line.min_family || family > line.max_family) continue;

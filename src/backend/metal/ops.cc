@@ -13,7 +13,7 @@ enum : uint16_t { kNormLayer = 0, kNormWeight = 1, kNormBias = 2, kNormAdd = 3 }
 
 constexpr int64_t kThreads = 256;
 constexpr int64_t kMaxHeadSize = 256;
-constexpr int64_t kMaxExperts = 512;  // as in kernels/experts.metal
+constexpr int64_t kMaxExperts = 512, kMaxExpertsPerToken = 32;  // as in kernels/experts.metal
 
 NS::UInteger groups_of(int64_t n, int64_t size) { return static_cast<NS::UInteger>((n + size - 1) / size); }
 
@@ -30,9 +30,9 @@ std::optional<std::string> decline_model(const ModelConfig& config, const KvLayo
   if (kv.dtype == KvType::bf16 && !bfloat) return "a KV cache of bf16 needs macOS 14 or newer";
   if (kv.block_size < 8 || kv.block_size % 8 != 0)
     return fmt::format("block size {}: the Metal kernels run multiples of 8", kv.block_size);
-  if (config.experts > kMaxExperts || config.experts_per_token > config.experts)
-    return fmt::format("{} of {} experts a token: the Metal kernels run up to {}", config.experts_per_token,
-                       config.experts, kMaxExperts);
+  if (config.experts > kMaxExperts || config.experts_per_token > std::min(config.experts, kMaxExpertsPerToken))
+    return fmt::format("{} of {} experts a token: the Metal kernels run up to {} of {}", config.experts_per_token,
+                       config.experts, kMaxExpertsPerToken, kMaxExperts);
   return std::nullopt;
 }
 

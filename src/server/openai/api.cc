@@ -74,6 +74,8 @@ void check_content_type(const HttpRequest& request) {
                  "", "unsupported_media_type");
 }
 
+constexpr uint64_t kFailuresInARow = 3;  // of steps: the device is not well
+
 class ApiImpl final : public Api {
  public:
   explicit ApiImpl(ApiOptions options)
@@ -178,7 +180,7 @@ class ApiImpl final : public Api {
   HttpReply answer(const HttpRequest& request, Endpoint endpoint) {
     switch (endpoint) {
       case Endpoint::page: return page();
-      case Endpoint::health: return {.body = R"({"status":"ok"})"};
+      case Endpoint::health: return health();
       case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
       case Endpoint::metrics: return metrics();
@@ -188,6 +190,17 @@ class ApiImpl final : public Api {
       case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body);
       default: check_content_type(request); return detokenize(*model(false), request.body);
     }
+  }
+
+  // A device that fails step after step (a lost GPU, say) does not come back by itself: whoever watches may start anew.
+  HttpReply health() const {
+    if (const auto model = model_or_null()) {
+      const LlmStats stats = model->generator().stats();
+      if (stats.failed_in_a_row >= kFailuresInARow)
+        throw ApiError(503, fmt::format("the last {} steps failed: {}", stats.failed_in_a_row, stats.failure), "",
+                       "device_failed");
+    }
+    return {.body = R"({"status":"ok"})"};
   }
 
   HttpReply page() const {

@@ -78,6 +78,11 @@ SM_REDUCTION(simd_and, x& y)
 SM_REDUCTION(simd_or, x | y)
 SM_REDUCTION(simd_xor, x ^ y)
 
+// Of integers of 32 bits in one instruction.
+SM_COLLECTIVE uint simd_sum(uint x) { return (uint)__nvvm_redux_sync_add((int)x, (int)sm::kAllLanes); }
+SM_COLLECTIVE uint simd_max(uint x) { return __nvvm_redux_sync_umax(x, (int)sm::kAllLanes); }
+SM_COLLECTIVE uint simd_min(uint x) { return __nvvm_redux_sync_umin(x, (int)sm::kAllLanes); }
+
 template <class T>
 SM_COLLECTIVE T quad_sum(T x) {
   x = (T)(x + quad_shuffle_xor(x, 1));

@@ -13,11 +13,13 @@ constant constexpr uint kRouteFewPairs = 512;  // at most, of route_few
 #define ROUTE_UNROLL _Pragma("clang loop unroll(full)")
 
 struct RouteParams {
-  uint rows, experts, per_token;
+  uint rows, experts;
+  uint per_token;  // at most 32
   uint item_rows;  // most rows of an item
 };
 
-// A simdgroup chooses for one row: softmax, then the largest, one after another; of equal ones the first.
+// A simdgroup chooses for one row: softmax, then the largest, one after another; of equal ones the first. Numbers that are
+// not negative compare like their bits, and integers are compared faster across lanes.
 METAL_FUNC void route_row(device const float* logits, device int* ids, device float* weights,
                           threadgroup int* chosen_ids, constant RouteParams& p, uint row, uint lane) {
   float values[16];
@@ -29,35 +31,42 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
   }
   largest = simd_max(largest);
   float sum = 0;
+  uint keys[16];  // of what is left: bits of the value, plus one; 0: taken
   ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i) {
-    values[i] = i * 32 + lane < p.experts ? precise::exp(values[i] - largest) : -1.0f;
-    sum += max(values[i], 0.0f);
+    const bool exists = i * 32 + lane < p.experts;
+    const float value = exists ? precise::exp(values[i] - largest) : 0.0f;
+    keys[i] = exists ? as_type<uint>(value) + 1 : 0;
+    sum += value;
   }
   sum = simd_sum(sum);
   float chosen = 0;
+  int my_expert = 0;  // lane l keeps choice l, so that all are written at once
+  float my_value = 0;
   for (uint rank = 0; rank < p.per_token; ++rank) {
-    float best = -2.0f;
-    uint where = kRouteExperts;
+    uint best = 0, where = kRouteExperts;
     ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i) {
-      if (values[i] > best) {
-        best = values[i];
+      if (keys[i] > best) {
+        best = keys[i];
         where = i * 32 + lane;
       }
     }
-    const float top = simd_max(best);
+    const uint top = simd_max(best);
     const uint expert = min(simd_min(best == top ? where : kRouteExperts), p.experts - 1);
     ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i)
-      if (i * 32 + lane == expert) values[i] = -1.0f;
-    chosen += top;
-    if (lane == 0) {
-      ids[row * p.per_token + rank] = int(expert);
-      if (chosen_ids) chosen_ids[row * p.per_token + rank] = int(expert);
-      weights[row * p.per_token + rank] = top;
+      if (i * 32 + lane == expert) keys[i] = 0;
+    const float value = as_type<float>(max(top, 1u) - 1);
+    chosen += value;
+    if (lane == rank) {
+      my_expert = int(expert);
+      my_value = value;
     }
   }
-  const float scale = 1.0f / (ROUTE_NORMALIZE ? chosen : sum);
-  if (lane == 0)
-    for (uint rank = 0; rank < p.per_token; ++rank) weights[row * p.per_token + rank] *= scale;
+  if (lane < p.per_token) {
+    const uint at = row * p.per_token + lane;
+    ids[at] = my_expert;
+    if (chosen_ids) chosen_ids[at] = my_expert;
+    weights[at] = my_value / (ROUTE_NORMALIZE ? chosen : sum);
+  }
 }
 
 [[kernel]] void route_rows(device const float* logits [[buffer(0)]],  // [rows, experts]
@@ -185,9 +194,14 @@ struct ExpertSumParams {
   const uint i = group.x * 256 + thread_index, row = group.y;
   if (i >= p.dim) return;
   float sum = out[ulong(row) * p.dim + i];
-  for (uint rank = 0; rank < p.per_token; ++rank) {
-    const uint pair = row * p.per_token + rank;
-    sum = fma(weights[pair], in[ulong(uint(places[pair])) * p.dim + i], sum);
+  for (uint first = 0; first < p.per_token; first += 8) {
+    float values[8];  // all loads are issued before the first use
+    ROUTE_UNROLL for (uint j = 0; j < 8; ++j) {
+      const uint pair = row * p.per_token + min(first + j, p.per_token - 1);
+      values[j] = in[ulong(uint(places[pair])) * p.dim + i];
+    }
+    ROUTE_UNROLL for (uint j = 0; j < 8; ++j)
+      if (first + j < p.per_token) sum = fma(weights[row * p.per_token + first + j], values[j], sum);
   }
   out[ulong(row) * p.dim + i] = sum;
 }

@@ -20,38 +20,64 @@ static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgro
   return sum;
 }
 
+static float norm_square(float4 d, float squares) {
+  squares = fma(d.x, d.x, squares);
+  squares = fma(d.y, d.y, squares);
+  squares = fma(d.z, d.z, squares);
+  return fma(d.w, d.w, squares);
+}
+template <typename T>
+static void norm_store(device vec<T, 4>* y, float4 value, float4 weight, float4 bias) {
+  if (NORM_WEIGHT) value = value * weight;
+  if (NORM_BIAS) value = value + bias;
+  *y = vec<T, 4>(NORM_ADD ? float4(*y) + value : value);
+}
+
+#define NORM_UNROLL _Pragma("clang loop unroll(full)")
+constant constexpr uint kNormKept = 2;  // vectors of four that a thread keeps in registers; rows of up to 8,192 are no longer
+
 // Four elements at a time where rows begin at multiples of 16 bytes.
 template <typename T>
 static void norm_row(device const float4* x, device const float4* weight, device const float4* bias, device vec<T, 4>* y,
                      constant NormParams& p, threadgroup float* parts, uint thread_index, uint lane, uint simdgroup,
                      uint simdgroups) {
-  const uint threads = simdgroups * 32, count = p.dim / 4;
+  const uint threads = simdgroups * 32, count = p.dim / 4, rest = thread_index + kNormKept * threads;
+  float4 kept[kNormKept], weights[kNormKept], biases[kNormKept];
+  NORM_UNROLL for (uint k = 0; k < kNormKept; ++k) {
+    const uint i = thread_index + k * threads;
+    kept[k] = weights[k] = biases[k] = float4(0.0f);
+    if (NORM_WEIGHT && i < count) weights[k] = weight[i];
+    if (NORM_BIAS && i < count) biases[k] = bias[i];
+  }
+  wait_for_dispatches();
+  NORM_UNROLL for (uint k = 0; k < kNormKept; ++k)
+    if (thread_index + k * threads < count) kept[k] = x[thread_index + k * threads];
+
   float mean = 0;
   if (NORM_LAYER) {
     float sum = 0;
-    for (uint i = thread_index; i < count; i += threads) sum += (x[i].x + x[i].y) + (x[i].z + x[i].w);
+    NORM_UNROLL for (uint k = 0; k < kNormKept; ++k) sum += (kept[k].x + kept[k].y) + (kept[k].z + kept[k].w);
+    for (uint i = rest; i < count; i += threads) sum += (x[i].x + x[i].y) + (x[i].z + x[i].w);
     mean = norm_sum(sum, parts, lane, simdgroup, simdgroups) / float(p.dim);
   }
   float squares = 0;
-  for (uint i = thread_index; i < count; i += threads) {
-    const float4 d = x[i] - mean;
-    squares = fma(d.x, d.x, squares);
-    squares = fma(d.y, d.y, squares);
-    squares = fma(d.z, d.z, squares);
-    squares = fma(d.w, d.w, squares);
-  }
+  NORM_UNROLL for (uint k = 0; k < kNormKept; ++k)
+    if (thread_index + k * threads < count) squares = norm_square(kept[k] - mean, squares);
+  for (uint i = rest; i < count; i += threads) squares = norm_square(x[i] - mean, squares);
   const float scale = precise::rsqrt(norm_sum(squares, parts, lane, simdgroup, simdgroups) / float(p.dim) + p.eps);
-  for (uint i = thread_index; i < count; i += threads) {
-    float4 value = (x[i] - mean) * scale;
-    if (NORM_WEIGHT) value = value * weight[i];
-    if (NORM_BIAS) value = value + bias[i];
-    y[i] = vec<T, 4>(NORM_ADD ? float4(y[i]) + value : value);
+
+  NORM_UNROLL for (uint k = 0; k < kNormKept; ++k) {
+    const uint i = thread_index + k * threads;
+    if (i < count) norm_store<T>(y + i, (kept[k] - mean) * scale, weights[k], biases[k]);
   }
+  for (uint i = rest; i < count; i += threads)
+    norm_store<T>(y + i, (x[i] - mean) * scale, NORM_WEIGHT ? weight[i] : float4(0.0f),
+                  NORM_BIAS ? bias[i] : float4(0.0f));
 }
 
 // One row a threadgroup: the residual stream in, an activation out (or the residual stream, to add to).
 template <typename T>
-[[kernel]] void norm(device const float* in [[buffer(0)]],  // [rows, dim]
+[[kernel]] STARTS_EARLY void norm(device const float* in [[buffer(0)]],  // [rows, dim]
                      device const float* weight [[buffer(1), function_constant(NORM_WEIGHT)]],
                      device const float* bias [[buffer(2), function_constant(NORM_BIAS)]],
                      device T* out [[buffer(3)]],  // [rows, dim]
@@ -70,6 +96,7 @@ template <typename T>
                 (device vec<T, 4>*)y, p, parts, thread_index, lane, simdgroup, simdgroups);
     return;
   }
+  wait_for_dispatches();
   float mean = 0;
   if (NORM_LAYER) {
     float sum = 0;
