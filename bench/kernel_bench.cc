@@ -238,7 +238,7 @@ class Bench {
                                   ? std::vector<DType>{DType::bf16}
                                   : std::vector<DType>{DType::q4_k, DType::q8_0, DType::q4_0, DType::q6_k})
       for (const int64_t rows : {1, 8, 16, 32, 64})
-        for (const int matrix : {1, 2, 4})
+        for (const int matrix : {1, 2, 3, 4, 5, 6})
           for (const int unroll : {1, 2, 4})
             for (const int crowd : {256, 512, 768})
               for (const auto& [simdgroups, shared, split] : {Cut{8, false, false},
@@ -248,9 +248,9 @@ class Bench {
                                                               {4, true, false},
                                                               {4, true, true}}) {
                 const bool plain = format == DType::bf16;
-                if (shared && (!plain || rows < 32 || rows * unroll * 4 % (32 * simdgroups) != 0)) continue;
+                if (shared && (!plain || rows < 32)) continue;
                 if (!shared && rows >= 32 && unroll * matrix > 2) continue;
-                if (matrix * unroll > 8) continue;
+                if (!shared && (matrix == 3 || matrix > 4 || matrix * unroll > 8)) continue;
                 metal::tried_variant = metal::LinearVariant{.unroll = unroll,
                                                             .simdgroups = simdgroups,
                                                             .matrix = matrix,

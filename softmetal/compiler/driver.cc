@@ -143,7 +143,7 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
                                    "-D__HAVE_BFLOAT__=1",
                                    "-fno-color-diagnostics"};
   if (options.grids) {
-    for (const char* macro : {"SOFTMETAL_WIDE_MATRICES", "SOFTMETAL_EARLY_START"})
+    for (const char* macro : {"SOFTMETAL_WIDE_MATRICES", "SOFTMETAL_EARLY_START", "SOFTMETAL_COPIES"})
       argv.push_back(std::string("-D") + macro + "=1");
   }
   for (const auto& [name, value] : options.macros) argv.push_back("-D" + name + "=" + value);

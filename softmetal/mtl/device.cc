@@ -78,7 +78,7 @@ uint64_t Device::recommendedMaxWorkingSetSize() const {
 }
 NS::UInteger Device::currentAllocatedSize() const { return state_->allocated; }
 NS::UInteger Device::maxBufferLength() const { return recommendedMaxWorkingSetSize() / 4 * 3; }
-NS::UInteger Device::maxThreadgroupMemoryLength() const { return kMaxThreadgroupBytes; }
+NS::UInteger Device::maxThreadgroupMemoryLength() const { return state_->executor->max_threadgroup_bytes(); }
 Size Device::maxThreadsPerThreadgroup() const {
   return Size(kMaxThreadsPerGroup, kMaxThreadsPerGroup, kMaxThreadsPerGroup);
 }

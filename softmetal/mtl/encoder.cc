@@ -149,9 +149,9 @@ void ComputeCommandEncoder::dispatch(const char* call, bool by_threads, Size gri
     l.bindings.push_back(b);
     ++c.binding_count;
   }
-  if (threadgroup_bytes > kMaxThreadgroupBytes) {
+  if (threadgroup_bytes > kernel.max_threadgroup_bytes) {
     complain(bytes_text(threadgroup_bytes) + " of threadgroup memory, the limit is " +
-             std::to_string(kMaxThreadgroupBytes));
+             std::to_string(kernel.max_threadgroup_bytes));
   }
   if (state_->resources_changed) {
     state_->first_resource = static_cast<uint32_t>(l.resources.size());

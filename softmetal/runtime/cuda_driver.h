@@ -21,8 +21,10 @@ using GraphNode = struct OpaqueGraphNode*;
 using GraphExec = struct OpaqueGraphExec*;
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNotReady = 600;
-inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeMultiprocessors = 16;
-inline constexpr int kFunctionMaxThreads = 0, kFunctionSharedBytes = 1, kFunctionLocalBytes = 3, kFunctionRegisters = 4;
+inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeMultiprocessors = 16,
+                     kAttributeSharedBytes = 97;  // that a grid may ask for
+inline constexpr int kFunctionMaxThreads = 0, kFunctionSharedBytes = 1, kFunctionLocalBytes = 3, kFunctionRegisters = 4,
+                     kFunctionMaxDynamicBytes = 8;
 inline constexpr unsigned kEventDefault = 0;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kHostPortable = 1, kHostDeviceMap = 2;
@@ -76,6 +78,7 @@ struct KernelNodeParams {
   X(cuModuleGetFunction, module_function, Function*, Module, const char*)                                            \
   X(cuModuleGetGlobal_v2, module_global, Address*, size_t*, Module, const char*)                                     \
   X(cuFuncGetAttribute, function_attribute, int*, int, Function)                                                     \
+  X(cuFuncSetAttribute, set_function_attribute, Function, int, int)                                                  \
   X(cuStreamCreate, stream_create, StreamHandle*, unsigned)                                                          \
   X(cuStreamDestroy_v2, stream_destroy, StreamHandle)                                                                \
   X(cuStreamSynchronize, stream_wait, StreamHandle)                                                                  \

@@ -86,6 +86,7 @@ class CompileOnlyExecutor : public CudaCompiler {
   using CudaCompiler::CudaCompiler;
   std::string name() const override { return "CUDA (compiles only)"; }
   uint64_t memory_bytes() const override { return uint64_t{128} << 30; }
+  size_t max_threadgroup_bytes() const override { return size_t{options_.architecture >= 90 ? 227u : 99u} << 10; }
   std::shared_ptr<Memory> allocate(size_t bytes, Storage storage, bool) override {
     return std::make_shared<UnbackedMemory>(bytes, storage);
   }
@@ -133,6 +134,9 @@ class CudaExecutor : public CudaCompiler {
       throw std::runtime_error(name_ + " is older than compute capability 8.0, which the kernels need");
     name_ += ", CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
     device_->overlapped = capability_ >= 90;
+    int shared = 0;
+    d.device_attribute(&shared, cuda::kAttributeSharedBytes, device_->device);
+    threadgroup_bytes_ = std::max(static_cast<size_t>(shared), kMaxThreadgroupBytes);
   }
 
   std::string name() const override { return name_; }
@@ -142,6 +146,7 @@ class CudaExecutor : public CudaCompiler {
     device_->driver->memory_info(&free, &total);
     return total - total / 20;  // the driver, modules and other programs
   }
+  size_t max_threadgroup_bytes() const override { return threadgroup_bytes_; }
   std::shared_ptr<Memory> allocate(size_t bytes, Storage storage, bool tracked) override {
     return std::make_shared<CudaMemory>(device_, bytes, storage, tracked);
   }
@@ -170,6 +175,7 @@ class CudaExecutor : public CudaCompiler {
   std::shared_ptr<CudaDevice> device_;
   std::string name_;
   int capability_ = 0;
+  size_t threadgroup_bytes_ = kMaxThreadgroupBytes;
   std::once_flag gemm_loaded_;
 };
 
@@ -193,6 +199,7 @@ std::shared_ptr<Kernel> CudaExecutor::build(const Program& program, const std::s
   built->max_threads = static_cast<unsigned>(value);
   check(d.function_attribute(&value, cuda::kFunctionSharedBytes, built->function), "no attributes");
   built->static_threadgroup_bytes = static_cast<size_t>(value);
+  built->max_threadgroup_bytes = threadgroup_bytes_;
 
   cuda::Address address = 0;
   size_t bytes = 0;
@@ -202,6 +209,10 @@ std::shared_ptr<Kernel> CudaExecutor::build(const Program& program, const std::s
   const KernelInfo& info = *program.find(kernel);
   size_t threadgroup_arguments = 0;
   for (const abi::GridArgument& a : list) threadgroup_arguments += a.kind == abi::kThreadgroup;
+  if (threadgroup_arguments > 0)
+    check(d.set_function_attribute(built->function, cuda::kFunctionMaxDynamicBytes,
+                                   static_cast<int>(threadgroup_bytes_ - built->static_threadgroup_bytes)),
+          "it cannot have the threadgroup memory there is");
   for (const abi::GridArgument& a : list) {
     if (a.kind != abi::kBuffer && a.kind != abi::kThreadgroup) continue;
     const bool threadgroup = a.kind == abi::kThreadgroup;

@@ -21,8 +21,8 @@ namespace softmetal {
 inline constexpr unsigned kBufferSlots = 31;
 inline constexpr unsigned kThreadgroupSlots = 31;
 inline constexpr unsigned kMaxThreadsPerGroup = 1024;
-inline constexpr size_t kMaxThreadgroupBytes = 32 << 10;
-inline constexpr size_t kMaxInlineBytes = 4096;  // setBytes
+inline constexpr size_t kMaxThreadgroupBytes = 32 << 10;  // of Apple GPUs
+inline constexpr size_t kMaxInlineBytes = 4096;           // setBytes
 
 enum class Storage { shared, private_ };
 
@@ -54,7 +54,8 @@ class Kernel {
   std::string name;
   unsigned max_threads = kMaxThreadsPerGroup;
   size_t static_threadgroup_bytes = 0;
-  std::vector<ArgumentInfo> arguments;  // those that are switched on
+  size_t max_threadgroup_bytes = kMaxThreadgroupBytes;  // static and what a dispatch adds
+  std::vector<ArgumentInfo> arguments;                  // those that are switched on
 };
 
 struct Extent {
@@ -173,6 +174,7 @@ class Executor {
   virtual std::string name() const = 0;
   // Bytes that buffers may take; 0: not known.
   virtual uint64_t memory_bytes() const { return 0; }
+  virtual size_t max_threadgroup_bytes() const { return kMaxThreadgroupBytes; }
   virtual std::shared_ptr<Memory> allocate(size_t bytes, Storage storage, bool tracked) = 0;
   // Throws CompileError.
   virtual std::shared_ptr<const Program> compile(const std::string& source,

@@ -346,12 +346,31 @@ TEST(MetalLinearShared, BitsAreThoseOfFewRows) {
       p.variant->shared = true;
       p.variant->unroll = unroll;
       p.variant->split = !gated && unroll == 2;
+      p.variant->simdgroups = unroll == 2 && gated ? 2 : 4;  // what an Apple GPU has threadgroup memory for
+      if (p.variant->split) p.variant->matrix = 3;
       EXPECT_EQ(run(rig(Mode::strict, 5), p), want) << "gated " << gated << ", unroll " << unroll;
     }
     Product fewer = slice(p, 5, 30, 30);
     fewer.variant->unroll = 2;
     EXPECT_EQ(run(rig(Mode::fast), fewer), rows_of(want, 70, 5, 30)) << "30 rows";
   }
+}
+
+// The second dispatch adds to what is there.
+TEST(MetalLinearShared, SplitRowsAddToTheResidual) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(DType::f16, 75, 32 * 16, 51);
+  Product p = product(*w, 20, 20);
+  p.shape.out = DType::f32;
+  p.shape.accumulate = true;
+  p.residual = normal_floats(20 * 75, 22, 3.0f);
+  p.bias = normal_floats(75, 23);
+  p.variant = matrix_variant(p, 1, 2);
+  const std::vector<std::byte> want = run(rig(Mode::fast), p);
+  check(p, want, "accumulated");
+  p.variant->shared = p.variant->split = true;
+  p.variant->simdgroups = 4;
+  EXPECT_EQ(run(rig(Mode::strict, 3), p), want);
 }
 
 // Every way out, in both ways of computing.

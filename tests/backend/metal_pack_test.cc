@@ -3,6 +3,7 @@
 #include <cstring>
 #include <set>
 
+#include "backend/metal/family.h"
 #include "backend/metal/linear_plan.h"
 #include "core/error.h"
 #include "quant_blocks.h"
@@ -137,6 +138,28 @@ TEST(MetalPlan, OrderOfAdditionsFollowsFromLengthAndFormat) {
             EXPECT_EQ(linear_variant(shape, family).lanes, lanes);
           }
     }
+}
+
+// Many rows share x wherever the device has threadgroup memory for it, and never take more than there is.
+TEST(MetalPlan, SharedRowsFitThreadgroupMemory) {
+  for (const int64_t bytes : {32 << 10, 99 << 10, 227 << 10})
+    for (const bool gated : {false, true})
+      for (const auto& [outputs, cols] : std::vector<std::pair<int64_t, int64_t>>{
+               {6144, 5120}, {5120, 4096}, {32768, 5120}, {5120, 32768}, {131072, 5120}, {14336, 4096}, {4096, 896}})
+        for (const int64_t rows : {17, 32, 33, 64}) {
+          LinearShape shape;
+          shape.format = shape.format_up = shape.in = shape.out = DType::bf16;
+          if (gated) shape.activation = ActivationKind::silu;
+          shape.rows = shape.decode_rows = rows;
+          shape.outputs = shape.out_stride = outputs;
+          shape.cols = cols;
+          shape.threadgroup_bytes = bytes;
+          const LinearVariant variant = linear_variant(shape, kNvidiaFamily);
+          EXPECT_LE(plan_linear(shape, variant).threadgroup_bytes, static_cast<size_t>(bytes));
+          EXPECT_FALSE(gated && variant.split);
+          const bool shares = rows > 32 && cols % 256 == 0 && bytes == 227 << 10;
+          EXPECT_TRUE(variant.shared || !shares) << outputs << " x " << cols;
+        }
 }
 
 // A model's load walks through steps of 1, 2, 4, ... and the most rows, decode, prefill and prefill beside one decode

@@ -46,24 +46,40 @@ TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
   check(engine, 30);
 }
 
-// Columns that suit blocks of 256, so that quantized weights take the matrix unit.
-TEST(CudaCompileWeights, QuantizedOnesDoNotSpill) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "ingot-cuda-compile";
+// One layer of a model with no weights, by what distinguishes it.
+void check_dummy(const char* name, const std::string& sizes, EngineOptions engine, std::vector<const char*> dtypes,
+                 size_t least) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
-    "hidden_act": "silu", "hidden_size": 512, "intermediate_size": 1024, "max_position_embeddings": 2048,
-    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "num_hidden_layers": 1, "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 4096,
-    "bos_token_id": 1, "eos_token_id": 2})";
-  EngineOptions engine;
+    "hidden_act": "silu", "max_position_embeddings": 2048, "num_hidden_layers": 1, "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "bos_token_id": 1,
+    "eos_token_id": 2, )" + sizes + "}";
   engine.model = folder;
   engine.load_format = "dummy";
-  engine.max_seqs = 8;
-  for (const char* dtype : {"q4_k", "q8_0"}) {
+  for (const char* dtype : dtypes) {
     engine.dtype = dtype;
-    check(engine, 15);
+    check(engine, least);
   }
   std::filesystem::remove_all(folder);
+}
+
+// Columns that suit blocks of 256, so that quantized weights take the matrix unit.
+TEST(CudaCompileWeights, QuantizedOnesDoNotSpill) {
+  EngineOptions engine;
+  engine.max_seqs = 8;
+  check_dummy("ingot-cuda-quantized", R"("hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 4096)",
+              engine, {"q4_k", "q8_0"}, 15);
+}
+
+// Outputs and columns that suit the cuts of many rows, which hold as much in registers as there is.
+TEST(CudaCompileWeights, ManyRowsDoNotSpill) {
+  EngineOptions engine;
+  engine.max_seqs = 64;
+  check_dummy("ingot-cuda-rows", R"("hidden_size": 5120, "intermediate_size": 16384, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 16384)",
+              engine, {"bf16"}, 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(KvTypes, CudaCompile, ::testing::Values("f16", "int8"),

@@ -107,6 +107,7 @@ struct Context {
   Memory& memory;
   DType activation = DType::f16;  // f16 or bf16; residual stream and logits are f32
   int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
+  size_t threadgroup_bytes = 0;   // that a threadgroup may have
   BufferPtr scratch;              // activations
   Gemm* gemm = nullptr;           // prefill by the device's own library, where there is one
   BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed

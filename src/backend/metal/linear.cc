@@ -40,6 +40,7 @@ void encode(Context& context, LinearShape shape, const Operands& operands) {
     shape.out_stride = operands.weight->rows;
   }
   shape.in = context.activation;
+  shape.threadgroup_bytes = static_cast<int64_t>(context.threadgroup_bytes);
   shape.bias = static_cast<bool>(operands.bias);
   shape.bias_up = static_cast<bool>(operands.bias_up);
   if (operands.up_part != nullptr) shape.format_up = operands.up_part->format;

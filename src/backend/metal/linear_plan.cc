@@ -14,6 +14,7 @@ constexpr int64_t kSuper = 256;          // columns of a block of scales
 constexpr int64_t kTileOutputs = 64;     // as in kernels/linear.metal
 constexpr int64_t kTileStride = 64 + 8;
 constexpr uint32_t kTileThreads = 128;
+constexpr int64_t kAddThreads = 256;
 
 constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -33,8 +34,15 @@ struct TableLine {
   LinearVariant variant;
 };
 constexpr int kNvidia = kNvidiaFamily;
-constexpr LinearVariant kSplit = {
-    .unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true, .split = true, .crowd = 768};
+// Shared: as many threadgroups as multiprocessors hold at once, of as many outputs as registers hold.
+constexpr LinearVariant shared(int matrix, int unroll, int crowd) {
+  return {.unroll = unroll, .simdgroups = 8, .matrix = matrix, .shared = true, .crowd = crowd};
+}
+constexpr LinearVariant split(int matrix, int unroll, int crowd) {
+  LinearVariant variant = shared(matrix, unroll, crowd);
+  variant.split = true;
+  return variant;
+}
 constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 8, 5632, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     // 5,120 outputs in 128 threadgroups, one for each of 132 multiprocessors.
@@ -43,11 +51,15 @@ constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 4096, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, Way::matrix, 32, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .shared = true}},
-    {kNvidia, kNvidia, Way::matrix, 32, 4096, 16384, kSplit},
+    {kNvidia, kNvidia, Way::matrix, 32, 16384, 0, shared(4, 2, 512)},
+    {kNvidia, kNvidia, Way::matrix, 32, 5121, 16384, split(3, 2, 512)},
+    {kNvidia, kNvidia, Way::matrix, 32, 4096, 16384, split(5, 4, 256)},
     {kNvidia, kNvidia, Way::matrix, 32, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
-    {kNvidia, kNvidia, Way::matrix, 64, 16384, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2, .shared = true}},
-    {kNvidia, kNvidia, Way::matrix, 64, 4096, 0, kSplit},
+    {kNvidia, kNvidia, Way::matrix, 64, 16384, 0, shared(4, 2, 512)},
+    {kNvidia, kNvidia, Way::matrix, 64, 6145, 0, split(4, 2, 512)},
+    {kNvidia, kNvidia, Way::matrix, 64, 5121, 0, split(3, 2, 512)},
+    {kNvidia, kNvidia, Way::matrix, 64, 4097, 0, split(5, 4, 256)},
+    {kNvidia, kNvidia, Way::matrix, 64, 4096, 0, split(4, 4, 256)},
     {kNvidia, kNvidia, Way::matrix, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
     {kNvidia, kNvidia, Way::gated_experts, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
@@ -69,11 +81,17 @@ constexpr TableLine kTable[] = {
 
 bool is_plain(DType format) { return format == DType::f16 || format == DType::bf16; }
 
-// Slices must be equally long, and whole turns of the loop; every thread copies a part of x.
+// Three parts of x, and the sums of slices for each simdgroup.
+int64_t shared_bytes(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
+  const int64_t eights = shape.activation ? 2 * variant.matrix : variant.matrix;
+  return rows * (3 * variant.unroll * 64 + (variant.split ? 0 : variant.simdgroups * eights * 8 * 4));
+}
+
+// Slices must be equally long, and whole turns of the loop.
 bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
   return shape.experts == 0 && is_plain(shape.format) && rows > kMostRows &&
          shape.cols % (32 * variant.lanes * variant.unroll) == 0 &&
-         rows * variant.unroll * 4 % (32 * variant.simdgroups) == 0 && !(variant.split && shape.activation);
+         shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
 }
 
 // Rows at a time of the first way: what the kernels are specialised for.
@@ -163,9 +181,13 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   if (variant.matrix > 0) {
     variant.lanes = linear_slices(shape.format, shape.cols, shape.outputs, shape.experts > 0);
     if (shape.activation && !tried) variant.matrix = std::max(variant.matrix / 2, 1);  // of each of two matrices
-    if (variant.shared && (mixed || !fits_shared(shape, variant, row_bucket(shape.rows, true)))) {
+    if (shape.activation) variant.split = false;  // both matrices' sums are needed at once
+    const int64_t bucket = row_bucket(shape.rows, true);
+    while (variant.shared && variant.unroll > 1 && !fits_shared(shape, variant, bucket)) variant.unroll /= 2;
+    if (variant.shared && (mixed || !fits_shared(shape, variant, bucket))) {
       variant.shared = variant.split = false;
       variant.unroll = 1;
+      variant.matrix = std::min(variant.matrix, shape.activation ? 1 : 2);
       variant.crowd = 256;
     }
     if (mixed) variant.crowd = 256;  // tiles need their registers
@@ -214,8 +236,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     if (variant.split) {
       const int64_t padded = div_up(shape.outputs, kPanelRows) * kPanelRows;
       plan.partial_bytes = static_cast<size_t>(row_groups * variant.lanes * padded * bucket) * 4;
-      plan.add_groups = static_cast<uint32_t>(div_up(shape.outputs, 32));
-      plan.add_row_groups = static_cast<uint32_t>(div_up(few, 8));
+      plan.add_groups = static_cast<uint32_t>(div_up(shape.outputs, 4 * kAddThreads));
+      plan.add_row_groups = static_cast<uint32_t>(few);
     }
   }
   plan.groups = p.small_groups;
@@ -224,9 +246,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     const int64_t eights = gated ? 2 * variant.matrix : variant.matrix;
     const int64_t simdgroups = plan.threads / 32;
     if (variant.shared) {
-      // Two parts of x, and in their place the sums of 8 rows for each simdgroup.
-      plan.threadgroup_bytes =
-          static_cast<size_t>(std::max(2 * variant.unroll * bucket * 64, simdgroups * eights * 64 * 4));
+      plan.threadgroup_bytes = static_cast<size_t>(shared_bytes(shape, variant, bucket));
     } else {
       // Sums of the slices, and a corner for each simdgroup.
       const int64_t round = eights <= 4 ? std::min<int64_t>(bucket / 8, 2) : 1;

@@ -29,7 +29,8 @@ struct LinearShape {
   // 8 or 16 on the matrix unit),
   // by a list that is made on the device. 0: one matrix.
   int64_t experts = 0, items = 0, item_rows = 0;
-  int64_t per_token = 0;  // > 0: rows of x are looked up, see kernels/linear.metal
+  int64_t per_token = 0;                 // > 0: rows of x are looked up, see kernels/linear.metal
+  int64_t threadgroup_bytes = 32 << 10;  // that the device has for a threadgroup
 };
 
 // How the first two ways of kernels/linear.metal are cut; any choice of outputs, unroll, simdgroups, shared and split

@@ -40,7 +40,7 @@ class Metal final : public MetalBackend {
         memory_(device_.gpu, device_.queue),
         encoder_(pipelines_),
         gemm_(device_.gpu),
-        context_{encoder_, memory_, options.activation, device_.family, {}} {
+        context_{encoder_, memory_, options.activation, device_.family, device_.gpu->maxThreadgroupMemoryLength(), {}} {
     if (options.activation != DType::f16 && options.activation != DType::bf16)
       throw_error(ErrorKind::bad_call, "gpu: activations of {}: must be f16 or bf16", dtype_name(options.activation));
     if (options.activation == DType::bf16 && !device_.bfloat)

@@ -218,6 +218,16 @@ SM_COLLECTIVE void softmetal_set_wide(simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a,
 #pragma clang loop unroll(full)
   for (uint j = 0; j < 4; ++j) m[j].is_transposed = transpose;
 }
+// Two matrices of eight rows and two of the eight below, from a lane's registers as a left operand has them.
+template <class T>
+SM_INLINE void softmetal_set_pair(simdgroup_matrix<T, 8, 8>* upper, simdgroup_matrix<T, 8, 8>* lower, uint4 words) {
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < 2; ++j) {
+    __builtin_memcpy(&upper[j].e, &words.d[j * 2], sizeof(T) == 2 ? 4 : 0);
+    __builtin_memcpy(&lower[j].e, &words.d[j * 2 + 1], sizeof(T) == 2 ? 4 : 0);
+    upper[j].is_transposed = lower[j].is_transposed = false;
+  }
+}
 // d += a
 SM_COLLECTIVE void softmetal_add(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<float, 8, 8>& a) {
   const vec<float, 2> x = d.rows(), y = a.rows();

@@ -47,4 +47,13 @@ SM_INLINE void softmetal_wait_for_dispatches() {
 #endif
 }
 
+// What the macro SOFTMETAL_COPIES promises: copies of 16 bytes to threadgroup memory that take no registers on their
+// way, a mark behind the last, and a wait for all up to the thread's last mark.
+SM_INLINE void softmetal_begin_copy(void* to, const void* from) {
+  const uint at = (uint)(ulong)(__attribute__((address_space(3))) void*)to;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+SM_INLINE void softmetal_end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+SM_INLINE void softmetal_wait_for_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+
 }  // namespace metal

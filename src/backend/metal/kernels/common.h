@@ -25,6 +25,27 @@ METAL_FUNC void wait_for_dispatches() { softmetal_wait_for_dispatches(); }
 METAL_FUNC void wait_for_dispatches() {}
 #endif
 
+// Copies of 16 bytes to threadgroup memory, which some devices make beside the thread that asks for them and without its
+// registers. end_copies() follows the last of them at once: loads in between would be waited for too. The thread waits
+// before it reads what it copied, and before a barrier behind which others do.
+METAL_FUNC void begin_copy(threadgroup uint4* to, device const uint4* from) {
+#ifdef SOFTMETAL_COPIES
+  softmetal_begin_copy(to, from);
+#else
+  *to = *from;
+#endif
+}
+METAL_FUNC void end_copies() {
+#ifdef SOFTMETAL_COPIES
+  softmetal_end_copies();
+#endif
+}
+METAL_FUNC void wait_for_copies() {
+#ifdef SOFTMETAL_COPIES
+  softmetal_wait_for_copies();
+#endif
+}
+
 // ---- matrices, several at a time ----
 //
 // Some matrix units take 16 rows by 16 columns at once, and lanes that load 16 bytes: softmetal has both for NVIDIA GPUs
@@ -126,6 +147,32 @@ METAL_FUNC void matrix_load_lanes(thread simdgroup_matrix<T, 8, 8>* m, device co
   const uint4 bits = *(device const uint4*)from;
   matrix_set_wide(m, MatrixPair<T>::of(bits.x), MatrixPair<T>::of(bits.y), MatrixPair<T>::of(bits.z),
                   MatrixPair<T>::of(bits.w), transpose, part, lane);
+}
+// Sixteen rows of 32 columns of 16 bits in threadgroup memory, 64 times 16 bytes, for matrix_load_pair: lane l gives eight
+// columns, run l % 4, of rows l / 4 and l / 4 + 8. Where they are put is the device's business.
+METAL_FUNC void matrix_put_pair(threadgroup uint4* to, uint4 upper, uint4 lower, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  to[lane] = uint4(upper.x, lower.x, upper.y, lower.y);  // in the order of a left operand's registers
+  to[32 + lane] = uint4(upper.z, lower.z, upper.w, lower.w);
+#else
+  to[lane] = upper;
+  to[32 + lane] = lower;
+#endif
+}
+// Matrices `first` and first + 1 of the four of the upper rows, and of the lower, as matrix_load_wide has columns; `first`
+// is 0 or 2.
+template <typename T>
+METAL_FUNC void matrix_load_pair(thread simdgroup_matrix<T, 8, 8>* upper, thread simdgroup_matrix<T, 8, 8>* lower,
+                                 threadgroup const uint4* from, uint first, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_set_pair(upper, lower, from[first * 16 + lane]);
+#else
+  threadgroup const T* at = (threadgroup const T*)from + first * 8;
+  MATRIX_UNROLL for (uint j = 0; j < 2; ++j) {
+    simdgroup_load(upper[j], at + j * 8, 32);
+    simdgroup_load(lower[j], at + 256 + j * 8, 32);
+  }
+#endif
 }
 // d += a
 METAL_FUNC void matrix_add(thread simdgroup_float8x8& d, thread const simdgroup_float8x8& a) {

@@ -302,19 +302,35 @@ template [[host_name("linear_bfloat_512")]] [[kernel]] decltype(linear_kernel<bf
 template [[host_name("linear_bfloat_768")]] [[kernel]] decltype(linear_kernel<bfloat, 768>) linear_kernel<bfloat, 768>;
 #endif
 
-// Adds up what linear_shared left of each slice, in order: one thread a row and output, 8 rows by 32 outputs a threadgroup.
+// Adds up what linear_shared left of each slice, in order: a thread has four outputs of a row.
 [[kernel]] void linear_add(device const float* bias [[buffer(3), function_constant(LINEAR_HAS_BIAS)]],
                            device uchar* out [[buffer(5)]],
                            constant LinearParams& p [[buffer(6)]],
                            device const float* partials [[buffer(10)]],
                            uint2 group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
-  const uint row = group.y * 8 + thread_index % 8, output = group.x * 32 + thread_index / 8;
-  if (row >= p.small_rows || output >= p.outputs) return;
   const uint padded = (p.outputs + 7) / 8 * 8;
-  device const float* from =
-      partials + (ulong(row / LINEAR_ROWS * LINEAR_LANES) * padded + output) * LINEAR_ROWS + row % LINEAR_ROWS;
-  float sum = from[0];
-  PACKED_UNROLL for (uint slice = 1; slice < LINEAR_LANES; ++slice) sum += from[ulong(slice) * padded * LINEAR_ROWS];
-  linear_finish(p, bias, bias, out, row, output, sum, 0.0f);
+  const uint row = group.y, output = (group.x * 256 + thread_index) * 4;
+  if (output >= p.outputs) return;
+  const ulong first = ulong(row / LINEAR_ROWS * LINEAR_LANES) * LINEAR_ROWS + row % LINEAR_ROWS;
+  device const float4* from = (device const float4*)(partials + first * padded + output);
+  // All loads are under way before the first is added.
+  float4 parts[kLinearMostSlices];
+  PACKED_UNROLL for (uint slice = 0; slice < LINEAR_LANES; ++slice)
+    parts[slice] = from[ulong(slice) * LINEAR_ROWS * (padded / 4)];
+  const uint count = min(p.outputs - output, 4u);
+  device float* sums = (device float*)out + ulong(row) * p.out_stride + output;  // to accumulate
+  float before[4];
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i)
+    if (LINEAR_ACCUMULATE) before[i] = i < count ? sums[i] : 0.0f;
+  float4 sum = parts[0];
+  PACKED_UNROLL for (uint slice = 1; slice < LINEAR_LANES; ++slice) sum += parts[slice];
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i) {
+    if (i < count) {
+      if (LINEAR_ACCUMULATE)
+        sums[i] = before[i] + linear_value(bias, bias, output + i, sum[i], 0.0f);
+      else
+        linear_finish(p, bias, bias, out, row, output + i, sum[i], 0.0f);
+    }
+  }
 }

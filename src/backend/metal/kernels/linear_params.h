@@ -64,8 +64,8 @@ METAL_FUNC Float8 linear_x8(device const uchar* x, uint cols, ulong row, uint co
   return v;
 }
 
-METAL_FUNC void linear_finish(constant LinearParams& p, device const float* bias, device const float* bias_up,
-                              device uchar* out, uint row, uint output, float value, float up) {
+METAL_FUNC float linear_value(device const float* bias, device const float* bias_up, uint output, float value,
+                              float up) {
   if (LINEAR_HAS_BIAS) value += bias[output];
   if (LINEAR_GATED) {
     if (LINEAR_HAS_BIAS_UP) up += bias_up[output];
@@ -73,7 +73,11 @@ METAL_FUNC void linear_finish(constant LinearParams& p, device const float* bias
   } else if (LINEAR_ACTIVATION != 0) {
     value = linear_activation(value);
   }
-  linear_store(out, ulong(row) * p.out_stride + output, value);
+  return value;
+}
+METAL_FUNC void linear_finish(constant LinearParams& p, device const float* bias, device const float* bias_up,
+                              device uchar* out, uint row, uint output, float value, float up) {
+  linear_store(out, ulong(row) * p.out_stride + output, linear_value(bias, bias_up, output, value, up));
 }
 
 // ---- rows of experts ------------------------------------------------------------------------------------------------

@@ -128,11 +128,11 @@ METAL_FUNC void linear_multiply(thread simdgroup_float8x8 (&sums)[8][8], thread 
 
 template <typename T>
 METAL_FUNC void linear_load_panels(thread simdgroup_matrix<T, 8, 8> (&a)[4][8][4], thread const LinearPanels<T>& panels,
-                                   uint eights, uint step, uint last, threadgroup T* part, uint lane) {
+                                   uint eights, uint step, uint last, bool transpose, threadgroup T* part, uint lane) {
   PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
     if (step + u < last) {
       PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-        matrix_load_wide(a[u][i], panels.at[i] + (step + u) * 256, 32, false, 8, part, lane);
+        matrix_load_wide(a[u][i], panels.at[i] + (step + u) * 256, 32, transpose, 8, part, lane);
     }
   }
 }
@@ -145,12 +145,12 @@ METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread con
                              bool waits, threadgroup T* part, uint lane) {
   const uint tiles = LINEAR_ROWS / 8;
   simdgroup_matrix<T, 8, 8> a[4][8][4];
-  linear_load_panels(a, panels, eights, first, last, part, lane);
+  linear_load_panels(a, panels, eights, first, last, false, part, lane);
   if (waits) wait_for_dispatches();
   // Short turns load the next weights before they are done; long ones have enough in flight, and spare the registers.
   const bool at_end = LINEAR_ROWS == 8 && LINEAR_UNROLL <= 2;
   for (uint step = first; step < last; step += LINEAR_UNROLL) {
-    if (!at_end && step != first) linear_load_panels(a, panels, eights, step, last, part, lane);
+    if (!at_end && step != first) linear_load_panels(a, panels, eights, step, last, false, part, lane);
     simdgroup_matrix<T, 8, 8> b[4][8][4];
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
       if (u == 0 || step + u < last) {
@@ -164,7 +164,7 @@ METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread con
         linear_multiply(sums, a[u], b[u], eights, 0, tiles);
       }
     }
-    if (at_end) linear_load_panels(a, panels, eights, step + LINEAR_UNROLL, last, part, lane);
+    if (at_end) linear_load_panels(a, panels, eights, step + LINEAR_UNROLL, last, false, part, lane);
   }
 }
 
@@ -306,108 +306,131 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
 
 // ---- many of the few ------------------------------------------------------------------------------------------------
 
-// The next rows of x, in registers on their way to threadgroup memory: [unroll][LINEAR_ROWS][32].
-METAL_FUNC uint4 linear_next_input(device const uchar* x, constant LinearParams& p, uint first_row, uint step,
-                                   uint at) {
-  const uint u = at / (LINEAR_ROWS * 4), row = first_row + at / 4 % LINEAR_ROWS;
-  if (row >= p.small_rows) return uint4(0);
-  return *(device const uint4*)(x + (ulong(row) * p.cols + (step + u) * 32 + at % 4 * 8) * 2);
+// A part of x is [unroll][LINEAR_ROWS][32]. A thread brings pairs of 16 bytes, of rows eight apart: first to a place of its
+// own in threadgroup memory, and a turn later to where simdgroups take them from. Rows past the last repeat it; what
+// comes of them is not stored.
+METAL_FUNC uint linear_pairs() { return LINEAR_UNROLL * LINEAR_ROWS * 2; }
+METAL_FUNC void linear_begin_input(threadgroup uint4* own, device const uchar* x, constant LinearParams& p,
+                                   uint first_row, uint step, uint thread_index) {
+  const uint threads = LINEAR_OUTPUTS * 32;
+  PACKED_UNROLL for (uint first = 0; first < linear_pairs(); first += threads) {
+    const uint at = first + thread_index, pair = at / 32, lane = at % 32;
+    if (linear_pairs() % threads == 0 || at < linear_pairs()) {
+      const uint u = pair / (LINEAR_ROWS / 16), row = first_row + pair % (LINEAR_ROWS / 16) * 16 + lane / 4;
+      const uint col = (step + u) * 32 + lane % 4 * 8;
+      begin_copy(own + pair * 64 + lane, (device const uint4*)(x + (min(row, p.small_rows - 1) * p.cols + col) * 2));
+      begin_copy(own + pair * 64 + 32 + lane,
+                 (device const uint4*)(x + (min(row + 8, p.small_rows - 1) * p.cols + col) * 2));
+    }
+  }
+  end_copies();
+}
+METAL_FUNC void linear_put_input(threadgroup uint4* tile, threadgroup const uint4* own, uint thread_index) {
+  const uint threads = LINEAR_OUTPUTS * 32;
+  wait_for_copies();
+  PACKED_UNROLL for (uint first = 0; first < linear_pairs(); first += threads) {
+    const uint at = first + thread_index, pair = at / 32 * 64, lane = at % 32;
+    if (linear_pairs() % threads == 0 || at < linear_pairs())
+      matrix_put_pair(tile + pair, own[pair + lane], own[pair + 32 + lane], lane);
+  }
 }
 
 // From 32 rows on x costs more than W when every simdgroup reads it. Here LINEAR_OUTPUTS simdgroups, each with outputs of
-// its own and all the columns, take x from threadgroup memory, two parts by turns. Slices follow one another. With
-// LINEAR_SPLIT a threadgroup takes one slice and leaves its sums in partials, [slice][output][row], for linear_add: where
-// outputs are few, there would be too few threadgroups.
-// 16-bit weights alone; slices are equally long, LINEAR_UNROLL divides them, and each thread copies as much of x.
+// its own and all the columns, take x from threadgroup memory, two parts by turns; it is the left operand. Slices follow
+// one another; their sums so far wait in threadgroup memory too, so that registers are for weights on their way.
+// With LINEAR_SPLIT a threadgroup takes one slice and leaves its sums in partials, [slice][row][output], for linear_add:
+// where outputs are few, there would be too few threadgroups.
+// 16-bit weights alone; slices are equally long, and LINEAR_UNROLL divides them.
 template <typename T>
 METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, device const uchar* x,
                               device const float* bias, device const float* bias_up, device uchar* out,
                               constant LinearParams& p, device float* partials, threadgroup uchar* memory, uint group,
                               uint thread_index, uint simdgroup, uint lane) {
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;
-  const uint tiles = LINEAR_ROWS / 8, threads = LINEAR_OUTPUTS * 32;
-  const uint copies = LINEAR_UNROLL * LINEAR_ROWS * 4 / threads;  // of 16 bytes, of a thread
+  const uint tiles = LINEAR_ROWS / 8;
   const uint first_output = (group % p.output_groups * LINEAR_OUTPUTS + simdgroup) * (8 * LINEAR_MATRIX);
   const uint slice_steps = linear_slice_steps(p.cols);
   const uint row_group = group / p.output_groups / (LINEAR_SPLIT ? LINEAR_LANES : 1);
   const uint slice = LINEAR_SPLIT ? group / p.output_groups % LINEAR_LANES : 0;
   const uint first_row = row_group * LINEAR_ROWS;
   const uint first = slice * slice_steps, last = LINEAR_SPLIT ? first + slice_steps : p.cols / 32;
-  threadgroup uint4* tile = (threadgroup uint4*)memory;  // [2][unroll][LINEAR_ROWS][4]
-  const uint half_tile = LINEAR_UNROLL * LINEAR_ROWS * 4;
+  const uint part = LINEAR_UNROLL * LINEAR_ROWS * 4;
+  threadgroup uint4* own = (threadgroup uint4*)memory;  // [pairs / 32][2][32]
+  threadgroup uint4* tile = own + part;                 // [2][unroll][LINEAR_ROWS / 16][64]
+  threadgroup float* totals = (threadgroup float*)(tile + 2 * part) + simdgroup * tiles * eights * 64;
 
   const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, 0, first_output, eights, lane);
-  simdgroup_matrix<T, 8, 8> a[4][8][4];
-  linear_load_panels(a, panels, eights, first, last, (threadgroup T*)memory, lane);
-  simdgroup_float8x8 sums[8][8], totals[8][8];  // of a slice, of those before it
-  PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-    PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
-      sums[i][g] = totals[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  simdgroup_matrix<T, 8, 8> b[4][8][4];
+  linear_load_panels(b, panels, eights, first, last, true, (threadgroup T*)memory, lane);
+  simdgroup_float8x8 sums[8][8];  // of a slice, [8 rows][8 outputs]
+  PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i) sums[g][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   wait_for_dispatches();
-  PACKED_UNROLL for (uint c = 0; c < copies; ++c)
-    tile[c * threads + thread_index] = linear_next_input(x, p, first_row, first, c * threads + thread_index);
+  linear_begin_input(own, x, p, first_row, first, thread_index);
+  linear_put_input(tile, own, thread_index);
+  if (first + LINEAR_UNROLL < last) linear_begin_input(own, x, p, first_row, first + LINEAR_UNROLL, thread_index);
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
   uint side = 0, slice_end = first + slice_steps;
   for (uint step = first; step < last; step += LINEAR_UNROLL) {
     const bool more = step + LINEAR_UNROLL < last;
-    uint4 next[8];
-    if (more) {
-      PACKED_UNROLL for (uint c = 0; c < copies; ++c)
-        next[c] = linear_next_input(x, p, first_row, step + LINEAR_UNROLL, c * threads + thread_index);
-    }
-    threadgroup const T* xs = (threadgroup const T*)(tile + side * half_tile);
+    if (more) linear_put_input(tile + (side ^ 1) * part, own, thread_index);
+    if (step + 2 * LINEAR_UNROLL < last)
+      linear_begin_input(own, x, p, first_row, step + 2 * LINEAR_UNROLL, thread_index);
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
-      PACKED_UNROLL for (uint g = 0; g < tiles; g += 2) {
-        simdgroup_matrix<T, 8, 8> b[2][4];
-        PACKED_UNROLL for (uint i = 0; i < 2; ++i)
-          matrix_load_wide(b[i], xs + (u * LINEAR_ROWS + (g + i) * 8) * 32, 32, true, 8, (threadgroup T*)memory, lane);
-        linear_multiply(sums, a[u], b, eights, g, 2);
-      }
+      PACKED_UNROLL for (uint k = 0; k < 4; k += 2)
+        PACKED_UNROLL for (uint g = 0; g < tiles; g += 2) {
+          simdgroup_matrix<T, 8, 8> upper[2], lower[2];
+          matrix_load_pair(upper, lower, tile + side * part + (u * tiles + g) * 32, k, lane);
+          PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+            matrix_multiply_wide(sums[g][i], sums[g + 1][i], upper[0], upper[1], lower[0], lower[1], b[u][i][k],
+                                 b[u][i][k + 1]);
+        }
       if (more) {
         PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-          matrix_load_wide(a[u][i], panels.at[i] + (step + LINEAR_UNROLL + u) * 256, 32, false, 8,
+          matrix_load_wide(b[u][i], panels.at[i] + (step + LINEAR_UNROLL + u) * 256, 32, true, 8,
                            (threadgroup T*)memory, lane);
       }
       simdgroup_barrier(mem_flags::mem_none);  // the next weights are under way
     }
     side ^= 1;
-    if (more) {
-      PACKED_UNROLL for (uint c = 0; c < copies; ++c) tile[side * half_tile + c * threads + thread_index] = next[c];
-    }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (!LINEAR_SPLIT && LINEAR_LANES > 1 && step + LINEAR_UNROLL == slice_end) {
-      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
-          if (slice_end == slice_steps)
-            totals[i][g] = sums[i][g];
-          else
-            matrix_add(totals[i][g], sums[i][g]);
-          sums[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    if (!LINEAR_SPLIT && step + LINEAR_UNROLL == slice_end) {
+      PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
+        PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+          threadgroup float* total = totals + (g * eights + i) * 64;
+          if (slice_end != slice_steps) {
+            simdgroup_float8x8 before;
+            simdgroup_load(before, total, 8);
+            matrix_add(before, sums[g][i]);
+            simdgroup_store(before, total, 8);
+          } else {
+            simdgroup_store(sums[g][i], total, 8);
+          }
+          sums[g][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
         }
       slice_end += slice_steps;
     }
   }
 
   if (LINEAR_SPLIT) {
-    const uint padded = (p.outputs + 7) / 8 * 8;
+    const ulong padded = (p.outputs + 7) / 8 * 8;
+    device float* to = partials + ulong(row_group * LINEAR_LANES + slice) * LINEAR_ROWS * padded + first_output;
     PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
-      const uint output = first_output + i * 8;
-      if (output < p.outputs) {
-        device float* to = partials + (ulong(row_group * LINEAR_LANES + slice) * padded + output) * LINEAR_ROWS;
-        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) simdgroup_store(sums[i][g], to + g * 8, LINEAR_ROWS);
+      if (first_output + i * 8 < p.outputs) {
+        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) simdgroup_store(sums[g][i], to + g * 8 * padded + i * 8, padded);
       }
     }
     return;
   }
-  // Eight rows at a time, through the simdgroup's own part of the memory.
-  threadgroup float* results = (threadgroup float*)memory + simdgroup * eights * 64;
-  PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
-    PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-      simdgroup_store(LINEAR_LANES > 1 ? totals[i][g] : sums[i][g], results + i * 64, 8);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-    linear_add_slices(p, bias, bias_up, out, results, first_output, first_row + g * 8, p.small_rows - 1, lane, 32, 1,
-                      eights, 1);
-    simdgroup_barrier(mem_flags::mem_threadgroup);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  const uint outputs = 8 * LINEAR_MATRIX;
+  for (uint at = lane; at < outputs * LINEAR_ROWS; at += 32) {
+    const uint o = at % outputs, row = at / outputs;
+    if (first_row + row < p.small_rows && first_output + o < p.outputs) {
+      threadgroup const float* from = totals + (row / 8 * eights + o / 8) * 64 + row % 8 * 8 + o % 8;
+      linear_finish(p, bias, bias_up, out, first_row + row, first_output + o, from[0],
+                    LINEAR_GATED ? from[LINEAR_MATRIX * 64] : 0.0f);
+    }
   }
 }
