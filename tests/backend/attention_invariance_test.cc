@@ -6,7 +6,9 @@
 
 #include "attention_rig.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/metal/attention_cut.h"
 #include "backend/metal/metal_backend.h"
+#include "cuda_device.h"
 #include "metal_mode.h"
 
 // A row's attention is the same to the bit however its sequence was cut into steps and whatever shares them.
@@ -36,6 +38,13 @@ std::vector<InvarianceCase> cases() {
   list.push_back({"metal", 64, 3, 2, 16, 0, KvType::f16});
   list.push_back({"metal", 64, 3, 2, 16, 0, KvType::int8});
   list.push_back({"metal", 72, 5, 1, 8, 100, KvType::int8});
+  list.push_back({"metal", 128, 4, 2, 16, 0, KvType::f16});
+  list.push_back({"metal", 256, 8, 1, 32, 300, KvType::f16});
+  list.push_back({"cuda", 64, 3, 2, 16, 0, KvType::f16});
+  list.push_back({"cuda", 128, 4, 2, 16, 0, KvType::bf16});
+  list.push_back({"cuda", 256, 8, 1, 32, 300, KvType::f16});
+  list.push_back({"cuda", 128, 4, 2, 16, 0, KvType::int8});
+  list.push_back({"cuda", 96, 5, 1, 8, 100, KvType::f16});
   return list;
 }
 
@@ -57,7 +66,9 @@ class AttentionInvariance : public testing::TestWithParam<InvarianceCase> {
     c.num_blocks = 4096 / p.block_size;
     return c;
   }
+  void SetUp() override { INGOT_SKIP_WITHOUT_CUDA(GetParam().isa); }
   std::unique_ptr<Backend> device(int threads) const {
+    if (GetParam().isa == "cuda") return make_metal_backend({.cuda = true});
     if (GetParam().isa == "metal") {
       metal_in_asked_mode();
       return make_metal_backend();
@@ -124,6 +135,18 @@ TEST_P(AttentionInvariance, DecodeEqualsPrefill) {
   if (GetParam().head_size == 64) expect_same(chunked(sequences, 0, 1, true), want, "decode from the start");
 }
 
+// A GPU's threadgroups take spans, splits or whole sequences, as there is work.
+TEST_P(AttentionInvariance, Cuts) {
+  if (GetParam().isa != "metal" && GetParam().isa != "cuda") GTEST_SKIP() << "of GPUs only";
+  const auto sequences = make_sequences(config(), {kLength});
+  const std::vector<float> want = alone(sequences);
+  for (const auto cut : {metal::AttentionCut::spans, metal::AttentionCut::splits, metal::AttentionCut::whole}) {
+    metal::tried_cut = cut;
+    expect_same(chunked(sequences, 505, 1, true), want, "decode");
+  }
+  metal::tried_cut.reset();
+}
+
 TEST_P(AttentionInvariance, Neighbours) {
   const auto sequences = make_sequences(config(), {kLength, 300, 17, 90, 260, 33, 5, 64, 1, 28, 65, 9, 40, 12, 15});
   const std::vector<float> want = alone(sequences);
@@ -160,7 +183,7 @@ TEST_P(AttentionInvariance, Threads) {
 
 // What a row must not see cannot reach it, not even as NaN times zero: a later row of the same chunk is poisoned.
 TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
-  if (GetParam().isa == "metal" && GetParam().dtype != KvType::int8)
+  if ((GetParam().isa == "metal" || GetParam().isa == "cuda") && GetParam().dtype != KvType::int8)
     GTEST_SKIP() << "matrices of floats multiply the NaN by zero";
   auto sequences = make_sequences(config(), {kLength});
   const std::vector<float> want = alone(sequences);

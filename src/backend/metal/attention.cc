@@ -8,11 +8,22 @@ namespace ingot::metal {
 namespace {
 
 // Function constants of kernels/attention.metal.
-enum : uint16_t { kHeadSize = 50, kBlockSize = 51, kWindow = 52, kQkNorm = 53, kSimdgroups = 54 };
+enum : uint16_t {
+  kHeadSize = 50,
+  kBlockSize = 51,
+  kWindow = 52,
+  kQkNorm = 53,
+  kSimdgroups = 54,
+  kOneSpan = 55,
+  kTurned = 56
+};
 
 constexpr int64_t kSpan = 64;            // keys
-constexpr int64_t kShortestSplit = 256;  // four spans: one for each simdgroup of a threadgroup
+constexpr int64_t kShortestSplit = 256;  // four spans
 constexpr int64_t kMostSplits = 64;      // of one sequence
+// Of decode attention, found on a GPU of 132 multiprocessors: up to so many spans of all KV heads and sequences get a
+// threadgroup each; with so many KV heads of sequences or more, whole sequences do, if none is longer than those keys.
+constexpr int64_t kFewSpans = 1280, kManyGroups = 384, kWholeKeys = 1024;
 constexpr size_t kThreadgroupBytes = 32768;
 constexpr size_t kStaticBytes = 8 * 8 * 8;  // of decode_attention
 constexpr double kMostOperations = 5e10;    // multiplications in one dispatch of prefill: some ten milliseconds
@@ -26,6 +37,23 @@ size_t own_bytes(int64_t head_size, size_t element) {
          static_cast<size_t>(8 * (kSpan + 8) + 256) * element;
 }
 size_t q_bytes(int64_t head_size, size_t element) { return static_cast<size_t>(8 * head_size) * element; }
+
+// Of decode_attention_shared: q, the new key and value, scores twice, and of each simdgroup its sums, weights and
+// corner.
+size_t shared_bytes(int64_t head_size, int64_t simdgroups, size_t element) {
+  return static_cast<size_t>(10 * head_size) * element + static_cast<size_t>(2 * 8 * (kSpan + 16)) * 4 +
+         static_cast<size_t>(simdgroups) * (static_cast<size_t>(8 * (head_size / simdgroups + 4)) * 4 +
+                                            static_cast<size_t>(8 * (kSpan + 8) + 256) * element);
+}
+
+// Of so many partial results: sums, then (largest score, sum of weights).
+size_t partial_bytes(const AttentionShape& shape, int64_t results) {
+  return static_cast<size_t>(std::max<int64_t>(results * (shape.head_size * 4 + 8), 16));
+}
+
+Constant turned(const AttentionShape& shape) {
+  return Constant::b(kTurned, shape.rope_dims == shape.head_size && shape.head_size % 64 == 0);
+}
 
 std::string kernel_name(const char* kernel, DType activation, KvType cache) {
   return std::string(kernel) + "_" + std::string(dtype_name(activation)) + "_" + std::string(kv_type_name(cache));
@@ -41,14 +69,16 @@ BufferView rope_view(const AttentionArgs& args, int64_t rows) {
 
 struct Attention::Params {
   float scale = 0, norm_eps = 0;
-  uint32_t heads = 0, kv_heads = 0, rope_dims = 0, split = 0;
-  uint32_t max_blocks = 0, max_splits = 0;
+  uint32_t heads = 0, kv_heads = 0, rope_dims = 0, split = 0, piece = 0;
+  uint32_t max_blocks = 0, max_pieces = 0, cache_ready = 0;
   uint32_t first_row = 0, first_seq = 0, first_tile = 0;
 };
 
 Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
     : cache_(cache),
       decode_name_(kernel_name("decode_attention", activation, cache.layout().dtype)),
+      shared_name_(kernel_name("decode_attention_shared", activation, cache.layout().dtype)),
+      roomy_name_(kernel_name("decode_attention_roomy", activation, cache.layout().dtype)),
       write_name_(kernel_name("prefill_write", activation, cache.layout().dtype)),
       prefill_name_(kernel_name("prefill_attention", activation, cache.layout().dtype)) {
   split_ = kShortestSplit;
@@ -74,34 +104,75 @@ void Attention::reserve(Context& context, size_t bytes) {
   context.memory.commit_residency();
 }
 
+// decode_attention_shared is for these.
+bool Attention::shared(const AttentionShape& shape) const {
+  return number_bytes(cache_.layout().dtype) == 2 && shape.heads <= 8 * shape.kv_heads &&
+         (shape.head_size == 64 || shape.head_size == 128 || shape.head_size == 256);
+}
+
+AttentionCut Attention::cut(const AttentionShape& shape, int64_t rows, int64_t longest) const {
+  const int64_t groups = rows * shape.kv_heads, spans = (longest + kSpan - 1) / kSpan;
+  if (!shared(shape) || longest <= kShortestSplit) return AttentionCut::splits;
+  if (tried_cut) return *tried_cut;
+  if (groups * spans <= kFewSpans) return AttentionCut::spans;
+  return groups >= kManyGroups && longest <= kWholeKeys ? AttentionCut::whole : AttentionCut::splits;
+}
+
 void Attention::decode(Context& context, const StepInput& input, const AttentionArgs& args) {
   const StagedStep& step = input.step();
   const AttentionShape& shape = args.shape;
+  const int64_t rows = step.decode_rows, longest = std::max<int64_t>(step.max_seq_len, 1);
+  if (!context.encoder.rehearsing()) return decode(context, input, args, cut(shape, rows, longest));
+  // Another step may be cut in another way.
+  const int64_t splits = (longest + split_ - 1) / split_;
+  reserve(context, partial_bytes(shape, splits > 1 ? rows * shape.heads * splits : 0));
+  decode(context, input, args, AttentionCut::splits);
+  if (!shared(shape) || longest <= kShortestSplit) return;
+  reserve(context, partial_bytes(shape, kFewSpans * (shape.heads / shape.kv_heads)));
+  decode(context, input, args, AttentionCut::spans);
+}
+
+void Attention::decode(Context& context, const StepInput& input, const AttentionArgs& args, AttentionCut cut) {
+  const StagedStep& step = input.step();
+  const AttentionShape& shape = args.shape;
   const KvLayout& layout = cache_.layout();
-  const int64_t rows = step.decode_rows;
-  const int64_t splits = (std::max<int64_t>(step.max_seq_len, 1) + split_ - 1) / split_;
+  const int64_t rows = step.decode_rows, longest = std::max<int64_t>(step.max_seq_len, 1);
+  const int64_t piece = cut == AttentionCut::spans ? kSpan : cut == AttentionCut::whole ? kWholeKeys : split_;
+  const int64_t pieces = (longest + piece - 1) / piece;
   const size_t element = number_bytes(layout.dtype);
-  const size_t results = static_cast<size_t>(rows * shape.heads * splits);
+  const size_t results = static_cast<size_t>(rows * shape.heads * pieces);
   const size_t sums_bytes = results * static_cast<size_t>(shape.head_size) * 4;
-  reserve(context, std::max<size_t>(splits > 1 ? sums_bytes + results * 8 : 0, 16));
+  if (!context.encoder.rehearsing())
+    reserve(context, partial_bytes(shape, pieces > 1 ? rows * shape.heads * pieces : 0));
 
   int64_t simdgroups = 4;
-  while (simdgroups > 1 && q_bytes(shape.head_size, element) +
-                                   static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element) +
-                                   kStaticBytes >
-                               kThreadgroupBytes)
-    simdgroups /= 2;
+  size_t memory = 0;
+  if (shared(shape)) {
+    simdgroups = shape.head_size == 64 ? 2 : 4;
+    memory = shared_bytes(shape.head_size, simdgroups, element);
+  } else {
+    const auto bytes = [&] {
+      return q_bytes(shape.head_size, element) + static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element);
+    };
+    while (simdgroups > 1 && bytes() + kStaticBytes > kThreadgroupBytes) simdgroups /= 2;
+    memory = bytes();
+  }
 
   Params params = this->params(step, args);
-  params.max_splits = static_cast<uint32_t>(splits);
-  const BufferView sums{partial_.get(), 0, splits > 1 ? sums_bytes : 16};
-  const BufferView totals{partial_.get(), splits > 1 ? sums_bytes : 0, splits > 1 ? results * 8 : 16};
+  params.piece = static_cast<uint32_t>(piece);
+  params.max_pieces = static_cast<uint32_t>(pieces);
+  params.cache_ready = step.zeros + step.copies == 0;
+  const BufferView sums{partial_.get(), 0, pieces > 1 ? sums_bytes : 16};
+  const BufferView totals{partial_.get(), pieces > 1 ? sums_bytes : 0, pieces > 1 ? results * 8 : 16};
   const BufferView out{args.out.buffer, args.out.offset, static_cast<size_t>(rows * shape.heads * shape.head_size) * 2};
 
   Encoder& encoder = context.encoder;
-  encoder.use(decode_name_, {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, layout.block_size),
-                             Constant::u(kWindow, shape.window), Constant::b(kQkNorm, bool(args.q_norm)),
-                             Constant::u(kSimdgroups, simdgroups)});
+  encoder.use(!shared(shape)           ? decode_name_
+              : shape.head_size == 128 ? shared_name_
+                                       : roomy_name_,
+              {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, layout.block_size),
+               Constant::u(kWindow, shape.window), Constant::b(kQkNorm, bool(args.q_norm)),
+               Constant::u(kSimdgroups, simdgroups), Constant::b(kOneSpan, cut == AttentionCut::spans), turned(shape)});
   encoder.read(0, {args.qkv.buffer, args.qkv.offset,
                    static_cast<size_t>(rows * (shape.heads + 2 * shape.kv_heads) * shape.head_size) * 2});
   encoder.read(1, rope_view(args, rows));
@@ -110,7 +181,7 @@ void Attention::decode(Context& context, const StepInput& input, const Attention
   encoder.read(4, input.block_table());
   encoder.read(5, input.seq_lens());
   encoder.write(6, out);
-  if (splits > 1) {
+  if (pieces > 1) {
     encoder.write(7, sums);
     encoder.write(8, totals);
   } else {
@@ -120,15 +191,15 @@ void Attention::decode(Context& context, const StepInput& input, const Attention
   if (args.q_norm) encoder.weight(9, args.q_norm);
   if (args.k_norm) encoder.weight(10, args.k_norm);
   encoder.value(11, params);
-  encoder.threadgroup_memory(
-      0, q_bytes(shape.head_size, element) + static_cast<size_t>(simdgroups) * own_bytes(shape.head_size, element));
+  encoder.threadgroup_memory(0, memory);
   encoder.dispatch(
-      {static_cast<NS::UInteger>(shape.kv_heads), static_cast<NS::UInteger>(rows), static_cast<NS::UInteger>(splits)},
+      {static_cast<NS::UInteger>(shape.kv_heads), static_cast<NS::UInteger>(rows), static_cast<NS::UInteger>(pieces)},
       {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
-  if (splits == 1) return;
+  if (pieces == 1) return;
 
   encoder.use(context.activation == DType::f16 ? "decode_attention_merge_f16" : "decode_attention_merge_bf16",
-              {Constant::u(kHeadSize, shape.head_size), Constant::u(kWindow, shape.window)});
+              {Constant::u(kHeadSize, shape.head_size), Constant::u(kWindow, shape.window),
+               Constant::b(kOneSpan, cut == AttentionCut::spans)});
   encoder.read(0, input.seq_lens());
   encoder.read(1, sums);
   encoder.read(2, totals);
@@ -150,7 +221,7 @@ void Attention::prefill_write(Context& context, const StepInput& input, const At
   Encoder& encoder = context.encoder;
   encoder.use(write_name_,
               {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, cache_.layout().block_size),
-               Constant::b(kQkNorm, bool(args.q_norm))});
+               Constant::b(kQkNorm, bool(args.q_norm)), turned(shape)});
   // Bound from the start; only the rows behind the decode rows are touched.
   encoder.update_part(0, {args.qkv.buffer, args.qkv.offset, row_bytes * static_cast<size_t>(step.tokens)},
                       row_bytes * static_cast<size_t>(step.decode_rows));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "backend/metal/attention_cut.h"
 #include "backend/metal/encoder.h"
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/step_input.h"
@@ -33,14 +34,17 @@ class Attention {
 
  private:
   struct Params;
+  bool shared(const AttentionShape& shape) const;
+  AttentionCut cut(const AttentionShape& shape, int64_t rows, int64_t longest) const;
+  void decode(Context& context, const StepInput& input, const AttentionArgs& args, AttentionCut cut);
   Params params(const StagedStep& step, const AttentionArgs& args) const;
   void reserve(Context& context, size_t bytes);
 
   const KvCache& cache_;
-  std::string decode_name_, write_name_, prefill_name_;
+  std::string decode_name_, shared_name_, roomy_name_, write_name_, prefill_name_;
   int64_t split_ = 0;
   BufferPtr
-      partial_;  // sums f32 [D, heads, splits, head size], then (largest score, sum of weights) [D, heads, splits]
+      partial_;  // sums f32 [D, heads, pieces, head size], then (largest score, sum of weights) [D, heads, pieces]
   size_t partial_bytes_ = 0;
 };
 

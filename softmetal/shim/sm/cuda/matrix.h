@@ -73,6 +73,12 @@ SM_INLINE void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, const T* from, ulong
 template <class T>
 SM_COLLECTIVE void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* to, ulong stride = 8,
                                    ulong2 origin = ulong2(0), bool transpose = false) {
+  if (sizeof(T) == 4 && m.is_transposed != transpose) {
+    T* at = to + (origin.y + sm::matrix_column()) * stride + origin.x + sm::matrix_row();
+    at[0] = m.e.d[0];
+    at[stride] = m.e.d[1];
+    return;
+  }
   *(vec<T, 2>*)(to + (origin.y + sm::matrix_row()) * stride + origin.x + sm::matrix_column()) =
       transpose ? m.columns() : m.rows();
 }
@@ -138,6 +144,47 @@ SM_COLLECTIVE void softmetal_multiply_16(simdgroup_matrix<float, 8, 8>& d0, simd
   d0.e = s0;
   d1.e = s1;
   d0.is_transposed = d1.is_transposed = false;
+}
+
+// One row of matrices by two columns, two deep, at once, as the transpose of what it is: the tile of sixteen rows is
+// full.
+//   d[i] += a[0] * b[0][i] + a[1] * b[1][i]
+// The sums are transposed, too.
+template <class T>
+SM_COLLECTIVE void softmetal_multiply_broad(simdgroup_matrix<float, 8, 8>& d0, simdgroup_matrix<float, 8, 8>& d1,
+                                            const simdgroup_matrix<T, 8, 8>& a0, const simdgroup_matrix<T, 8, 8>& a1,
+                                            const simdgroup_matrix<T, 8, 8>& b00, const simdgroup_matrix<T, 8, 8>& b10,
+                                            const simdgroup_matrix<T, 8, 8>& b01,
+                                            const simdgroup_matrix<T, 8, 8>& b11) {
+  if constexpr (sizeof(T) == 4) {
+    simdgroup_multiply_accumulate(d0, a0, b00, d0);
+    simdgroup_multiply_accumulate(d0, a1, b10, d0);
+    simdgroup_multiply_accumulate(d1, a0, b01, d1);
+    simdgroup_multiply_accumulate(d1, a1, b11, d1);
+    return;
+  }
+  vec<float, 2> s0 = d0.columns(), s1 = d1.columns();
+  uint x[4], y[2];
+  const vec<T, 2> parts[6] = {b00.columns(), b01.columns(), b10.columns(), b11.columns(), a0.rows(), a1.rows()};
+#pragma clang loop unroll(full)
+  for (uint i = 0; i < 6; ++i) __builtin_memcpy(i < 4 ? x + i : y + (i - 4), &parts[i], sizeof(T) == 2 ? 4 : 0);
+  if constexpr (is_same_v<T, half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(s0.d[0]), "+f"(s0.d[1]), "+f"(s1.d[0]), "+f"(s1.d[1])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(s0.d[0]), "+f"(s0.d[1]), "+f"(s1.d[0]), "+f"(s1.d[1])
+        : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
+  }
+  d0.e = s0;
+  d1.e = s1;
+  d0.is_transposed = d1.is_transposed = true;
+}
+// Zeros to begin such sums with.
+SM_INLINE void softmetal_clear_broad(simdgroup_matrix<float, 8, 8>& d) {
+  d.e = vec<float, 2>(0.0f);
+  d.is_transposed = true;
 }
 
 // What the macro SOFTMETAL_WIDE_MATRICES promises to kernels: two rows of matrices by one column, two deep, at once.
@@ -249,11 +296,12 @@ SM_INLINE void softmetal_load_wide(simdgroup_matrix<half, 8, 8>* m, const int8_t
   }
 }
 // Eight rows by 64 columns as eight matrices: whole lines of memory. A lane takes 16 neighbouring columns; matrix j has
-// columns 16 i + 2 j and 16 i + 2 j + 1 of each i. Rows from `count` on are zeros.
-template <class T, class S>
-SM_INLINE void softmetal_load_lines(simdgroup_matrix<T, 8, 8>* m, const S* from, ulong stride, bool transpose,
-                                    uint count) {
-  uint words[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+// columns 16 i + 2 j and 16 i + 2 j + 1 of each i. Rows from `count` on are zeros. First the loads, into eight words,
+// ...
+template <class S>
+SM_INLINE void softmetal_fetch_lines(uint* words, const S* from, ulong stride, uint count) {
+#pragma clang loop unroll(full)
+  for (uint j = 0; j < sizeof(S) * 4; ++j) words[j] = 0;
   if (count >= 8 || sm::matrix_row() < count) {
     const auto* at = (const uint4*)(from + sm::matrix_row() * stride + sm::matrix_column() * 8);
 #pragma clang loop unroll(full)
@@ -264,6 +312,23 @@ SM_INLINE void softmetal_load_lines(simdgroup_matrix<T, 8, 8>* m, const S* from,
         if (i * 4 + j < 8) words[i * 4 + j] = four.d[j];
     }
   }
+}
+// Row `index` in the place of what was loaded for it.
+template <class S>
+SM_INLINE void softmetal_patch_lines(uint* words, const S* row, uint index) {
+  if (sm::matrix_row() != index) return;
+  const auto* at = (const uint4*)(row + sm::matrix_column() * 8);
+#pragma clang loop unroll(full)
+  for (uint i = 0; i < sizeof(S); ++i) {
+    const uint4 four = at[i];
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 4; ++j)
+      if (i * 4 + j < 8) words[i * 4 + j] = four.d[j];
+  }
+}
+// ... then what the words mean.
+template <class T, class S>
+SM_INLINE void softmetal_take_lines(simdgroup_matrix<T, 8, 8>* m, const uint* words, bool transpose) {
 #pragma clang loop unroll(full)
   for (uint j = 0; j < 8; ++j) {
     m[j].is_transposed = transpose;
@@ -276,20 +341,26 @@ SM_INLINE void softmetal_load_lines(simdgroup_matrix<T, 8, 8>* m, const S* from,
     }
   }
 }
-
-// Two times eight rows by `width` columns, 32 or 64, as right operands: tile t of columns j in m[j * 2 + t]. A lane takes
-// two neighbouring rows of each tile, 16 bytes or less of both, and pairs their elements: nothing has to be transposed.
-// Matrix j has columns width / 8 * i + j of each i. Rows from the counts on are zeros.
 template <class T, class S>
-SM_INLINE void softmetal_load_right(simdgroup_matrix<T, 8, 8>* m, const S* first, const S* second, ulong stride,
-                                    uint width, uint first_count, uint second_count) {
-  if constexpr (sizeof(T) != 2) return;  // no kernel asks for it
+SM_INLINE void softmetal_load_lines(simdgroup_matrix<T, 8, 8>* m, const S* from, ulong stride, bool transpose,
+                                    uint count) {
+  uint words[16];
+  softmetal_fetch_lines(words, from, stride, count);
+  softmetal_take_lines<T, S>(m, words, transpose);
+}
+
+// Two times eight rows by `width` columns, 32 or 64, as right operands: tile t of columns j in m[j * 2 + t]. A lane
+// takes two neighbouring rows of each tile, 16 bytes or less of both, and pairs their elements: nothing has to be
+// transposed. Matrix j has columns width / 8 * i + j of each i. Rows from the counts on are zeros. First the loads,
+// [tile][row][4], ...
+template <class S>
+SM_INLINE void softmetal_fetch_right(uint* words, const S* first, const S* second, ulong stride, uint width,
+                                     uint first_count, uint second_count) {
   const uint row = sm::matrix_column(), take = width / 8;  // elements of a row
 #pragma clang loop unroll(full)
   for (uint tile = 0; tile < 2; ++tile) {
     const S* from = (tile ? second : first) + row * stride + sm::matrix_row() * take;
     const uint count = tile ? second_count : first_count;
-    uint words[2][4];
 #pragma clang loop unroll(full)
     for (uint r = 0; r < 2; ++r) {
       uint4 loaded = uint4(0);
@@ -304,22 +375,53 @@ SM_INLINE void softmetal_load_right(simdgroup_matrix<T, 8, 8>* m, const S* first
         if (take * sizeof(S) == 4) loaded.d[0] = *(const uint*)at;
       }
 #pragma clang loop unroll(full)
-      for (uint i = 0; i < 4; ++i) words[r][i] = loaded.d[i];
+      for (uint i = 0; i < 4; ++i) words[(tile * 2 + r) * 4 + i] = loaded.d[i];
     }
+  }
+}
+// Row `index` of the sixteen in the place of what was loaded for it.
+template <class S>
+SM_INLINE void softmetal_patch_right(uint* words, const S* row, uint width, uint index) {
+  const uint take = width / 8;
+  const S* from = row + sm::matrix_row() * take;
+#pragma clang loop unroll(full)
+  for (uint i = 0; i < 4; ++i) {
+    if (i / 2 * 8 + sm::matrix_column() + i % 2 == index) {
+      if (take * sizeof(S) == 16) {
+        const uint4 four = *(const uint4*)from;
+#pragma clang loop unroll(full)
+        for (uint j = 0; j < 4; ++j) words[i * 4 + j] = four.d[j];
+      }
+      if (take * sizeof(S) == 8) {
+        const uint2 two = *(const uint2*)from;
+        words[i * 4] = two.d[0];
+        words[i * 4 + 1] = two.d[1];
+      }
+      if (take * sizeof(S) == 4) words[i * 4] = *(const uint*)from;
+    }
+  }
+}
+// ... then the pairs.
+template <class T, class S>
+SM_INLINE void softmetal_take_right(simdgroup_matrix<T, 8, 8>* m, const uint* words, uint width) {
+  if constexpr (sizeof(T) != 2) return;  // no kernel asks for it
+#pragma clang loop unroll(full)
+  for (uint tile = 0; tile < 2; ++tile) {
+    const uint *upper = words + tile * 8, *lower = upper + 4;
 #pragma clang loop unroll(full)
     for (uint j = 0; j < 8; ++j) {
-      if (j < take) {
+      if (j < width / 8) {
         uint pair;
         if constexpr (sizeof(T) != 2) {
         } else if constexpr (sizeof(S) == 2) {
           asm("prmt.b32 %0, %1, %2, %3;"
               : "=r"(pair)
-              : "r"(words[0][j / 2]), "r"(words[1][j / 2]), "r"(j % 2 ? 0x7632u : 0x5410u));
+              : "r"(upper[j / 2]), "r"(lower[j / 2]), "r"(j % 2 ? 0x7632u : 0x5410u));
           m[j * 2 + tile].e = as_type<vec<T, 2>>(pair);
         } else {
           asm("prmt.b32 %0, %1, %2, %3;"
               : "=r"(pair)
-              : "r"(words[0][j / 4]), "r"(words[1][j / 4]), "r"((4u + j % 4) << 8 | j % 4));
+              : "r"(upper[j / 4]), "r"(lower[j / 4]), "r"((4u + j % 4) << 8 | j % 4));
           // 0x6400 plus a byte, as a half, is 1024 plus the byte.
           m[j * 2 + tile].e =
               as_type<vec<T, 2>>(((pair ^ 0x00800080u) & 0x00ff00ffu) | 0x64006400u) - vec<T, 2>((T)1152.0f);
@@ -329,9 +431,30 @@ SM_INLINE void softmetal_load_right(simdgroup_matrix<T, 8, 8>* m, const S* first
     }
   }
 }
+template <class T, class S>
+SM_INLINE void softmetal_load_right(simdgroup_matrix<T, 8, 8>* m, const S* first, const S* second, ulong stride,
+                                    uint width, uint first_count, uint second_count) {
+  if constexpr (sizeof(T) != 2) return;
+  uint words[16];
+  softmetal_fetch_right(words, first, second, stride, width, first_count, second_count);
+  softmetal_take_right<T, S>(m, words, width);
+}
 // Sums whose right operands softmetal_load_right loaded: eight rows of `width` columns.
 SM_COLLECTIVE void softmetal_store_right(const simdgroup_matrix<float, 8, 8>* m, float* to, ulong stride, uint width) {
   const uint take = width / 8;
+  if (m[0].is_transposed) {
+    float* at = to + sm::matrix_column() * stride + sm::matrix_row() * take;
+#pragma clang loop unroll(full)
+    for (uint half = 0; half < 2; ++half) {
+#pragma clang loop unroll(full)
+      for (uint j = 0; j < 8; j += 4) {
+        if (j < take)
+          *(vec<float, 4>*)(at + half * stride + j) =
+              vec<float, 4>(m[j].e.d[half], m[j + 1].e.d[half], m[j + 2].e.d[half], m[j + 3].e.d[half]);
+      }
+    }
+    return;
+  }
   float* at = to + sm::matrix_row() * stride + sm::matrix_column() * take;
 #pragma clang loop unroll(full)
   for (uint half = 0; half < 2; ++half) {

@@ -8,6 +8,8 @@ constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
 constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
 constant bool ATTENTION_QK_NORM [[function_constant(53)]];
 constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
+constant bool ATTENTION_ONE_SPAN [[function_constant(55)]];    // decode: a threadgroup takes no more than one span
+constant bool ATTENTION_TURNED [[function_constant(56)]];      // all dims are rotated, and they are a multiple of 64
 constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
 
 constant constexpr uint kSpan = 64;         // keys
@@ -19,8 +21,10 @@ struct AttentionParams {
   uint heads, kv_heads;
   uint rope_dims;
   uint split;       // keys a split, a multiple of the span
+  uint piece;       // decode: keys a threadgroup, the span or the split
   uint max_blocks;  // row length of the block table
-  uint max_splits;  // row length of the partial results
+  uint max_pieces;  // row length of the partial results
+  uint cache_ready; // decode: no dispatch of this step writes the cache but for the new keys
   uint first_row;   // prefill: first row of the step it looks at
   uint first_seq;   // prefill: first sequence
   uint first_tile;  // prefill: first tile of query rows
@@ -44,33 +48,125 @@ static float attention_normed(device const T* head, device const float* weight, 
   return ATTENTION_QK_NORM ? x * scale * weight[d] : x;
 }
 
+// A head whose dims are all rotated, a multiple of 64, in the registers of a simdgroup. It is loaded at once; norm and
+// rotation come later. A lane has D / 32 dims, neighbours two by two where those they turn with are the lane's, too.
+static uint attention_dim(uint m, uint lane) {
+  return ATTENTION_HEAD_SIZE % 128 == 0 ? m / 2 * 64 + lane * 2 + m % 2 : m * 32 + lane;
+}
+struct AttentionTurns {
+  float2 turn[kMaxHeadSize / 64];
+  void load(device const float2* rope, uint lane) {
+    MATRIX_UNROLL for (uint m = 0; m < ATTENTION_HEAD_SIZE / 64; ++m) turn[m] = rope[attention_dim(m, lane)];
+  }
+};
+template <typename T>
+struct AttentionHead {
+  vec<T, 2> x[kMaxHeadSize / 64];
+  void load(device const T* head, uint lane) {
+    MATRIX_UNROLL for (uint n = 0; n < ATTENTION_HEAD_SIZE / 64; ++n) {
+      device const T* first = head + attention_dim(n * 2, lane);
+      if (ATTENTION_HEAD_SIZE % 128 == 0)
+        x[n] = *(device const vec<T, 2>*)first;
+      else
+        x[n] = vec<T, 2>(first[0], first[32]);
+    }
+  }
+  float normed(device const float* weight, float scale, uint m, uint lane) const {
+    const float raw = float(x[m / 2][m % 2]);
+    return ATTENTION_QK_NORM ? raw * scale * weight[attention_dim(m, lane)] : raw;
+  }
+  template <typename R, typename Sink>
+  void rotate(device const float* weight, AttentionTurns turns, float eps, uint lane, thread Sink& sink) const {
+    float scale = 1;
+    if (ATTENTION_QK_NORM) {
+      float sum = 0;
+      MATRIX_UNROLL for (uint m = 0; m < ATTENTION_HEAD_SIZE / 32; ++m) {
+        const float raw = float(x[m / 2][m % 2]);
+        sum = fma(raw, raw, sum);
+      }
+      scale = precise::rsqrt(simd_sum(sum) / float(ATTENTION_HEAD_SIZE) + eps);
+    }
+    const uint pairs = ATTENTION_HEAD_SIZE / 64;
+    MATRIX_UNROLL for (uint m = 0; m < pairs; m += 2) {
+      float low[2], high[2];
+      MATRIX_UNROLL for (uint j = 0; j < 2; ++j) {
+        if (m + j >= pairs) continue;
+        const float a = normed(weight, scale, m + j, lane), b = normed(weight, scale, m + j + pairs, lane);
+        const float2 turn = turns.turn[m + j];
+        low[j] = float(R(a * turn.x - b * turn.y));
+        high[j] = float(R(b * turn.x + a * turn.y));
+      }
+      const uint d = attention_dim(m, lane), half_dims = ATTENTION_HEAD_SIZE / 2;
+      if (ATTENTION_HEAD_SIZE % 128 == 0) {
+        sink.take_two(d, low[0], low[1]);
+        sink.take_two(d + half_dims, high[0], high[1]);
+      } else {
+        MATRIX_UNROLL for (uint j = 0; j < 2; ++j) {
+          if (m + j >= pairs) continue;
+          sink.take(d + j * 32, low[j]);
+          sink.take(d + j * 32 + half_dims, high[j]);
+        }
+      }
+    }
+  }
+};
+
 // Norms and rotates one head; what becomes of its elements, each rounded to R, is the sink's business. Called by a whole
 // simdgroup.
 template <typename R, typename T, typename Sink>
 static void attention_rotate_into(device const T* head, device const float* weight, device const float2* rope,
                                   constant AttentionParams& p, uint lane, thread Sink& sink) {
+  if (ATTENTION_TURNED) {
+    AttentionTurns turns;
+    AttentionHead<T> loaded;
+    turns.load(rope, lane);
+    loaded.load(head, lane);
+    loaded.template rotate<R>(weight, turns, p.norm_eps, lane, sink);
+    return;
+  }
   const float scale = attention_head_scale(head, p.norm_eps, lane);
   const uint half_dims = p.rope_dims / 2;
-  for (uint i = lane; i < half_dims; i += 32) {
+  MATRIX_ROLLED for (uint i = lane; i < half_dims; i += 32) {
     const float a = attention_normed(head, weight, scale, i);
     const float b = attention_normed(head, weight, scale, i + half_dims);
     const float2 turn = rope[i];
     sink.take(i, float(R(a * turn.x - b * turn.y)));
     sink.take(i + half_dims, float(R(b * turn.x + a * turn.y)));
   }
-  for (uint d = p.rope_dims + lane; d < ATTENTION_HEAD_SIZE; d += 32)
+  MATRIX_ROLLED for (uint d = p.rope_dims + lane; d < ATTENTION_HEAD_SIZE; d += 32)
     sink.take(d, float(R(attention_normed(head, weight, scale, d))));
 }
 
-template <typename Out, typename Pointer>
+template <typename Out>
 struct AttentionStore {
-  Pointer out;
+  threadgroup Out* out;
   void take(uint d, float x) { out[d] = Out(x); }
+  void take_two(uint d, float x, float y) { *(threadgroup vec<Out, 2>*)(out + d) = vec<Out, 2>(Out(x), Out(y)); }
 };
-template <typename R, typename Out, typename T, typename Pointer>
+template <typename Out>
+struct AttentionDeviceStore {
+  device Out* out;
+  void take(uint d, float x) { out[d] = Out(x); }
+  void take_two(uint d, float x, float y) { *(device vec<Out, 2>*)(out + d) = vec<Out, 2>(Out(x), Out(y)); }
+};
+// To both places.
+template <typename Out>
+struct AttentionStoreTwice {
+  AttentionDeviceStore<Out> first;
+  AttentionStore<Out> second;
+  void take(uint d, float x) {
+    first.take(d, x);
+    second.take(d, x);
+  }
+  void take_two(uint d, float x, float y) {
+    first.take_two(d, x, y);
+    second.take_two(d, x, y);
+  }
+};
+template <typename R, typename T, typename Out>
 static void attention_rotate(device const T* head, device const float* weight, device const float2* rope,
-                             constant AttentionParams& p, uint lane, Pointer out) {
-  AttentionStore<Out, Pointer> store = {out};
+                             constant AttentionParams& p, uint lane, device Out* out) {
+  AttentionDeviceStore<Out> store = {out};
   attention_rotate_into<R>(head, weight, rope, p, lane, store);
 }
 
@@ -120,11 +216,19 @@ static ulong attention_scale_offset(ulong slot, uint kv_heads, uint kv_head) {
 struct AttentionLargest {
   uint bits;  // of the largest magnitude; those of a NaN are above all others
   void take(uint, float x) { bits = max(bits, as_type<uint>(x) & 0x7fffffffu); }
+  void take_two(uint d, float x, float y) {
+    take(d, x);
+    take(d, y);
+  }
 };
 struct AttentionQuantize {
   device int8_t* out;
   float inverse;
   void take(uint d, float x) { out[d] = inverse == 0 ? int8_t(0) : int8_t(clamp(rint(x * inverse), -127.0f, 127.0f)); }
+  void take_two(uint d, float x, float y) {
+    take(d, x);
+    take(d + 1, y);
+  }
 };
 // Writes the scale of a row and says how to write its integers; both depend on this row alone. Called by a whole
 // simdgroup. A row with an infinity or a NaN gets a scale that keeps it visible; one too small for its scale to have an
@@ -145,12 +249,19 @@ static AttentionQuantize attention_quantize(device int8_t* cache, ulong slot, ui
   return sink;
 }
 
-// Norms, rotates and writes one key. Called by a whole simdgroup, and so is the next.
+// Norms, rotates and writes one key, also to `copy` [head size] where numbers are no integers and there is one. Called by a
+// whole simdgroup, and so is the next.
+template <typename T, typename S>
+static void attention_write_key(device const T* head, device const float* weight, device const float2* rope,
+                                constant AttentionParams& p, uint lane, device S* cache, ulong slot, uint kv_head,
+                                threadgroup S* copy) {
+  AttentionStoreTwice<S> store = {{cache + attention_row_offset<S>(slot, p.kv_heads, kv_head)}, {copy}};
+  attention_rotate_into<float>(head, weight, rope, p, lane, store);
+}
 template <typename T, typename S>
 static void attention_write_key(device const T* head, device const float* weight, device const float2* rope,
                                 constant AttentionParams& p, uint lane, device S* cache, ulong slot, uint kv_head) {
-  attention_rotate<float, S>(head, weight, rope, p, lane,
-                             cache + attention_row_offset<S>(slot, p.kv_heads, kv_head));
+  attention_rotate<float>(head, weight, rope, p, lane, cache + attention_row_offset<S>(slot, p.kv_heads, kv_head));
 }
 template <typename T>
 static void attention_write_key(device const T* head, device const float* weight, device const float2* rope,
@@ -161,19 +272,44 @@ static void attention_write_key(device const T* head, device const float* weight
   AttentionQuantize sink = attention_quantize(cache, slot, p.kv_heads, kv_head, largest, lane);
   attention_rotate_into<float>(head, weight, rope, p, lane, sink);
 }
+template <typename T>
+static void attention_write_key(device const T* head, device const float* weight, device const float2* rope,
+                                constant AttentionParams& p, uint lane, device int8_t* cache, ulong slot, uint kv_head,
+                                threadgroup half* copy) {
+  attention_write_key(head, weight, rope, p, lane, cache, slot, kv_head);
+}
+template <typename T, typename Sink>
+static void attention_copy_into(device const T* head, uint lane, thread Sink& sink) {
+  T x[kMaxHeadSize / 32];
+  MATRIX_UNROLL for (uint n = 0; n < kMaxHeadSize / 32; ++n)
+    if (n * 32 + lane < ATTENTION_HEAD_SIZE) x[n] = head[n * 32 + lane];
+  MATRIX_UNROLL for (uint n = 0; n < kMaxHeadSize / 32; ++n)
+    if (n * 32 + lane < ATTENTION_HEAD_SIZE) sink.take(n * 32 + lane, float(x[n]));
+}
+template <typename T, typename S>
+static void attention_write_value(device const T* head, constant AttentionParams& p, uint lane, device S* cache,
+                                  ulong slot, uint kv_head, threadgroup S* copy) {
+  AttentionStoreTwice<S> store = {{cache + attention_row_offset<S>(slot, p.kv_heads, kv_head)}, {copy}};
+  attention_copy_into(head, lane, store);
+}
 template <typename T, typename S>
 static void attention_write_value(device const T* head, constant AttentionParams& p, uint lane, device S* cache,
                                   ulong slot, uint kv_head) {
-  device S* out = cache + attention_row_offset<S>(slot, p.kv_heads, kv_head);
-  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) out[d] = S(float(head[d]));
+  AttentionDeviceStore<S> store = {cache + attention_row_offset<S>(slot, p.kv_heads, kv_head)};
+  attention_copy_into(head, lane, store);
 }
 template <typename T>
 static void attention_write_value(device const T* head, constant AttentionParams& p, uint lane, device int8_t* cache,
                                   ulong slot, uint kv_head) {
   AttentionLargest largest = {0};
-  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) largest.take(d, float(head[d]));
+  attention_copy_into(head, lane, largest);
   AttentionQuantize sink = attention_quantize(cache, slot, p.kv_heads, kv_head, largest, lane);
-  for (uint d = lane; d < ATTENTION_HEAD_SIZE; d += 32) sink.take(d, float(head[d]));
+  attention_copy_into(head, lane, sink);
+}
+template <typename T>
+static void attention_write_value(device const T* head, constant AttentionParams& p, uint lane, device int8_t* cache,
+                                  ulong slot, uint kv_head, threadgroup half* copy) {
+  attention_write_value(head, p, lane, cache, slot, kv_head);
 }
 
 // Eight keys by up to 32 dims (a multiple of 8) as matrices, zero from key `count` on: what lies behind the end of a

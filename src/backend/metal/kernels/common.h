@@ -93,6 +93,32 @@ METAL_FUNC void matrix_multiply_deep(thread simdgroup_float8x8& d, thread const 
 #endif
 }
 
+// d0 += a0 b00 + a1 b10, d1 += a0 b01 + a1 b11. Sums begin with matrix_clear_broad.
+template <typename T>
+METAL_FUNC void matrix_multiply_broad(thread simdgroup_float8x8& d0, thread simdgroup_float8x8& d1,
+                                      thread const simdgroup_matrix<T, 8, 8>& a0,
+                                      thread const simdgroup_matrix<T, 8, 8>& a1,
+                                      thread const simdgroup_matrix<T, 8, 8>& b00,
+                                      thread const simdgroup_matrix<T, 8, 8>& b10,
+                                      thread const simdgroup_matrix<T, 8, 8>& b01,
+                                      thread const simdgroup_matrix<T, 8, 8>& b11) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_multiply_broad(d0, d1, a0, a1, b00, b10, b01, b11);
+#else
+  simdgroup_multiply_accumulate(d0, a0, b00, d0);
+  simdgroup_multiply_accumulate(d0, a1, b10, d0);
+  simdgroup_multiply_accumulate(d1, a0, b01, d1);
+  simdgroup_multiply_accumulate(d1, a1, b11, d1);
+#endif
+}
+METAL_FUNC void matrix_clear_broad(thread simdgroup_float8x8& d) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_clear_broad(d);
+#else
+  d = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+#endif
+}
+
 // Eight rows of 32 columns as four matrices: four runs of 8 columns, `apart` elements from one to the next. Which columns
 // a matrix has is the device's business: it is the same for all that is loaded here, so products over these columns
 // agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is
@@ -239,6 +265,53 @@ METAL_FUNC void matrix_load_right(thread simdgroup_matrix<T, 8, 8>* m, Pointer f
       MATRIX_UNROLL for (uint j = 0; j < 4; ++j) m[(c * 4 + j) * 2 + 1] = loaded[j];
     }
   }
+#endif
+}
+// The same two in two steps, for numbers of 16 bits or less: where loads go to registers, fetching begins them and taking
+// makes matrices of what came, `words` being 8 or 16 of the lane's own; elsewhere taking does it all. What has been written
+// since is patched in, row by row.
+template <typename S>
+METAL_FUNC void matrix_fetch_lines(thread uint* words, device const S* from, ulong stride, uint count) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_fetch_lines(words, from, stride, count);
+#endif
+}
+template <typename S>
+METAL_FUNC void matrix_patch_lines(thread uint* words, threadgroup const S* row, uint index) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_patch_lines(words, row, index);
+#endif
+}
+template <typename T, typename S>
+METAL_FUNC void matrix_take_lines(thread simdgroup_matrix<T, 8, 8>* m, thread const uint* words, device const S* from,
+                                  ulong stride, bool transpose, uint count, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_take_lines<T, S>(m, words, transpose);
+#else
+  matrix_load_lines(m, from, stride, transpose, count, part, lane);
+#endif
+}
+template <typename S>
+METAL_FUNC void matrix_fetch_right(thread uint* words, device const S* first, device const S* second, ulong stride,
+                                   uint width, uint first_count, uint second_count) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_fetch_right(words, first, second, stride, width, first_count, second_count);
+#endif
+}
+template <typename S>
+METAL_FUNC void matrix_patch_right(thread uint* words, threadgroup const S* row, uint width, uint index) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_patch_right(words, row, width, index);
+#endif
+}
+template <typename T, typename S>
+METAL_FUNC void matrix_take_right(thread simdgroup_matrix<T, 8, 8>* m, thread const uint* words, device const S* first,
+                                  device const S* second, ulong stride, uint width, uint first_count,
+                                  uint second_count, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_take_right<T, S>(m, words, width);
+#else
+  matrix_load_right(m, first, second, stride, width, first_count, second_count, part, lane);
 #endif
 }
 // Eight rows of `width` columns from the sums of products with them.
