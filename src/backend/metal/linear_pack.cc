@@ -1,6 +1,7 @@
 #include "backend/metal/linear_pack.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "backend/cpu/linear/source_block.h"
@@ -46,7 +47,7 @@ int64_t meta_bytes(DType type, int64_t cols) {
   }
 }
 
-// Bits `shift` to `shift + bits` of 32 codes, in pairs 16 bits apart.
+// Bits `shift` to `shift + bits` of 32 codes, in pairs 16 bits apart; words of 4 bits turned, see linear_formats.h.
 template <int kBits>
 void put_codes(const uint8_t* codes, int shift, uint8_t* out) {
   constexpr int kColumns = 32 / kBits;  // of a word
@@ -56,6 +57,7 @@ void put_codes(const uint8_t* codes, int shift, uint8_t* out) {
       const uint32_t code = static_cast<uint32_t>(codes[word * kColumns + c]) >> shift & ((1u << kBits) - 1);
       value |= code << (c / 2 * kBits + c % 2 * 16);
     }
+    if (kBits == 4) value = std::rotl(value, 2);
     std::memcpy(out + word * 4, &value, 4);
   }
 }
@@ -92,11 +94,7 @@ void put_meta(const uint8_t* block, uint8_t* out) {
       put_pairs(a, b, out + 2);
       return;
     case DType::q4_k:
-    case DType::q5_k:
-      std::memcpy(out, block, 4);
-      for (int i = 0; i < 8; ++i) cpu::source_scale_min(block + 4, i, a[i], b[i]);
-      put_pairs(a, b, out + 4);
-      return;
+    case DType::q5_k: std::memcpy(out, block, 16); return;
     case DType::q6_k:
       std::memcpy(out, block + 192, 16);
       std::memcpy(out + 16, block + 208, 2);

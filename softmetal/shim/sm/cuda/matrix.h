@@ -187,6 +187,13 @@ SM_INLINE void softmetal_clear_broad(simdgroup_matrix<float, 8, 8>& d) {
   d.is_transposed = true;
 }
 
+// Four bytes out of those of a (0 to 3) and b (4 to 7), as the digits of `which` say, the lowest first.
+SM_INLINE uint softmetal_permute(uint a, uint b, uint which) {
+  uint r;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(which));
+  return r;
+}
+
 // What the macro SOFTMETAL_WIDE_MATRICES promises to kernels: two rows of matrices by one column, two deep, at once.
 //   d[i] += a[i][0] * b[0] + a[i][1] * b[1]
 template <class T>

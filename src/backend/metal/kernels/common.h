@@ -325,5 +325,53 @@ METAL_FUNC void matrix_store_right(thread const simdgroup_float8x8* m, threadgro
 #endif
 }
 
+// ---- bytes ----
+//
+// Some devices put any four bytes of two words together at once.
+
+// Byte `place` (0 to 3) of a, and of b 16 bits on; the bits between are anything.
+METAL_FUNC uint byte_picker(uint place) { return kWideMatrices ? place * 0x1111u + 0x4400u : place * 8; }
+METAL_FUNC uint bytes_at(uint a, uint b, uint picker) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  return softmetal_permute(a, b, picker);
+#else
+  return (a >> picker & 0xffu) | b >> picker << 16;
+#endif
+}
+// Half `place` (0 to 3) of those of a and b, twice.
+METAL_FUNC uint half_picker(uint place) { return kWideMatrices ? place * 0x2222u + 0x1010u : place; }
+METAL_FUNC half2 halves_at(uint a, uint b, uint picker) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  return as_type<half2>(softmetal_permute(a, b, picker));
+#else
+  const half2 both = as_type<half2>(picker < 2 ? a : b);
+  return half2(picker % 2 == 0 ? both.x : both.y);
+#endif
+}
+// Bytes 1 and 3 of a word, 16 bits apart.
+METAL_FUNC uint odd_bytes(uint word) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  return softmetal_permute(word, 0, 0x4341u);
+#else
+  return word >> 8 & 0x00ff00ffu;
+#endif
+}
+
+// A word turned right by one byte: one operation, where a compiler that knows what is taken of it makes two shifts.
+METAL_FUNC uint turned_bytes(uint word) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  return softmetal_permute(word, word, 0x0321u);
+#else
+  return rotate(word, 24u);
+#endif
+}
+
+// `number` once more, from `place`, where it must be too: a compiler leaves what is made of it after the loads that are
+// before this. A barrier alone would not do, as arithmetic passes it.
+METAL_FUNC uint known_from_here(uint number, threadgroup uint* place) {
+  simdgroup_barrier(mem_flags::mem_none);
+  return kWideMatrices ? *(threadgroup volatile uint*)place : number;
+}
+
 // Function constants by number: 0-19 norms and other small operations; 20-49 matrix products; 50-69 attention; 70-89
 // sampling.

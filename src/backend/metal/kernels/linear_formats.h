@@ -19,7 +19,8 @@ using namespace metal;
 //
 // Codes lie in pairs, 16 bits apart, so that `word >> shift & mask` gives columns 2i and 2i + 1 as two 16-bit fields:
 //   8 bits  a word is 4 columns: shifts 0, 8
-//   4 bits  a word is 8 columns: shifts 0, 4, 8, 12
+//   4 bits  a word is 8 columns: shifts 2, 6, 10, 14, where the lowest two bits of the word follow the highest: the word,
+//           and the same turned by 8 bits, have two pairs each in the lower ten bits of their halves
 //   2 bits  a word is 16 columns: shifts 0, 2, ... 14
 //   1 bit   a word is 32 columns: shifts 0, 1, ... 15
 // A weight is scale * (code - zero) + min.
@@ -29,7 +30,8 @@ using namespace metal;
 //   q4_1 q5_1       f16 d, f16 min, a block of 32
 //   q2_k            a block of 256: f16 d, f16 dmin; u8 [16] scale | min << 4, of 16 columns each
 //   q3_k            a block of 256: f16 d; pairs (scales of the halves of 32 columns, 32 too high)
-//   q4_k q5_k       a block of 256: f16 d, f16 dmin; pairs (scale, min of 32 columns)
+//   q4_k q5_k       a block of 256: f16 d, f16 dmin; then as in the file, for i < 4: u8 [4] scale i | scale i + 4 >> 4 <<
+//                   6; u8 [4] the same of mins; u8 [4] lower halves of scale i + 4 | of min i + 4 << 4
 //   q6_k            a block of 256: i8 [16] scales of 16 columns each; f16 d
 // Pairs are 8 times (a, b) of 6 bits: u8 [8] low nibbles a | b << 4, then u8 [4] their high bits, two a byte:
 // (a >> 4 | (b >> 4) << 2) in the low nibble for even, in the high nibble for odd ones.
@@ -170,16 +172,15 @@ METAL_FUNC PackedUnit packed_load(uint format, PackedRow row, uint unit) {
     u.sub = meta[2 + group] | uint(meta[10 + group / 2]) << 8;
   }
   if (format == packed_q4_k || format == packed_q5_k) {
+    const uint i = group % 4;
     u.d = ((device const uint*)meta)[0];
-    u.sub = meta[4 + group] | uint(meta[12 + group / 2]) << 8;
+    u.sub = meta[4 + i] | uint(meta[8 + i]) << 8 | uint(meta[12 + i]) << 16 | group / 4 << 24;
   }
   if (format == packed_q6_k) {
     u.d = ((device const ushort*)meta)[8];
     u.sub = ((device const ushort*)meta)[group];
   }
-  if (format == packed_q3_k || format == packed_q4_k || format == packed_q5_k) {
-    if (group % 2 == 1) u.sub = (u.sub & 0xffu) | (u.sub >> 4 & 0xf00u);
-  }
+  if (format == packed_q3_k && group % 2 == 1) u.sub = (u.sub & 0xffu) | (u.sub >> 4 & 0xf00u);
   return u;
 }
 
@@ -209,15 +210,17 @@ METAL_FUNC PackedScales packed_scales(uint format, PackedUnit u) {
     s.scale = d.x * float2(float(u.sub & 15u), float(u.sub >> 8 & 15u));
     s.min = -d.y * float2(float(u.sub >> 4 & 15u), float(u.sub >> 12));
   }
-  if (format == packed_q3_k || format == packed_q4_k || format == packed_q5_k) {
+  if (format == packed_q3_k) {
     const uint a = (u.sub & 15u) | (u.sub >> 4 & 0x30u);
     const uint b = (u.sub >> 4 & 15u) | (u.sub >> 6 & 0x30u);
-    if (format == packed_q3_k) {
-      s.scale = d.x * (float2(float(a), float(b)) - 32.0f);
-    } else {
-      s.scale = float2(d.x * float(a));
-      s.min = float2(-d.y * float(b));
-    }
+    s.scale = d.x * (float2(float(a), float(b)) - 32.0f);
+  }
+  if (format == packed_q4_k || format == packed_q5_k) {
+    const bool second = u.sub >> 24 != 0;
+    const uint a = second ? (u.sub >> 16 & 15u) | (u.sub >> 2 & 0x30u) : u.sub & 63u;
+    const uint b = second ? (u.sub >> 20 & 15u) | (u.sub >> 10 & 0x30u) : u.sub >> 8 & 63u;
+    s.scale = float2(d.x * float(a));
+    s.min = float2(-d.y * float(b));
   }
   if (format == packed_q6_k) {
     const char2 sub = as_type<char2>(ushort(u.sub));
@@ -230,7 +233,8 @@ METAL_FUNC PackedScales packed_scales(uint format, PackedUnit u) {
 METAL_FUNC uint packed_code_bits(uint format, PackedUnit u, uint chunk, uint i) {
   uint bits = 0;
   if (packed_low_bits(format) == 8) bits = u.codes[chunk * 2 + i / 2] >> (i % 2 * 8) & 0x00ff00ffu;
-  if (packed_low_bits(format) == 4) bits = u.codes[chunk] >> (i * 4) & 0x000f000fu;
+  if (packed_low_bits(format) == 4)
+    bits = (i < 3 ? u.codes[chunk] >> (i * 4 + 2) : rotate(u.codes[chunk], 18u)) & 0x000f000fu;
   if (packed_low_bits(format) == 2) bits = u.codes[chunk / 2] >> (chunk % 2 * 8 + i * 2) & 0x00030003u;
   if (packed_high_bits(format) == 1) bits |= (u.high.x >> (chunk * 4 + i) & 0x00010001u) << packed_low_bits(format);
   if (packed_high_bits(format) == 2)
@@ -272,15 +276,24 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
 // Weights are rounded to a half, and come out packed_boost() times too large.
 //
 // Where subnormal halves can be used, bits of a code in the low bits of a half are the code times a power of two, and one
-// fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 8 (a weight of 4
-// bits is up to 15 times its scale). Elsewhere, and for 8 bits, 1024 + code is a half, and a factor above 1 keeps small
-// scales normal; weights may be up to 4,000.
+// fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 4 (q8_0: 1). A
+// weight of 4 bits is up to 15 times its scale, of 8 bits 128 times. Elsewhere 1024 + code is a half, and a factor above 1
+// keeps small scales normal; weights may be up to 4,000.
 
-METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals && packed_low_bits(format) < 8; }
-METAL_FUNC constexpr float packed_boost(uint format) { return packed_is_subnormal(format) ? 0x1p-7f : 16.0f; }
-// What a scale is multiplied by; codes are in bits 4 and up of a subnormal half.
+METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals; }
+// Codes of 4 bits are used where they lie in their word: even pairs in bits 2 to 5 of a half, odd ones in bits 6 to 9.
+METAL_FUNC constexpr bool packed_is_nibbles(uint format) {
+  return packed_low_bits(format) == 4 && packed_high_bits(format) == 0;
+}
+METAL_FUNC constexpr float packed_boost(uint format) {
+  if (!packed_is_subnormal(format)) return 16.0f;
+  return packed_is_nibbles(format) || packed_low_bits(format) == 8 ? 0x1p-8f : 0x1p-7f;
+}
+// What a scale is multiplied by. A code in bits n and up of a subnormal half is 2^(n - 24) times itself: that of bytes n is
+// 0, of nibbles 2, of others 4.
 METAL_FUNC constexpr float packed_factor(uint format) {
-  return packed_is_subnormal(format) ? 0x1p20f * packed_boost(format) : packed_boost(format);
+  const uint place = packed_low_bits(format) == 8 ? 0 : packed_is_nibbles(format) ? 2 : 4;
+  return packed_boost(format) * (packed_is_subnormal(format) ? float(1u << (24 - place)) : 1.0f);
 }
 
 METAL_FUNC constexpr bool packed_has_min(uint format) {
@@ -291,10 +304,12 @@ METAL_FUNC constexpr bool packed_has_min(uint format) {
 METAL_FUNC constexpr uint packed_middle(uint format) {
   return packed_has_min(format) ? (1u << (packed_low_bits(format) + packed_high_bits(format))) / 2 : packed_zero(format);
 }
-// Of the first and second half of a unit. A weight is code * scale + min; without subnormals (code - middle) * scale + min.
+// Of the first and second half of a unit; of subnormal nibbles, which have one scale a unit, of even and odd pairs. A
+// weight is code * scale + min; without subnormals (code - middle) * scale + min.
 struct PackedHalfScales {
   half2 scale[2], min[2];
 };
+METAL_FUNC constexpr bool packed_turns(uint format) { return packed_is_subnormal(format) && packed_is_nibbles(format); }
 METAL_FUNC PackedHalfScales packed_half_scales(uint format, PackedScales s) {
   PackedHalfScales h;
   PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
@@ -304,40 +319,68 @@ METAL_FUNC PackedHalfScales packed_half_scales(uint format, PackedScales s) {
     h.scale[i] = half2(half(s.scale[i] * packed_factor(format)));
     h.min[i] = half2(half(fma(s.scale[i], shift, s.min[i]) * packed_boost(format)));
   }
+  if (packed_turns(format)) h.scale[1] = h.scale[0] * half2(0.0625h);
   return h;
 }
 
-// The scales of unit `group` of 256 columns out of all of theirs.
-METAL_FUNC PackedHalfScales packed_pick(uint format, uint4 meta, uint group) {
+// The scales of a unit of the four of step `step` of 256 columns out of all of theirs; `picker` says of which.
+METAL_FUNC uint packed_picker(uint format, uint place) {
+  return format == packed_q4_k || format == packed_q5_k ? byte_picker(place)
+                                                        : half_picker(format == packed_q8_0 ? place / 2 : place);
+}
+METAL_FUNC PackedHalfScales packed_pick(uint format, uint4 meta, uint step, uint picker) {
   PackedHalfScales h;
   half2 scale, min;
   if (format == packed_q4_k || format == packed_q5_k) {
-    // Two products move the halves of a byte, and of a nibble, 16 bits apart.
-    const uint low = (group < 4 ? meta.y : meta.z) >> (group % 4 * 8) & 0xffu, high = meta.w >> (group * 4) & 0xfu;
-    const uint bits = (low * 0x1001u & 0x000f000fu) | (high * 0x40010u & 0x00300030u) | 0x64006400u;
-    const half2 d = as_type<half2>(meta.x) * half2(half(packed_factor(format)), -1.0h);
-    const half2 s = (as_type<half2>(bits) - half2(1024.0h)) * d;
+    // (scale, min) of the unit in the lower six bits, and the high bits of those of the unit four on; their low bits.
+    // A number with an exponent above it is that much too large.
+    const uint pair = bytes_at(meta.y, meta.z, picker);
+    half2 sub;
+    if (step == 0) {
+      sub = as_type<half2>((pair & 0x003f003fu) | 0x64006400u) - half2(1024.0h);
+    } else {
+      const half2 low = as_type<half2>((bytes_at(meta.w, meta.w, picker) & 0x00f0000fu) | 0x54006400u);
+      const half2 high = as_type<half2>((pair & 0x00c000c0u) | 0x5c005c00u);
+      sub = (low - half2(1280.0h, 320.0h)) + high;
+    }
+    const half2 s = sub * (as_type<half2>(meta.x) * half2(half(packed_factor(format)), -1.0h));
+    const half2 less = s * half2(0.0625h, half(packed_boost(format)));
     scale = half2(s.x);
-    min = half2(s.y) * half2(half(packed_boost(format)));
+    min = half2(less.y);
+    h.scale[1] = half2(less.x);
     if (!packed_is_subnormal(format)) min = fma(scale, half2(half(float(packed_middle(format)))), min);
   } else {
-    const uint at = format == packed_q8_0 ? group / 2 : group;
-    const uint2 pair = at < 4 ? meta.xy : meta.zw;
-    const half2 both = as_type<half2>(at % 4 < 2 ? pair.x : pair.y);
-    const half2 d = half2(at % 2 == 0 ? both.x : both.y);
-    scale = d * half2(half(packed_factor(format)));
-    min = packed_is_subnormal(format) ? d * half2(half(-float(packed_zero(format)) * packed_boost(format))) : half2(0.0h);
+    half2 d;
+    if (format == packed_q8_0) {
+      const uint both = step == 0 ? meta.x : step == 1 ? meta.y : step == 2 ? meta.z : meta.w;
+      d = halves_at(both, both, picker);
+    } else {
+      d = step == 0 ? halves_at(meta.x, meta.y, picker) : halves_at(meta.z, meta.w, picker);
+    }
+    // (scale, min) again, in two steps where the factor is more than a half.
+    const float more = packed_factor(format) > 32768.0f ? 256.0f : 1.0f;
+    const float zero = packed_is_subnormal(format) ? -float(packed_zero(format)) * packed_boost(format) : 0.0f;
+    half2 s = d * half2(half(packed_factor(format) / more), half(zero));
+    if (more > 1.0f) s = s * half2(half(more), 1.0h);
+    scale = half2(s.x);
+    min = half2(s.y);
+    h.scale[1] = half2((s * half2(0.0625h)).x);
   }
-  h.scale[0] = h.scale[1] = scale;
+  h.scale[0] = scale;
+  if (!packed_turns(format)) h.scale[1] = scale;
   h.min[0] = h.min[1] = min;
   return h;
 }
 
 // Codes 2i and 2i + 1 of a chunk of 8 columns as subnormal halves.
 METAL_FUNC half2 packed_subnormal_pair(uint format, PackedUnit u, uint chunk, uint i) {
-  if (packed_low_bits(format) == 4 && packed_high_bits(format) == 0) {
-    const uint word = u.codes[chunk];
-    return as_type<half2>((i == 0 ? word << 4 : word >> (i * 4 - 4)) & 0x00f000f0u);
+  if (packed_low_bits(format) == 8) {
+    const uint word = u.codes[chunk * 2 + i / 2];
+    return as_type<half2>(i % 2 == 0 ? word & 0x00ff00ffu : odd_bytes(word));
+  }
+  if (packed_is_nibbles(format)) {
+    const uint word = i < 2 ? u.codes[chunk] : turned_bytes(u.codes[chunk]);
+    return as_type<half2>(word & (i % 2 == 0 ? 0x003c003cu : 0x03c003c0u));
   }
   return as_type<half2>(packed_code_bits(format, u, chunk, i) << 4);
 }
@@ -345,7 +388,9 @@ METAL_FUNC half2 packed_subnormal_pair(uint format, PackedUnit u, uint chunk, ui
 // Columns 2i and 2i + 1 of a chunk as numbers.
 METAL_FUNC half2 packed_decode_half(uint format, PackedUnit u, PackedHalfScales s, uint chunk, uint i) {
   const uint second = packed_unit_columns(format) == 32 && chunk >= 2 ? 1 : 0;
-  if (packed_is_subnormal(format)) return fma(packed_subnormal_pair(format, u, chunk, i), s.scale[second], s.min[second]);
+  if (packed_is_subnormal(format))
+    return fma(packed_subnormal_pair(format, u, chunk, i), s.scale[packed_turns(format) ? i % 2 : second],
+               s.min[second]);
   const half2 code = as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
                      half2(half(1024.0f + float(packed_middle(format))));
   return packed_has_min(format) ? fma(code, s.scale[second], s.min[second]) : code * s.scale[second];

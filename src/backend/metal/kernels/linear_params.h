@@ -9,7 +9,7 @@ constant uint LINEAR_FORMAT_UP [[function_constant(21)]];    // of the second ma
 // Few rows: at a time; 1, 2, 4, 8 or 16. Matrix: 8, 16, 32 or 64. 0: none, tiles only.
 constant uint LINEAR_ROWS [[function_constant(22)]];
 // Few rows: outputs of a lane group; 1, 2 or 4. Matrix: simdgroups that take x from threadgroup memory, each with outputs
-// of its own; 1: none do.
+// of its own; 1: none do; 0: none do, and they are a multiple of the slices.
 constant uint LINEAR_OUTPUTS [[function_constant(23)]];
 // Few rows: lanes that share a dot product; 1 to 32. Matrix: slices of the columns; 1 to 8.
 constant uint LINEAR_LANES [[function_constant(24)]];

@@ -74,6 +74,10 @@ METAL_FUNC LinearPanels<T> linear_panels(device const uchar* w, device const uch
       panels.row[i].code_block = 8 * 4 * packed_unit_bytes(LINEAR_FORMAT);  // constants, for columns such as these
       panels.row[i].high_block = 8 * 4 * 4 * packed_high_bits(LINEAR_FORMAT);
       panels.row[i].meta_block = 8 * packed_meta_bytes(LINEAR_FORMAT);
+      if (packed_has_wide_meta(LINEAR_FORMAT)) {  // the lane's unit
+        panels.row[i].codes += lane % 4 * packed_unit_bytes(LINEAR_FORMAT);
+        panels.row[i].high += lane % 4 * 4 * packed_high_bits(LINEAR_FORMAT);
+      }
     } else
       panels.at[i] = (device const T*)((is_up ? w_up : w) + ulong(panel) * p.planes.panel_bytes);
   }
@@ -180,7 +184,7 @@ METAL_FUNC void linear_load_step(thread LinearUnits& units, thread const PackedR
                                  uint lane) {
   PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
     if (packed_has_wide_meta(LINEAR_FORMAT))
-      units.at[u][i] = packed_load_codes(LINEAR_FORMAT, rows[i], (step + u) * 4 + lane % 4);
+      units.at[u][i] = packed_load_codes(LINEAR_FORMAT, rows[i], (step + u) * 4);
     else
       units.at[u][i] = packed_load(LINEAR_FORMAT, rows[i], (step + u) * 4 + lane % 4);
   }
@@ -191,58 +195,113 @@ METAL_FUNC void linear_load_metas(thread LinearUnits& units, thread const Packed
     units.meta[u][i] = packed_load_meta(rows[i], (step + u) / (256 / linear_step_columns()));
 }
 
-// The same for blocks. A unit's registers are loaded again as soon as it is multiplied.
+// x of a chunk is loaded as soon as that of the step before is multiplied.
+constant bool LINEAR_AHEAD = LINEAR_ROWS <= 16;
+
+// A chunk of 8 columns of the units of a step, of x.
+METAL_FUNC void linear_load_chunk(thread simdgroup_half8x8 (&b)[8][4], thread const LinearInputs<half>& inputs,
+                                  uint step, uint chunk, constant LinearParams& p, threadgroup half* part, uint lane) {
+  PACKED_UNROLL for (uint g = 0; g < LINEAR_ROWS / 8; ++g)
+    linear_load_input(b[g], inputs, g, step * linear_step_columns() + chunk * 8, p, part, lane);
+}
+
+// The steps [block, block + linear_meta_steps()) of a turn of the loop below. `next` is the turn whose units are loaded
+// when these are multiplied, counted from where the rows are.
+METAL_FUNC void linear_multiply_steps(thread simdgroup_float8x8 (&sums)[8][8], thread LinearUnits& units,
+                                      thread simdgroup_half8x8 (&b)[4][8][4], thread const PackedRow* rows, uint eights,
+                                      thread const LinearInputs<half>& inputs, constant LinearParams& p, uint step,
+                                      uint block, uint last, bool more, uint next, thread uint& picker,
+                                      threadgroup half* part, uint lane) {
+  const uint tiles = LINEAR_ROWS / 8, chunks = packed_unit_columns(LINEAR_FORMAT) / 8;
+  const uint whole = 256 / linear_step_columns(), together = linear_meta_steps();
+  PACKED_UNROLL for (uint u = block; u < block + together; ++u) {
+    if (!LINEAR_AHEAD) {
+      PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk)
+        linear_load_chunk(b[chunk], inputs, step + u, chunk, p, part, lane);
+    }
+    PackedHalfScales scales[8];
+    const uint part_step = LINEAR_UNROLL % whole == 0 ? u % whole : (step + u) % whole;
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+      if (packed_has_wide_meta(LINEAR_FORMAT))
+        scales[i] = packed_pick(LINEAR_FORMAT, units.meta[block][i], part_step, picker);
+      else
+        scales[i] = packed_half_scales(LINEAR_FORMAT, packed_scales(LINEAR_FORMAT, units.at[u][i]));
+    }
+    PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk) {
+      simdgroup_half8x8 a[8][4];
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
+        matrix_set_wide(a[i], packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 0),
+                        packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 1),
+                        packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 2),
+                        packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 3), false, part, lane);
+      linear_multiply(sums, a, b[chunk], eights, 0, tiles);
+      if (LINEAR_AHEAD) linear_load_chunk(b[chunk], inputs, min(step + u + 1, last - 1), chunk, p, part, lane);
+    }
+    if (more) {
+      linear_load_step(units, rows, eights, next, u, lane);
+      if (u + 1 == block + together) linear_load_metas(units, rows, eights, next, block);
+    }
+    // Those loads are issued before the next unit is decoded.
+    if (packed_has_wide_meta(LINEAR_FORMAT))
+      picker = known_from_here(picker, (threadgroup uint*)part + lane);
+    else
+      simdgroup_barrier(mem_flags::mem_none);
+  }
+}
+
+// The same for blocks. The registers of a unit, and where rows are few of a chunk of x, are loaded again as soon as they
+// are multiplied.
 METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thread const LinearPanels<half>& panels,
                                     uint eights, thread const LinearInputs<half>& inputs, constant LinearParams& p,
                                     uint first, uint last, bool waits, threadgroup half* part, uint lane) {
-  const uint tiles = LINEAR_ROWS / 8, chunks = packed_unit_columns(LINEAR_FORMAT) / 8;
+  const uint chunks = packed_unit_columns(LINEAR_FORMAT) / 8;
   const uint whole = 256 / linear_step_columns(), together = linear_meta_steps();
+  // Rows that move on with the steps have distances from them that are constants.
+  const bool moves = packed_has_wide_meta(LINEAR_FORMAT) && LINEAR_UNROLL % whole == 0;
+  const bool even = moves && LINEAR_UNROLL == whole;  // all turns are whole ones
+  PackedRow rows[8];
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+    rows[i] = panels.row[i];
+    if (moves) {
+      rows[i].codes += first * rows[i].code_block;
+      rows[i].high += first * rows[i].high_block;
+      rows[i].meta += first / whole * rows[i].meta_block;
+    }
+  }
   LinearUnits units;
   PACKED_UNROLL for (uint block = 0; block < LINEAR_UNROLL; block += together) {
     if (first + block < last) {
-      linear_load_metas(units, panels.row, eights, first, block);
+      linear_load_metas(units, rows, eights, moves ? 0 : first, block);
       PACKED_UNROLL for (uint u = block; u < block + together; ++u)
-        linear_load_step(units, panels.row, eights, first, u, lane);
+        linear_load_step(units, rows, eights, moves ? 0 : first, u, lane);
     }
   }
   if (waits) wait_for_dispatches();
-  for (uint step = first; step < last; step += LINEAR_UNROLL) {
+  if (first >= last) return;
+  simdgroup_half8x8 b[4][8][4];
+  if (LINEAR_AHEAD) {
+    PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk)
+      linear_load_chunk(b[chunk], inputs, first, chunk, p, part, lane);
+  }
+  const uint end = even ? last - LINEAR_UNROLL : last;
+  uint step = first, picker = packed_picker(LINEAR_FORMAT, lane % 4);
+  if (kWideMatrices) ((threadgroup uint*)part)[lane] = picker;  // known_from_here
+  for (; step < end; step += LINEAR_UNROLL) {
     PACKED_UNROLL for (uint block = 0; block < LINEAR_UNROLL; block += together) {
-      if (block == 0 || step + block < last) {
-        const bool more = step + LINEAR_UNROLL + block < last;
-        PACKED_UNROLL for (uint u = block; u < block + together; ++u) {
-          const uint col = (step + u) * linear_step_columns();
-          simdgroup_half8x8 b[4][8][4];
-          PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk) {
-            PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
-              linear_load_input(b[chunk][g], inputs, g, col + chunk * 8, p, part, lane);
-          }
-          PackedHalfScales scales[8];
-          const uint group = (LINEAR_UNROLL % whole == 0 ? u % whole : (step + u) % whole) * 4 + lane % 4;
-          PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
-            if (packed_has_wide_meta(LINEAR_FORMAT))
-              scales[i] = packed_pick(LINEAR_FORMAT, units.meta[block][i], group);
-            else
-              scales[i] = packed_half_scales(LINEAR_FORMAT, packed_scales(LINEAR_FORMAT, units.at[u][i]));
-          }
-          PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk) {
-            simdgroup_half8x8 a[8][4];
-            PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-              matrix_set_wide(a[i], packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 0),
-                              packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 1),
-                              packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 2),
-                              packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 3), false, part, lane);
-            linear_multiply(sums, a, b[chunk], eights, 0, tiles);
-          }
-          if (more) {
-            linear_load_step(units, panels.row, eights, step + LINEAR_UNROLL, u, lane);
-            if (u + 1 == block + together) linear_load_metas(units, panels.row, eights, step + LINEAR_UNROLL, block);
-          }
-          simdgroup_barrier(mem_flags::mem_none);  // those loads are issued before the next unit is decoded
-        }
+      if (block == 0 || step + block < last)
+        linear_multiply_steps(sums, units, b, rows, eights, inputs, p, step, block, last,
+                              even || step + LINEAR_UNROLL + block < last,
+                              moves ? LINEAR_UNROLL : step + LINEAR_UNROLL, picker, part, lane);
+    }
+    if (moves) {
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+        rows[i].codes += LINEAR_UNROLL * rows[i].code_block;
+        rows[i].high += LINEAR_UNROLL * rows[i].high_block;
+        rows[i].meta += LINEAR_UNROLL / whole * rows[i].meta_block;
       }
     }
   }
+  if (even) linear_multiply_steps(sums, units, b, rows, eights, inputs, p, step, 0, last, false, 0, picker, part, lane);
 }
 
 // Simdgroups of the threadgroup take slices of the columns; when there are more than slices, sets of them take outputs of
@@ -256,23 +315,28 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;  // panels, of both matrices
   const uint tiles = LINEAR_ROWS / 8;                                    // of 8 rows of x
   const uint round = eights <= 4 ? min(tiles, 2u) : 1;                   // of them added up at a time
-  const uint sets = max(simdgroups / LINEAR_LANES, 1u), set = min(simdgroup / LINEAR_LANES, sets - 1);
-  const uint set_threads = simdgroups * 32 / sets, set_thread = thread_index - set * set_threads;
-  const uint first_output = (group % p.output_groups * sets + set) * (8 * LINEAR_MATRIX);
+  const bool once = LINEAR_OUTPUTS == 0 && LINEAR_LANES > 1;  // a slice for every simdgroup
+  const uint sets = once ? simdgroups / LINEAR_LANES : max(simdgroups / LINEAR_LANES, 1u);
+  const uint set = once ? simdgroup / LINEAR_LANES : min(simdgroup / LINEAR_LANES, sets - 1);
+  const uint set_threads = once ? LINEAR_LANES * 32 : min(simdgroups, LINEAR_LANES) * 32;
+  const uint set_thread = thread_index - set * set_threads;
+  // Eight rows alone are one row group; without slices the machine code is better for the division.
+  const uint row_group = LINEAR_ROWS == 8 && LINEAR_TILE_ROWS == 0 && !LINEAR_EXPERTS && LINEAR_LANES > 1 ? 0 : group / p.output_groups;
+  const uint first_output = ((group - row_group * p.output_groups) * sets + set) * (8 * LINEAR_MATRIX);
   const uint steps = p.cols / linear_step_columns(), slice_steps = linear_slice_steps(p.cols);
   if (LINEAR_EXPERTS) wait_for_dispatches();
-  const LinearItem item = linear_item(p, items, starts, group / p.output_groups);
+  const LinearItem item = linear_item(p, items, starts, row_group);
   if (!item.exists) return;
 
   const uint set_bytes = LINEAR_LANES * eights * 8 * 8 * round * 4;
   threadgroup float* results = (threadgroup float*)(memory + set * set_bytes);  // [slice][output][8 * round]
   threadgroup uchar* parts = memory + sets * set_bytes;
-  for (uint slice = simdgroup - set * LINEAR_LANES; slice < LINEAR_LANES; slice += simdgroups) {
+  for (uint slice = simdgroup - set * LINEAR_LANES; slice < LINEAR_LANES; slice += once ? LINEAR_LANES : simdgroups) {
     simdgroup_float8x8 sums[8][8];
     PACKED_UNROLL for (uint i = 0; i < eights; ++i)
       PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     const uint first = min(slice * slice_steps, steps), last = min(first + slice_steps, steps);
-    const bool waits = slice < simdgroups && !LINEAR_EXPERTS;
+    const bool waits = (once || slice < simdgroups) && !LINEAR_EXPERTS;
     if (LINEAR_BLOCKS) {
       const LinearPanels<half> panels =
           linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane);
