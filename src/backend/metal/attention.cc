@@ -38,10 +38,10 @@ size_t own_bytes(int64_t head_size, size_t element) {
 }
 size_t q_bytes(int64_t head_size, size_t element) { return static_cast<size_t>(8 * head_size) * element; }
 
-// Of decode_attention_shared: q, the new key and value, scores twice, and of each simdgroup its sums, weights and
-// corner.
+// Of decode_attention_shared: q, the new key and value, scores and scales twice, and of each simdgroup its sums,
+// weights and corner.
 size_t shared_bytes(int64_t head_size, int64_t simdgroups, size_t element) {
-  return static_cast<size_t>(10 * head_size) * element + static_cast<size_t>(2 * 8 * (kSpan + 16)) * 4 +
+  return static_cast<size_t>(10 * head_size) * element + static_cast<size_t>(2 * (8 * (kSpan + 16) + 2 * kSpan)) * 4 +
          static_cast<size_t>(simdgroups) * (static_cast<size_t>(8 * (head_size / simdgroups + 4)) * 4 +
                                             static_cast<size_t>(8 * (kSpan + 8) + 256) * element);
 }

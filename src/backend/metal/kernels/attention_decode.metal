@@ -5,6 +5,7 @@
 
 constant constexpr uint kMergedPieces = 16;  // whose loads are issued together
 constant constexpr uint kFoldedPieces = 4;   // without a branch between them
+constant constexpr uint kDecodeScores = 8 * kScoreStride + 2 * kSpan;  // floats: scores of a span, then its scales
 
 // Where the keys of a span lie. Keys outside [begin, end) are not looked up, and zeros where they would be loaded.
 struct DecodePlace {
@@ -141,8 +142,8 @@ template <typename T, typename S, uint Threads>
   if (piece < first_piece || piece > last_piece) return wait_for_dispatches();
   device const int* blocks = block_table + ulong(seq) * p.max_blocks;
 
-  // Threadgroup memory: q, the new key and value, scores twice (one span writes them while the one before still reads),
-  // then for each simdgroup its sums, weights and a corner for cut tiles.
+  // Threadgroup memory: q, the new key and value, scores and scales twice (one span writes them while the one before
+  // still reads), then for each simdgroup its sums, weights and a corner for cut tiles.
   const uint width = ATTENTION_HEAD_SIZE / ATTENTION_SIMDGROUPS;  // dims of a simdgroup, 32 or 64
   const uint sum_stride = width + 4;
   threadgroup C* q = (threadgroup C*)memory;
@@ -150,7 +151,7 @@ template <typename T, typename S, uint Threads>
   threadgroup C* new_value = new_key + ATTENTION_HEAD_SIZE;
   threadgroup float* scores = memory + 10 * ATTENTION_HEAD_SIZE * sizeof(C) / 4;
   const uint own_floats = kAttentionParts * sizeof(C) / 4 + 8 * sum_stride;
-  threadgroup float* own_sums = scores + 2 * 8 * kScoreStride + simdgroup * own_floats;
+  threadgroup float* own_sums = scores + 2 * kDecodeScores + simdgroup * own_floats;
   threadgroup C* weights = (threadgroup C*)(own_sums + 8 * sum_stride);
   threadgroup C* part = weights + 8 * kWeightStride;
 
@@ -225,16 +226,17 @@ template <typename T, typename S, uint Threads>
     DecodePlace next_place = place;
     next_place.first_key += kSpan;
     if (more) next_place.find(blocks, p.kv_heads, kv_head, lane);
-    threadgroup float* now = scores + turn * 8 * kScoreStride;
+    threadgroup float* now = scores + turn * kDecodeScores;
     turn = 1 - turn;
     span.score(place, keys, q, own_key, now, part, lane);
     if (more && next_place.whole())
       span.template fetch_keys<true>(next_place, keys, own_key);
     else if (more)
       span.template fetch_keys<false>(next_place, keys, own_key);
-    threadgroup float* scales = (threadgroup float*)part;
-    attention_scales(scales, (device const S*)keys, (device const S*)values, blocks, p.kv_heads, kv_head,
-                     place.first_key, place.begin, place.end, lane);
+    threadgroup float* scales = now + 8 * kScoreStride;
+    if (simdgroup == 0)
+      attention_scales(scales, (device const S*)keys, (device const S*)values, blocks, p.kv_heads, kv_head,
+                       place.first_key, place.begin, place.end, lane);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     const uint first_key = place.first_key, begin = place.begin, end = place.end;
     const float2 next = place.whole()
