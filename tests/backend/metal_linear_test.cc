@@ -303,13 +303,18 @@ TEST_P(MetalLinearMatrix, BitsDependOnNeitherBatchNorVariant) {
   const std::vector<std::byte> want = run(rig(Mode::fast), all);
   check(all, want, "15 rows");
   Product one = slice(all, 3, 1, 1);
-  one.variant->unroll = 2;
+  one.variant->unroll = GetParam() == DType::q8_0 ? 4 : 2;  // blocks of 256 columns
   EXPECT_EQ(run(rig(Mode::fast), one), rows_of(want, 15, 3, 1)) << "alone";
   if (GetParam() != DType::f16 && GetParam() != DType::q4_k) return;  // each kernel takes long to compile
   Product beside = slice(all, 2, 12, 6);
   beside.variant->matrix = 2;
   const std::vector<std::byte> mixed = run(rig(Mode::fast), beside);
   EXPECT_EQ(rows_of(mixed, 12, 0, 6), rows_of(want, 15, 2, 6)) << "beside prefill rows";
+  if (GetParam() == DType::f16) return;
+  Product wide = slice(all, 0, 15, 15);  // an odd number of panels, eight rows of sums at a time
+  wide.variant->matrix = 5;
+  wide.variant->unroll = 2;
+  EXPECT_EQ(run(rig(Mode::fast), wide), want) << "five panels";
 }
 
 TEST_P(MetalLinearMatrix, IsCleanAndGates) {
