@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMostRows = 16;  // of the first way at a time
 constexpr int64_t kMostMatrixRows = 64;
 constexpr int64_t kManyOutputs = 32768;  // keep a device busy without slices
+constexpr int64_t kBusyOutputs = 16384;  // with few
 constexpr int64_t kSuper = 256;          // columns of a block of scales
 constexpr int64_t kTileOutputs = 64;     // as in kernels/linear.metal
 constexpr int64_t kTileStride = 64 + 8;
@@ -21,10 +22,11 @@ constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // The one table of variants: the first line that fits is taken. More outputs a lane group read the activations less
 // often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
 // groups busy. Those of Apple's families are chosen by these counts and not tuned on hardware; those of NVIDIA's are
-// tuned on an H200 (docs/benchmarks.md).
-// In registers; on the matrix unit: 16-bit weights, the same of experts, of two matrices of experts, q8_0, other
-// quantized ones.
-enum class Way { few, matrix, experts, gated_experts, bytes, blocks };
+// tuned on an H200 (docs/benchmarks.md): where outputs are few, threadgroups must come out even on its 132
+// multiprocessors, so 5120 outputs are 128 times 40, not 320 times 16.
+// In registers; on the matrix unit: 16-bit weights, the same of experts, of two matrices of experts, q8_0, q4_0 and
+// q4_k, other quantized ones.
+enum class Way { few, matrix, experts, gated_experts, bytes, nibbles, blocks };
 struct TableLine {
   int min_family, max_family;  // Apple GPU families, or kNvidiaFamily
   Way way;
@@ -45,7 +47,6 @@ constexpr LinearVariant split(int matrix, int unroll, int crowd) {
 }
 constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::matrix, 8, 5632, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
-    // 5,120 outputs in 128 threadgroups, one for each of 132 multiprocessors.
     {kNvidia, kNvidia, Way::matrix, 8, 4608, 8192, {.unroll = 4, .simdgroups = 8, .matrix = 5}},
     {kNvidia, kNvidia, Way::matrix, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::matrix, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
@@ -64,10 +65,22 @@ constexpr TableLine kTable[] = {
     {kNvidia, kNvidia, Way::experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
     {kNvidia, kNvidia, Way::gated_experts, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
     {kNvidia, kNvidia, Way::gated_experts, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 512}},
-    {kNvidia, kNvidia, Way::bytes, 16, 0, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 2, .crowd = 768}},
-    {kNvidia, kNvidia, Way::bytes, 16, 16384, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::bytes, 8, kBusyOutputs, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::bytes, 8, 4225, 0, {.unroll = 4, .simdgroups = 8, .matrix = 3}},
+    {kNvidia, kNvidia, Way::bytes, 16, kBusyOutputs, 0, {.unroll = 4, .simdgroups = 8, .matrix = 4}},
+    {kNvidia, kNvidia, Way::bytes, 16, 4225, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 5}},
+    {kNvidia, kNvidia, Way::bytes, 16, 4225, 0, {.unroll = 4, .simdgroups = 8, .matrix = 6}},
+    {kNvidia, kNvidia, Way::bytes, 16, 0, 16384, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::bytes, 16, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 1}},
     {kNvidia, kNvidia, Way::bytes, 64, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::nibbles, 8, kManyOutputs, 0, {.unroll = 2, .simdgroups = 8, .matrix = 4, .crowd = 512}},
+    {kNvidia, kNvidia, Way::nibbles, 1, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2, .crowd = 768}},
+    {kNvidia, kNvidia, Way::nibbles, 8, 4225, 16384, {.unroll = 2, .simdgroups = 8, .matrix = 5}},
+    {kNvidia, kNvidia, Way::nibbles, 8, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2, .crowd = 768}},
+    {kNvidia, kNvidia, Way::nibbles, 16, kManyOutputs, 0, {.unroll = 2, .simdgroups = 8, .matrix = 4}},
+    {kNvidia, kNvidia, Way::nibbles, 16, 4225, 0, {.unroll = 2, .simdgroups = 8, .matrix = 6}},
+    {kNvidia, kNvidia, Way::nibbles, 16, 0, 0, {.unroll = 2, .simdgroups = 8, .matrix = 2}},
+    {kNvidia, kNvidia, Way::nibbles, 64, 0, 0, {.unroll = 1, .simdgroups = 8, .matrix = 2}},
     {kNvidia, kNvidia, Way::blocks, 8, kManyOutputs, 0, {.unroll = 2, .simdgroups = 8, .matrix = 4, .crowd = 512}},
     {kNvidia, kNvidia, Way::blocks, 8, 0, 16384, {.unroll = 2, .simdgroups = 8, .matrix = 2, .crowd = 768}},
     {kNvidia, kNvidia, Way::blocks, 8, 0, 0, {.unroll = 4, .simdgroups = 8, .matrix = 2}},
@@ -80,6 +93,7 @@ constexpr TableLine kTable[] = {
 };
 
 bool is_plain(DType format) { return format == DType::f16 || format == DType::bf16; }
+bool is_nibbles(DType format) { return format == DType::q4_0 || format == DType::q4_k; }
 
 // Three parts of x, and the sums of slices for each simdgroup.
 int64_t shared_bytes(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
@@ -145,8 +159,10 @@ int linear_slices(DType format, int64_t cols, int64_t outputs, bool experts) {
   if (experts) return cols >= 4096 ? 8 : cols >= 1536 ? 4 : 2;  // there are many of them
   if (is_plain(format)) return 8;
   if (outputs >= kManyOutputs && format != DType::q8_0) return 1;
-  // Blocks of scales stay whole: slices of equal length where eight would not be.
+  // Blocks of scales stay whole, and slices of equal length, where those of eight would not be, but for formats that
+  // are cut finely for want of outputs.
   const int64_t blocks = cols / kSuper;
+  if ((is_nibbles(format) || (format == DType::q8_0 && outputs < kBusyOutputs)) && blocks >= 16) return 8;
   return blocks % 8 == 0 && blocks >= 32 ? 8 : 4;
 }
 
@@ -162,6 +178,7 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool matrix = fits_matrix(shape);
   const Way way = !matrix                            ? Way::few
                   : shape.format == DType::q8_0      ? Way::bytes
+                  : is_nibbles(shape.format)         ? Way::nibbles
                   : is_block_quantized(shape.format) ? Way::blocks
                   : shape.experts == 0               ? Way::matrix
                   : shape.activation                 ? Way::gated_experts
@@ -179,6 +196,8 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool tried = tried_variant && (tried_variant->matrix > 0) == matrix && !mixed;
   if (tried) variant = *tried_variant;
   if (variant.matrix > 0) {
+    // Tiles need their registers, and have fewer simdgroups than there may be slices.
+    if (mixed) variant.matrix = std::min(variant.matrix, 2);
     variant.lanes = linear_slices(shape.format, shape.cols, shape.outputs, shape.experts > 0);
     if (shape.activation && !tried) variant.matrix = std::max(variant.matrix / 2, 1);  // of each of two matrices
     if (shape.activation) variant.split = false;  // both matrices' sums are needed at once
@@ -190,7 +209,7 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
       variant.matrix = std::min(variant.matrix, shape.activation ? 1 : 2);
       variant.crowd = 256;
     }
-    if (mixed) variant.crowd = 256;  // tiles need their registers
+    if (mixed) variant.crowd = 256;
     if (!variant.shared && variant.lanes > 2) variant.simdgroups = std::min(variant.simdgroups, variant.lanes);
     return variant;
   }
@@ -275,7 +294,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       static_cast<uint32_t>(bucket),
       few == 0              ? 1
       : variant.matrix == 0 ? static_cast<uint32_t>(variant.outputs)
-                            : static_cast<uint32_t>(variant.shared ? variant.simdgroups : 1),
+      : variant.shared      ? static_cast<uint32_t>(variant.simdgroups)
+                            : static_cast<uint32_t>(plan.threads / 32 % static_cast<uint32_t>(variant.lanes) != 0),
       few > 0 ? static_cast<uint32_t>(variant.lanes) : 32,
       few > 0 ? static_cast<uint32_t>(variant.unroll) : 1,
       static_cast<uint32_t>(tile_rows),

@@ -321,7 +321,8 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   const uint set_threads = once ? LINEAR_LANES * 32 : min(simdgroups, LINEAR_LANES) * 32;
   const uint set_thread = thread_index - set * set_threads;
   // Eight rows alone are one row group; without slices the machine code is better for the division.
-  const uint row_group = LINEAR_ROWS == 8 && LINEAR_TILE_ROWS == 0 && !LINEAR_EXPERTS && LINEAR_LANES > 1 ? 0 : group / p.output_groups;
+  const bool one_group = LINEAR_ROWS == 8 && LINEAR_TILE_ROWS == 0 && !LINEAR_EXPERTS && LINEAR_LANES > 1;
+  const uint row_group = one_group ? 0 : group / p.output_groups;
   const uint first_output = ((group - row_group * p.output_groups) * sets + set) * (8 * LINEAR_MATRIX);
   const uint steps = p.cols / linear_step_columns(), slice_steps = linear_slice_steps(p.cols);
   if (LINEAR_EXPERTS) wait_for_dispatches();
