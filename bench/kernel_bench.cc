@@ -249,8 +249,7 @@ class Bench {
                                                               {4, true, true}}) {
                 const bool plain = format == DType::bf16;
                 if (shared && (!plain || rows < 32)) continue;
-                if (!shared && rows >= 32 && unroll * matrix > 2) continue;
-                if (!shared && (matrix == 3 || matrix > 4 || matrix * unroll > 8)) continue;
+                if (!shared && matrix * unroll > (rows >= 32 ? 2 : 20)) continue;
                 metal::tried_variant = metal::LinearVariant{.unroll = unroll,
                                                             .simdgroups = simdgroups,
                                                             .matrix = matrix,

@@ -169,6 +169,7 @@ void bench(const BenchArgs& args) {
     warm_up.prefill();
     warm_up.decode();
   }
+  const bool is_cpu = engine->device().info().name == "cpu";
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   ProgressBar bar("bench");
   for (size_t i = 0; i < args.batches.size(); ++i) {
@@ -176,13 +177,15 @@ void bench(const BenchArgs& args) {
     BatchBench run(*engine, batch, args.prompt_len, args.gen_len);
     const double prefill = run.prefill();
     const double decode = run.decode();
+    // Which experts several rows share is known on a GPU alone.
+    const bool counted = is_cpu || batch == 1 || engine->config().experts == 0;
     rows.push_back({{"batch", batch},
                     {"prefill_tok_s", static_cast<double>(batch * args.prompt_len) / prefill},
                     {"decode_tok_s", static_cast<double>(batch * args.gen_len) / decode},
                     {"step_ms_p50", run.step_ms()},
                     {"step_gap_us_p50", run.gap_us()},
                     {"encode_us_p50", run.encode_us()},
-                    {"weight_gb_s", run.weight_bytes() / decode / 1e9},
+                    {"weight_gb_s", counted ? nlohmann::ordered_json(run.weight_bytes() / decode / 1e9) : nullptr},
                     {"submissions_per_step", run.most_submissions()},
                     {"waits_per_step", run.most_waits()}});
     bar.update(i + 1, args.batches.size());
@@ -190,7 +193,6 @@ void bench(const BenchArgs& args) {
   const double peak_mb = static_cast<double>(peak_rss_bytes()) / 1e6;  // before the bandwidth test takes its buffer
   const double planned_mb = static_cast<double>(engine->memory_plan().total_bytes()) / 1e6;
   // A GPU reads its own memory: the host's bandwidth is no limit for it.
-  const bool is_cpu = engine->device().info().name == "cpu";
   const double bandwidth = measure_read_bandwidth(threads);
   const double limit = args.limit_gb_s > 0 ? args.limit_gb_s : is_cpu ? bandwidth : 0;
   const std::string model_name = resolve_model(model.model);
@@ -208,11 +210,14 @@ void bench(const BenchArgs& args) {
              model_name, engine->device().info().description, bandwidth, load_seconds, planned_mb, peak_mb);
   fmt::print("{:>6} {:>14} {:>13} {:>9} {:>8} {:>14} {:>9}\n", "batch", "prefill tok/s", "decode tok/s", "step ms",
              "gap us", "weights GB/s", "of limit");
-  for (const auto& row : rows)
-    fmt::print("{:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>8.1f} {:>14.2f} {:>9}\n", row["batch"].get<int>(),
+  for (const auto& row : rows) {
+    const auto& weights = row["weight_gb_s"];
+    fmt::print("{:>6} {:>14.1f} {:>13.1f} {:>9.2f} {:>8.1f} {:>14} {:>9}\n", row["batch"].get<int>(),
                row["prefill_tok_s"].get<double>(), row["decode_tok_s"].get<double>(), row["step_ms_p50"].get<double>(),
-               row["step_gap_us_p50"].get<double>(), row["weight_gb_s"].get<double>(),
-               limit > 0 ? fmt::format("{:.0f}%", 100 * row["weight_gb_s"].get<double>() / limit) : "-");
+               row["step_gap_us_p50"].get<double>(),
+               weights.is_null() ? "-" : fmt::format("{:.2f}", weights.get<double>()),
+               weights.is_null() || limit <= 0 ? "-" : fmt::format("{:.0f}%", 100 * weights.get<double>() / limit));
+  }
 }
 
 }  // namespace
