@@ -13,30 +13,30 @@ struct DecodePlace {
   uint begin, end;
   uint head;  // lane t: block and KV head of tile t of eight keys, counted in those
 
-  bool whole() const { return first_key >= begin && first_key + kSpan <= end; }
-  uint count(uint at) const {
+  bool whole() const thread { return first_key >= begin && first_key + kSpan <= end; }
+  uint count(uint at) const thread {
     const uint key = first_key + at;
     return key + 8 > begin && key < end ? min(end - key, 8u) : 0;
   }
-  void find(device const int* blocks, uint kv_heads, uint kv_head, uint lane) {
+  void find(device const int* blocks, uint kv_heads, uint kv_head, uint lane) thread {
     const uint keys = ATTENTION_BLOCK_SIZE % 16 == 0 ? 16 : 8;  // that surely lie together
     const uint key = first_key + lane % 8 * 8 / keys * keys;
     head = key + keys > begin && key < end ? uint(blocks[key / ATTENTION_BLOCK_SIZE]) * kv_heads + kv_head : 0;
   }
   // The tile whose first key is `at` keys from the span's. Called by a whole simdgroup.
   template <typename S>
-  device const S* tile(device const S* from, uint at) const {
+  device const S* tile(device const S* from, uint at) const thread {
     return from + attention_head_offset<S>(simd_shuffle(head, at / 8),
                                            kSpan % ATTENTION_BLOCK_SIZE == 0 ? at : first_key + at);
   }
   // The one behind the tile at `first`, eight keys from `at` on, `at` being a multiple of sixteen.
   template <typename S>
-  device const S* second_tile(device const S* from, device const S* first, uint at) const {
+  device const S* second_tile(device const S* from, device const S* first, uint at) const thread {
     return ATTENTION_BLOCK_SIZE % 16 == 0 ? first + 8 * ATTENTION_HEAD_SIZE : tile(from, at + 8);
   }
   // For what takes tiles: where they have been fetched, it does not look.
   template <typename S>
-  device const S* fetched_tile(device const S* from, uint at) const {
+  device const S* fetched_tile(device const S* from, uint at) const thread {
     return kWideMatrices ? from : tile(from, at);
   }
 };
@@ -49,7 +49,7 @@ struct DecodeSpan {
 
   // Only tiles that have key `needed`, where there is one.
   template <bool Whole>
-  void fetch_keys(DecodePlace place, device const S* keys, uint own_key, uint needed = ~0u) {
+  void fetch_keys(DecodePlace place, device const S* keys, uint own_key, uint needed = ~0u) thread {
     MATRIX_UNROLL for (uint t = 0; t < 8 / ATTENTION_SIMDGROUPS; ++t) {
       const uint at = own_key + t * 8;
       if (needed != ~0u && needed / 8 != (place.first_key + at) / 8) continue;
@@ -59,7 +59,7 @@ struct DecodeSpan {
     }
   }
   template <bool Whole>
-  void fetch_values(DecodePlace place, device const S* values, uint dim, uint width, uint needed = ~0u) {
+  void fetch_values(DecodePlace place, device const S* values, uint dim, uint width, uint needed = ~0u) thread {
     MATRIX_UNROLL for (uint pair = 0; pair < 4; ++pair) {
       const uint at = pair * 16;
       if (needed != ~0u && needed / 16 != (place.first_key + at) / 16) continue;
@@ -69,7 +69,7 @@ struct DecodeSpan {
     }
   }
   // A key that has been written since, `at` keys from the first, and its value: [head size] each.
-  void patch(threadgroup const S* key, threadgroup const S* value, uint own_key, uint dim, uint width, uint at) {
+  void patch(threadgroup const S* key, threadgroup const S* value, uint own_key, uint dim, uint width, uint at) thread {
     MATRIX_UNROLL for (uint t = 0; t < 8 / ATTENTION_SIMDGROUPS; ++t)
       if (at / 8 == own_key / 8 + t)
         MATRIX_UNROLL for (uint d = 0; d < ATTENTION_HEAD_SIZE / 64; ++d)
@@ -79,7 +79,7 @@ struct DecodeSpan {
   }
   // Scores of the simdgroup's keys, sixteen at a time, 64 dims after 64.
   void score(DecodePlace place, device const S* keys, threadgroup const C* q, uint own_key, threadgroup float* scores,
-             threadgroup C* part, uint lane) const {
+             threadgroup C* part, uint lane) const thread {
     MATRIX_UNROLL for (uint first = 0; first < 8 / ATTENTION_SIMDGROUPS; first += 2) {
       const uint at = own_key + first * 8;
       simdgroup_float8x8 sums[2];
@@ -100,7 +100,7 @@ struct DecodeSpan {
     }
   }
   void weigh(DecodePlace place, device const S* values, threadgroup const C* weights, uint dim, uint width,
-             thread simdgroup_float8x8* sums, threadgroup C* part, uint lane) const {
+             thread simdgroup_float8x8* sums, threadgroup C* part, uint lane) const thread {
     MATRIX_UNROLL for (uint pair = 0; pair < 4; ++pair) {
       const uint at = pair * 16;
       simdgroup_matrix<C, 8, 8> tiles[16];
