@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "engine/sequences.h"
 
@@ -18,8 +19,6 @@ void check(EngineOptions engine, size_t least) {
   options.compile_only = true;
   softmetal::set_options(options);
   engine.device = "cuda";
-  engine.max_model_len = 128;
-  engine.kv_blocks = 16;
   engine.max_step_tokens = 64;
   Engine::load(engine);
   const std::vector<softmetal::Compiled> compiled = softmetal::take_compiled();
@@ -43,44 +42,36 @@ TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
   engine.model = fixture_model("llama-bf16-llama3");
   engine.kv_dtype = GetParam();
   engine.max_seqs = 64;
+  engine.max_model_len = 128;
+  engine.kv_blocks = 16;
   check(engine, 30);
 }
 
-// One layer of a model with no weights, by what distinguishes it.
-void check_dummy(const char* name, const std::string& sizes, EngineOptions engine, std::vector<const char*> dtypes,
-                 size_t least) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
+// Two layers of a real model with no weights: the last one's products see no prefill rows. Sequences are long enough
+// for every cut of decode attention.
+void check_shape(const std::string& name, const std::string& dtype, int32_t max_seqs, size_t least) {
+  std::ifstream file(std::filesystem::path(INGOT_FIXTURES) / "configs" / name / "config.json");
+  auto config = nlohmann::json::parse(file);
+  config["num_hidden_layers"] = 2;
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / ("ingot-cuda-" + name + dtype);
   std::filesystem::create_directories(folder);
-  std::ofstream(folder / "config.json") << R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
-    "hidden_act": "silu", "max_position_embeddings": 2048, "num_hidden_layers": 1, "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "bos_token_id": 1,
-    "eos_token_id": 2, )" + sizes + "}";
+  std::ofstream(folder / "config.json") << config;
+  EngineOptions engine;
   engine.model = folder;
   engine.load_format = "dummy";
-  for (const char* dtype : dtypes) {
-    engine.dtype = dtype;
-    check(engine, least);
-  }
+  engine.dtype = dtype;
+  engine.max_seqs = max_seqs;
+  engine.max_model_len = 2048;
+  engine.kv_blocks = 128;
+  check(engine, least);
   std::filesystem::remove_all(folder);
 }
 
-// Columns that suit blocks of 256, so that quantized weights take the matrix unit.
-TEST(CudaCompileWeights, QuantizedOnesDoNotSpill) {
-  EngineOptions engine;
-  engine.max_seqs = 8;
-  check_dummy("ingot-cuda-quantized", R"("hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
-    "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 4096)",
-              engine, {"q4_k", "q8_0"}, 15);
-}
-
-// Outputs and columns that suit the cuts of many rows, which hold as much in registers as there is.
-TEST(CudaCompileWeights, ManyRowsDoNotSpill) {
-  EngineOptions engine;
-  engine.max_seqs = 64;
-  check_dummy("ingot-cuda-rows", R"("hidden_size": 5120, "intermediate_size": 16384, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 16384)",
-              engine, {"bf16"}, 30);
-}
+TEST(CudaCompileShapes, SixteenBits) { check_shape("Devstral-Small-2507", "bf16", 64, 35); }
+TEST(CudaCompileShapes, EightBits) { check_shape("Devstral-Small-2507", "q8_0", 16, 20); }
+TEST(CudaCompileShapes, FourBits) { check_shape("Devstral-Small-2507", "q4_k", 16, 20); }
+TEST(CudaCompileShapes, Experts) { check_shape("Qwen3-30B-A3B", "bf16", 16, 20); }
+TEST(CudaCompileShapes, SmallHeads) { check_shape("Qwen2-0.5B", "bf16", 16, 20); }
 
 INSTANTIATE_TEST_SUITE_P(KvTypes, CudaCompile, ::testing::Values("f16", "int8"),
                          [](const auto& info) { return std::string(info.param); });
