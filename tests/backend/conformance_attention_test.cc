@@ -19,21 +19,8 @@ struct AttentionSetup {
   float spread = 1.0f;
 };
 
-#ifdef INGOT_SANITIZED
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 class AttentionConformance : public Conformance {
  protected:
-  // Every number makes kernels of its own, which take long to compile with a sanitizer and have little of their own for
-  // it: there the first of them will do.
-  std::vector<int64_t> each(std::vector<int64_t> numbers) const {
-    if (kSanitized && device_->info().name == "metal") numbers.resize(1);
-    return numbers;
-  }
-
   struct Results {
     std::vector<std::vector<float>> outputs;  // of each step
     std::vector<float> cache[2];              // K and V
@@ -116,15 +103,15 @@ class AttentionConformance : public Conformance {
 };
 
 TEST_P(AttentionConformance, HeadSizes) {
-  for (int64_t head_size : each({128, 32, 64, 80, 96, 256, 8, 40})) {
+  for (int64_t head_size : each<int64_t>({128, 32, 64, 80, 96, 256, 8, 40})) {
     check({head_size, 16, 3, 2, 0, head_size, KvType::f16, false}, false);
     check({head_size, 16, 3, 2, 0, head_size, KvType::f16, false}, true);
   }
 }
 
 TEST_P(AttentionConformance, BlockSizes) {
-  for (int64_t block_size : each({8, 16, 32, 64})) {
-    for (int64_t head_size : each({80, 64}))
+  for (int64_t block_size : each<int64_t>({8, 16, 32, 64})) {
+    for (int64_t head_size : each<int64_t>({80, 64}))
       check({head_size, block_size, 2, 1, 0, head_size, KvType::bf16, false}, true);
     check({64, block_size, 4, 1, 0, 64, KvType::f16, false}, true);
   }
@@ -136,17 +123,17 @@ TEST_P(AttentionConformance, Groups) {
 
 TEST_P(AttentionConformance, CacheTypes) {
   for (KvType dtype : {KvType::f32, KvType::f16, KvType::bf16, KvType::int8})
-    for (int64_t head_size : each({128, 32, 72})) {
+    for (int64_t head_size : each<int64_t>({128, 32, 72})) {
       check({head_size, 16, 3, 1, 0, head_size, dtype, false}, true);
       check({head_size, 8, 1, 2, 0, head_size, dtype, false}, false);
     }
 }
 
 TEST_P(AttentionConformance, Int8) {
-  for (int64_t head_size : each({40, 8, 64, 80, 256}))
+  for (int64_t head_size : each<int64_t>({40, 8, 64, 80, 256}))
     check({head_size, 16, 3, 2, 0, head_size, KvType::int8, false}, true);
-  for (int64_t block_size : each({8, 32, 64})) check({64, block_size, 4, 1, 0, 64, KvType::int8, false}, true);
-  for (int64_t window : each({100, 1, 15, 257})) check({64, 16, 9, 1, window, 64, KvType::int8, false}, true);
+  for (int64_t block_size : each<int64_t>({8, 32, 64})) check({64, block_size, 4, 1, 0, 64, KvType::int8, false}, true);
+  for (int64_t window : each<int64_t>({100, 1, 15, 257})) check({64, 16, 9, 1, window, 64, KvType::int8, false}, true);
   check({128, 16, 4, 2, 0, 64, KvType::int8, true}, false);
   // Rows of any size: the scales must not leave what the products are made of.
   for (float spread : {0x1p-10f, 30.0f}) check({64, 16, 3, 1, 0, 64, KvType::int8, false, spread}, true);
@@ -176,8 +163,9 @@ TEST_P(AttentionConformance, Int8RoundingIsSmall) {
 }
 
 TEST_P(AttentionConformance, Windows) {
-  for (int64_t window : each({15, 1, 2, 64, 100, 257, 5000}))
-    for (int64_t block_size : each({32, 8})) check({64, block_size, 3, 1, window, 64, KvType::f16, false}, true);
+  for (int64_t window : each<int64_t>({15, 1, 2, 64, 100, 257, 5000}))
+    for (int64_t block_size : each<int64_t>({32, 8}))
+      check({64, block_size, 3, 1, window, 64, KvType::f16, false}, true);
 }
 
 TEST_P(AttentionConformance, NormAndPartialRotation) {

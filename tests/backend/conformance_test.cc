@@ -189,7 +189,7 @@ TEST_P(Conformance, Linear) {
 
 // Decode rows and prefill rows in one product, in sizes that a device may hand to a library.
 TEST_P(Conformance, PrefillProducts) {
-  for (DType type : {DType::f16, DType::bf16, DType::q8_0, DType::q4_1})
+  for (DType type : each<DType>({DType::q8_0, DType::f16, DType::bf16, DType::q4_1}))
     for (int64_t decode_rows : {0, 5}) {
       SetUp();
       constexpr int64_t kIn = 96, kOut = 48, kRows = 21;
@@ -252,7 +252,7 @@ TEST_P(Conformance, LinearOfDecodeRows) {
   std::vector<Shape> shapes = {{1, 512}, {13, 512}};
   if (gpu) shapes.insert(shapes.end(), {{40, 1024}, {64, 16384}, {70, 2048}});
   const DType plain = device_->info().activation == DType::bf16 ? DType::bf16 : DType::f16;
-  for (DType type : {plain, DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0})
+  for (DType type : each<DType>({plain, DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0}))
     for (const auto& [rows, cols] : shapes) {
       SetUp();
       constexpr int64_t kOut = 45;
