@@ -50,7 +50,7 @@ TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
 // Two layers of a real model with no weights: the last one's products see no prefill rows. Sequences are long enough
 // for every cut of decode attention.
 void check_shape(const std::string& name, const std::string& dtype, int32_t max_seqs, size_t least) {
-  std::ifstream file(std::filesystem::path(INGOT_FIXTURES) / "configs" / name / "config.json");
+  std::ifstream file(fixture_config(name) + "/config.json");
   auto config = nlohmann::json::parse(file);
   config["num_hidden_layers"] = 2;
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / ("ingot-cuda-" + name + dtype);
