@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-vllm build setup model bench bench-server peer format clean mac-check
+.PHONY: help run test test-quick test-vllm build cuda-kernels setup model bench bench-server peer format clean mac-check
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -12,6 +12,7 @@ help:
 	@echo 'make test-quick   the release suite alone'
 	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (12 GB, kept in the cache)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
+	@echo 'make cuda-kernels compile what the shipped configs need on an NVIDIA GPU into the cache; no GPU is needed'
 	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
 	@echo 'make bench-server the server: the race against llama-server, and a long prompt among running streams'
 	@echo 'make setup        install what is missing, nothing else'
@@ -63,6 +64,9 @@ bench-server:
 	@scripts/build.sh release ingot
 	@scripts/fetch_model.sh
 	@scripts/bench.sh --server
+
+cuda-kernels: build
+	@scripts/prefill_cuda.sh
 
 peer:
 	@scripts/setup.sh bench
