@@ -18,6 +18,12 @@ if(INGOT_SANITIZE)
   target_link_options(ingot_flags INTERFACE -fsanitize=${INGOT_SANITIZE})
 endif()
 
+# ingot_alone(file ...): compiled by itself. Kernels, whose neighbours must not change how they are optimized; files that are made
+# in the build, so that an edit of what they are made of compiles nothing else; and files with names that clash.
+function(ingot_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # ingot_library(name SOURCES a.cc ... LIBS other ...)
 function(ingot_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})

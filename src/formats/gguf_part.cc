@@ -20,22 +20,19 @@ constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxNameBytes = 1024;
 constexpr int64_t kMaxAlignment = int64_t{1} << 24;
 
-// The value types of metadata, with the file's numbers.
-enum ValueType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
-
 size_t fixed_size(uint32_t type) {  // bytes of one value; 0 for strings, arrays and unknown types
   switch (type) {
-    case kU8:
-    case kI8:
-    case kBool: return 1;
-    case kU16:
-    case kI16: return 2;
-    case kU32:
-    case kI32:
-    case kF32: return 4;
-    case kU64:
-    case kI64:
-    case kF64: return 8;
+    case gguf_value::u8:
+    case gguf_value::i8:
+    case gguf_value::boolean: return 1;
+    case gguf_value::u16:
+    case gguf_value::i16: return 2;
+    case gguf_value::u32:
+    case gguf_value::i32:
+    case gguf_value::f32: return 4;
+    case gguf_value::u64:
+    case gguf_value::i64:
+    case gguf_value::f64: return 8;
     default: return 0;
   }
 }
@@ -167,16 +164,16 @@ class Parser {
     if (key.empty()) fail("has an empty name");
     context_.name = key;
     const uint32_t type = read<uint32_t>();
-    GgufValue value = type == kArray ? read_array() : read_scalar(type);
+    GgufValue value = type == gguf_value::array ? read_array() : read_scalar(type);
     if (!part_.values.emplace(std::string(key), std::move(value)).second) fail("appears twice");
     part_.raw_values.push_back({key, bytes_.subspan(start, at_ - start)});
   }
 
   GgufValue read_scalar(uint32_t type) {
-    if (type == kString) return read_string();
-    if (type == kBool) return read_bool();
-    if (type == kF32) return static_cast<double>(read<float>());
-    if (type == kF64) return read<double>();
+    if (type == gguf_value::string) return read_string();
+    if (type == gguf_value::boolean) return read_bool();
+    if (type == gguf_value::f32) return static_cast<double>(read<float>());
+    if (type == gguf_value::f64) return read<double>();
     return read_integer(type);
   }
 
@@ -188,14 +185,14 @@ class Parser {
 
   int64_t read_integer(uint32_t type) {
     switch (type) {
-      case kU8: return read<uint8_t>();
-      case kI8: return read<int8_t>();
-      case kU16: return read<uint16_t>();
-      case kI16: return read<int16_t>();
-      case kU32: return read<uint32_t>();
-      case kI32: return read<int32_t>();
-      case kI64: return read<int64_t>();
-      case kU64: {
+      case gguf_value::u8: return read<uint8_t>();
+      case gguf_value::i8: return read<int8_t>();
+      case gguf_value::u16: return read<uint16_t>();
+      case gguf_value::i16: return read<int16_t>();
+      case gguf_value::u32: return read<uint32_t>();
+      case gguf_value::i32: return read<int32_t>();
+      case gguf_value::i64: return read<int64_t>();
+      case gguf_value::u64: {
         const uint64_t value = read<uint64_t>();
         if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
           fail("the value {} is too large", value);
@@ -208,28 +205,28 @@ class Parser {
   GgufValue read_array() {
     const uint32_t type = read<uint32_t>();
     const uint64_t count = read<uint64_t>();
-    if (type == kArray) fail("is an array of arrays, which no model needs");
-    const size_t smallest = type == kString ? 8 : fixed_size(type);
+    if (type == gguf_value::array) fail("is an array of arrays, which no model needs");
+    const size_t smallest = type == gguf_value::string ? 8 : fixed_size(type);
     if (smallest == 0) fail("is an array of the unknown value type {}", type);
     // Before anything is allocated for it.
     if (count > remaining() / smallest)
       fail("claims {} elements but only {} bytes of the file are left; it is truncated or damaged", count, remaining());
 
-    if (type == kString) {
+    if (type == gguf_value::string) {
       std::vector<std::string_view> strings;
       strings.reserve(count);
       for (uint64_t i = 0; i < count; ++i) strings.push_back(read_string());
       return strings;
     }
-    if (type == kF32 || type == kF64) {
+    if (type == gguf_value::f32 || type == gguf_value::f64) {
       std::vector<double> doubles;
       doubles.reserve(count);
-      for (uint64_t i = 0; i < count; ++i) doubles.push_back(type == kF32 ? read<float>() : read<double>());
+      for (uint64_t i = 0; i < count; ++i) doubles.push_back(type == gguf_value::f32 ? read<float>() : read<double>());
       return doubles;
     }
     std::vector<int64_t> integers;
     integers.reserve(count);
-    for (uint64_t i = 0; i < count; ++i) integers.push_back(type == kBool ? read_bool() : read_integer(type));
+    for (uint64_t i = 0; i < count; ++i) integers.push_back(type == gguf_value::boolean ? read_bool() : read_integer(type));
     return integers;
   }
 

@@ -10,6 +10,11 @@
 
 namespace ingot {
 
+// The types of metadata values, with the file's numbers.
+namespace gguf_value {
+enum Type : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
+}
+
 // One parsed file of a GGUF model; a split model has several. The views point into `file`.
 struct GgufPart {
   MappedFile file;

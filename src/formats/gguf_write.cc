@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint32_t kVersion = 3;
-constexpr uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kText = 8, kList = 9;  // value types
 
 template <typename T>
 void put(std::string& out, T value) {
@@ -121,36 +120,36 @@ void GgufValues::begin(std::string_view key, uint32_t type) {
   ++count_;
 }
 void GgufValues::begin_list(std::string_view key, uint32_t type, size_t count) {
-  begin(key, kList);
+  begin(key, gguf_value::array);
   put(bytes_, type);
   put<uint64_t>(bytes_, count);
 }
 void GgufValues::put_u32(std::string_view key, int64_t value) {
-  begin(key, kU32);
+  begin(key, gguf_value::u32);
   put(bytes_, static_cast<uint32_t>(value));
 }
 void GgufValues::put_f32(std::string_view key, double value) {
-  begin(key, kF32);
+  begin(key, gguf_value::f32);
   put(bytes_, static_cast<float>(value));
 }
 void GgufValues::put_bool(std::string_view key, bool value) {
-  begin(key, kBool);
+  begin(key, gguf_value::boolean);
   put(bytes_, static_cast<uint8_t>(value));
 }
 void GgufValues::put_text(std::string_view key, std::string_view value) {
-  begin(key, kText);
+  begin(key, gguf_value::string);
   put_string(bytes_, value);
 }
 void GgufValues::put_texts(std::string_view key, std::span<const std::string> values) {
-  begin_list(key, kText, values.size());
+  begin_list(key, gguf_value::string, values.size());
   for (const std::string& value : values) put_string(bytes_, value);
 }
 void GgufValues::put_i32s(std::string_view key, std::span<const int32_t> values) {
-  begin_list(key, kI32, values.size());
+  begin_list(key, gguf_value::i32, values.size());
   for (const int32_t value : values) put(bytes_, value);
 }
 void GgufValues::put_f32s(std::string_view key, std::span<const float> values) {
-  begin_list(key, kF32, values.size());
+  begin_list(key, gguf_value::f32, values.size());
   for (const float value : values) put(bytes_, value);
 }
 

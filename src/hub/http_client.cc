@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <exception>
 #include <mutex>
 
+#include "core/ascii.h"
 #include "core/error.h"
 
 namespace ingot::hub {
@@ -18,11 +18,6 @@ constexpr int kMostRedirects = 8;
 constexpr size_t kMostBody = 64 << 20;  // listings are far smaller
 constexpr size_t kMostHeader = 16 << 10;
 constexpr long kConnectSeconds = 15;
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -39,7 +34,7 @@ std::string url_part(CURLU* url, CURLUPart part, unsigned flags = 0) {
 }
 
 bool is_http(CURLU* url) {
-  const std::string scheme = lower(url_part(url, CURLUPART_SCHEME));
+  const std::string scheme = ascii_lower(url_part(url, CURLUPART_SCHEME));
   return scheme == "http" || scheme == "https";
 }
 
@@ -65,7 +60,7 @@ size_t on_header(char* data, size_t, size_t bytes, void* user) {
   std::string value(line.substr(colon + 1));
   value.erase(0, std::min(value.find_first_not_of(" \t"), value.size()));
   value.erase(value.find_last_not_of(" \t\r\n") + 1);
-  transfer.answer->headers[lower(std::string(line.substr(0, colon)))] = value;
+  transfer.answer->headers[ascii_lower(std::string(line.substr(0, colon)))] = value;
   return bytes;
 }
 
@@ -224,7 +219,7 @@ std::string resolve_location(const std::string& base, const std::string& locatio
 std::string origin_of(const std::string& text) {
   const UrlHandle url(curl_url(), curl_url_cleanup);
   if (!url || curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK || !is_http(url.get())) return "";
-  return lower(fmt::format("{}://{}:{}", url_part(url.get(), CURLUPART_SCHEME), url_part(url.get(), CURLUPART_HOST),
+  return ascii_lower(fmt::format("{}://{}:{}", url_part(url.get(), CURLUPART_SCHEME), url_part(url.get(), CURLUPART_HOST),
                            url_part(url.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT)));
 }
 

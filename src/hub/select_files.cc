@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <iterator>
 #include <map>
 #include <regex>
 #include <string_view>
 
+#include "core/ascii.h"
 #include "core/error.h"
 
 namespace ingot::hub {
@@ -20,11 +20,6 @@ constexpr std::array kSmallFiles = {"config.json",           "generation_config.
                                     "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 const std::regex& split_pattern() {
   static const std::regex pattern("(.*)-([0-9]{5})-of-([0-9]{5})\\.gguf");
@@ -40,17 +35,17 @@ std::string stem(const std::string& path) {
 
 // Projectors of vision models and importance matrices are GGUF files too, but no language models.
 bool is_model_gguf(const std::string& path) {
-  const std::string name = lower(file_name(path));
+  const std::string name = ascii_lower(file_name(path));
   return name.ends_with(".gguf") && !name.starts_with("mmproj") && name.find("imatrix") == std::string::npos;
 }
 
 // Whether the GGUF is the one meant by "Q4_K_M": its name ends so, or it lies in a folder of that name.
 bool has_tag(const std::string& path, const std::string& tag) {
-  const std::string whole = lower(stem(path));
-  const std::string wanted = lower(tag);
+  const std::string whole = ascii_lower(stem(path));
+  const std::string wanted = ascii_lower(tag);
   const std::string name = file_name(whole);
   // "UD-Q4_K_M" is another file than "Q4_K_M".
-  if (const std::string known = variant_of(path); known != path && lower(known) == wanted) return true;
+  if (const std::string known = variant_of(path); known != path && ascii_lower(known) == wanted) return true;
   if (const std::string known = variant_of(name + ".gguf"); known != name + ".gguf") return false;
   if (name == wanted) return true;
   if (name.ends_with(wanted) && std::string("-._").find(name[name.size() - wanted.size() - 1]) != std::string::npos)

@@ -1,10 +1,10 @@
 #include "hub/settings.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <fstream>
 
+#include "core/ascii.h"
 #include "core/error.h"
 #include "core/settings.h"
 
@@ -62,8 +62,7 @@ std::string read_ca_file() {
 }
 
 bool read_switch(const char* name) {
-  std::string value = environment(name).value_or("0");
-  std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string value = ascii_lower(environment(name).value_or("0"));
   if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
   if (value == "0" || value == "false" || value == "no" || value == "off") return false;
   throw_error(ErrorKind::bad_call, "{}={}: must be 0 or 1", name, value);

@@ -20,8 +20,6 @@
 namespace ingot {
 namespace {
 
-constexpr const char* kRopeFactors = "rope_freqs.weight";
-
 // What Llama 3's stretched frequencies are divided by; empty for other models.
 std::vector<float> rope_factors(const ModelConfig& config) {
   std::vector<float> factors = config.rope_scaling.factors;

@@ -6,6 +6,9 @@
 
 namespace ingot {
 
+// GGUF's tensor of Llama 3's stretched frequencies; part of the configuration, never a weight.
+inline constexpr const char* kRopeFactors = "rope_freqs.weight";
+
 // Inverse frequency of each rotating pair, scaling applied: [rope_dims / 2]. Computed in double and rounded once.
 std::vector<float> rope_inv_freq(const ModelConfig& config);
 // Those of the layers with a rotary base of their own; never scaled.

@@ -23,7 +23,6 @@ struct WeightPlan::Resolved {
 
 namespace {
 
-constexpr const char* kRopeFactors = "rope_freqs.weight";  // already part of the configuration
 
 // Buffers some old checkpoints carry along; they are recomputed from the configuration.
 bool is_derived(std::string_view name) {

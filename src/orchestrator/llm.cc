@@ -12,6 +12,7 @@
 #include "engine/validate.h"
 #include "model/config.h"
 #include "orchestrator/open_tokenizer.h"
+#include "orchestrator/free_memory.h"
 #include "orchestrator/step_loop.h"
 #include "text/tokenizer.h"
 
@@ -20,25 +21,6 @@ namespace {
 
 constexpr uint64_t kHostBudget = 256ull << 20;
 constexpr uint64_t kMinFreeMemory = 128ull << 20;
-
-// The system's free memory, asked for at most ten times a second.
-class FreeMemory {
- public:
-  uint64_t bytes() {
-    const std::lock_guard lock(mutex_);
-    const Clock::time_point now = Clock::now();
-    if (now - asked_ > std::chrono::milliseconds(100)) {
-      bytes_ = available_memory_bytes();
-      asked_ = now;
-    }
-    return bytes_;
-  }
-
- private:
-  std::mutex mutex_;
-  Clock::time_point asked_{};
-  uint64_t bytes_ = 0;
-};
 
 int64_t list_words(const SamplingParams& p) {
   size_t words = p.stop_token_ids.size() + 2 * p.logit_bias.size() + p.allowed_token_ids.size();

@@ -10,7 +10,6 @@
 namespace ingot {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 constexpr int32_t kGone = -2;
 constexpr uint32_t kNoRank = ~uint32_t{0};
 // Up to this many symbols a scan for the lowest rank beats a heap.

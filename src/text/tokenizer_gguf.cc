@@ -13,13 +13,11 @@ namespace ingot {
 namespace {
 
 // tokenizer.ggml.token_type
-enum GgufTokenType : int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
-class Reader {
+class GgufReader {
  public:
-  Reader(const GgufFile& file, const std::string& source) : file_(file) { data_.source = source; }
+  GgufReader(const GgufFile& file, const std::string& source) : file_(file) { data_.source = source; }
 
   TokenizerData run() {
     const auto model = file_.get_string("tokenizer.ggml.model");
@@ -72,9 +70,9 @@ class Reader {
       data_.tokens.emplace_back((*tokens)[id]);
       std::string& text = data_.tokens.back();
       if (!is_valid_utf8(text)) text = replace_invalid_utf8(text);
-      const int64_t type = types ? (*types)[id] : kNormal;
-      const bool special = type == kControl || type == kUnknown;
-      if (special || type == kUserDefined) {
+      const int64_t type = types ? (*types)[id] : int64_t{gguf_token::normal};
+      const bool special = type == gguf_token::control || type == gguf_token::unknown;
+      if (special || type == gguf_token::user_defined) {
         AddedToken token;
         token.id = static_cast<int32_t>(id);
         token.content = text;
@@ -89,7 +87,7 @@ class Reader {
       if (!data_.tokens[id].empty()) by_text_.insert(data_.tokens[id], static_cast<int32_t>(id));
   }
 
-  int64_t type_of(size_t id) const { return types_ ? (*types_)[id] : static_cast<int64_t>(kNormal); }
+  int64_t type_of(size_t id) const { return types_ ? (*types_)[id] : static_cast<int64_t>(gguf_token::normal); }
 
   int32_t read_id(const std::string& key, std::string* text) const {
     const auto value = file_.get_int(key);
@@ -167,7 +165,7 @@ class Reader {
     std::vector<int32_t> order;
     for (size_t id = 0; id < count; ++id) {
       if (std::isnan((*scores)[id])) fail("tokenizer.ggml.scores[{}] is not a number", id);
-      if (type_of(id) == kNormal || type_of(id) == kUnused) order.push_back(static_cast<int32_t>(id));
+      if (type_of(id) == gguf_token::normal || type_of(id) == gguf_token::unused) order.push_back(static_cast<int32_t>(id));
     }
     // Equal scores share a rank, so the order among them does not matter.
     std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return (*scores)[a] > (*scores)[b]; });
@@ -190,7 +188,7 @@ class Reader {
     }
   }
 
-  bool mergeable(int32_t id) const { return type_of(id) == kNormal || type_of(id) == kUnused; }
+  bool mergeable(int32_t id) const { return type_of(id) == gguf_token::normal || type_of(id) == gguf_token::unused; }
 
   void read_char_bpe() {
     read_char_model(file_.get_bool("tokenizer.ggml.add_space_prefix").value_or(false));
@@ -282,7 +280,7 @@ bool apply_named_pre_tokenizer(TokenizerData& data, std::string_view name) {
 }
 
 TokenizerData read_gguf_tokenizer(const GgufFile& file, const std::string& source) {
-  return Reader(file, source).run();
+  return GgufReader(file, source).run();
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const GgufFile& file) {

@@ -15,9 +15,6 @@
 namespace ingot {
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
-enum TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
-
 [[noreturn]] void decline(const TokenizerData& data, std::string_view what) {
   throw_error(ErrorKind::declined, "{}: GGUF cannot say {}; run the folder with --quantize", data.source, what);
 }
@@ -56,16 +53,16 @@ bool is_byte_token(std::string_view text) {
 }
 
 std::vector<int32_t> types_of(const TokenizerData& data, std::vector<std::string>& tokens) {
-  std::vector<int32_t> types(tokens.size(), kNormal);
+  std::vector<int32_t> types(tokens.size(), gguf_token::normal);
   for (size_t id = 0; id < tokens.size(); ++id) {
-    if (data.byte_fallback && is_byte_token(tokens[id])) types[id] = kByte;
+    if (data.byte_fallback && is_byte_token(tokens[id])) types[id] = gguf_token::byte;
     if (!tokens[id].empty()) continue;
     tokens[id] = fmt::format("[PAD{}]", id);  // no two may be alike
-    types[id] = kUnused;
+    types[id] = gguf_token::unused;
   }
   for (const AddedToken& token : data.added)
-    types[static_cast<size_t>(token.id)] = token.special ? kControl : kUserDefined;
-  if (!data.byte_level && data.unk_id >= 0) types[static_cast<size_t>(data.unk_id)] = kUnknown;
+    types[static_cast<size_t>(token.id)] = token.special ? gguf_token::control : gguf_token::user_defined;
+  if (!data.byte_level && data.unk_id >= 0) types[static_cast<size_t>(data.unk_id)] = gguf_token::unknown;
   return types;
 }
 
@@ -102,7 +99,7 @@ std::vector<float> scores_of(const TokenizerData& data, const std::vector<int32_
     if (first[order[i]] <= last[order[i - 1]]) decline(data, "merges that are not ordered by what they make");
   // Any two neighbours that make a token together would be merged: none may be there that no merge makes.
   for (size_t id = 0; id < data.tokens.size(); ++id)
-    if (types[id] == kNormal && first[id] == kNone && count_characters(data.tokens[id]) > 1)
+    if (types[id] == gguf_token::normal && first[id] == kNone && count_characters(data.tokens[id]) > 1)
       decline(data, fmt::format("that no merge makes its token {}", id));
   std::vector<float> scores(types.size(), 0.0f);
   for (const size_t id : order) scores[id] = -static_cast<float>(first[id]) - 1;

@@ -14,9 +14,9 @@ namespace {
 
 using nlohmann::json;
 
-class Reader {
+class HfReader {
  public:
-  Reader(const json& root, const std::string& source) : view_(root, source) { data_.source = source; }
+  HfReader(const json& root, const std::string& source) : view_(root, source) { data_.source = source; }
 
   TokenizerData run() {
     const JsonView model = view_.need_object("model");
@@ -227,7 +227,7 @@ class Reader {
 
 TokenizerData read_hf_tokenizer(std::string_view tokenizer_json, const std::string& source) {
   const json root = parse_json(tokenizer_json, source, {.unique_keys = false});
-  return Reader(root, source).run();
+  return HfReader(root, source).run();
 }
 
 void apply_tokenizer_config(TokenizerData& data, std::string_view config_json, const std::string& source) {

@@ -10,6 +10,11 @@ namespace ingot {
 
 class GgufFile;
 
+// GGUF's tokenizer.ggml.token_type.
+namespace gguf_token {
+enum Type : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+}
+
 // Vocabularies without a list of merges are searched for them, at a cost of the square of a token's length.
 inline constexpr size_t kLongestMergedToken = 1024;
 

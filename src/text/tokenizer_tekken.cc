@@ -33,7 +33,7 @@ constexpr std::string_view kOldSpecialTokens[] = {"<unk>",
                                                   "[/SYSTEM_PROMPT]",
                                                   "[TOOL_CONTENT]"};
 
-constexpr int64_t kMostTokens = 1 << 22;
+constexpr int64_t kMostTekkenTokens = 1 << 22;
 
 // Standard base64 with padding; false when it is malformed.
 bool decode_base64(std::string_view text, std::string& out) {
@@ -72,7 +72,7 @@ TokenizerData read_tekken_tokenizer(std::string_view tekken_json, const std::str
   const JsonView config = view.need_object("config");
   const int64_t size = config.need_int("default_vocab_size");
   const int64_t specials = config.need_int("default_num_special_tokens");
-  if (specials < 0 || size <= specials || size > kMostTokens) {
+  if (specials < 0 || size <= specials || size > kMostTekkenTokens) {
     fail(fmt::format("config.default_vocab_size {} and config.default_num_special_tokens {} make no sense", size,
                      specials));
   }

@@ -9,6 +9,9 @@
 
 namespace ingot {
 
+// U+2581, which stands for a space in SentencePiece's vocabularies.
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+
 // One decoded character. `length` is its size in bytes, 1..4.
 struct Utf8Char {
   char32_t code;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/metal/encoder.h"
+#include "core/ceil_div.h"
 #include "core/error.h"
 
 namespace ingot::metal {
@@ -26,7 +27,6 @@ struct FinishParams {
   uint32_t rows, outputs, out_stride;
 };
 
-constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 softmetal::GemmElement element(DType type) {
   return type == DType::f16    ? softmetal::GemmElement::f16
@@ -46,9 +46,9 @@ void unpack(Context& context, DType format, DType type, int64_t cols, int64_t fi
   encoder.write(1, out);
   encoder.value(2, UnpackParams{packed_planes(format, cols), static_cast<uint32_t>(cols), static_cast<uint32_t>(first),
                                 static_cast<uint32_t>(rows)});
-  const int64_t units = div_up(cols, packed_unit_columns(format));
-  encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(div_up(units, kUnpackUnits)),
-                             static_cast<NS::UInteger>(div_up(rows, kPanelRows)), 1),
+  const int64_t units = ceil_div(cols, packed_unit_columns(format));
+  encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(units, kUnpackUnits)),
+                             static_cast<NS::UInteger>(ceil_div(rows, kPanelRows)), 1),
                    MTL::Size(32 * kUnpackSimdgroups, 1, 1));
 }
 
@@ -103,8 +103,8 @@ void Gemm::encode(Context& context, const LinearShape& shape, const GemmOperands
   const int64_t first_row = few_rows(shape), rows = shape.rows - first_row;
   // How W is cut does not depend on the rows: what is prepared once serves every step.
   const int64_t pieces =
-      div_up(static_cast<int64_t>(row_bytes) * shape.outputs * matrices, static_cast<int64_t>(kMostWeightBytes));
-  const int64_t slice = div_up(div_up(shape.outputs, pieces), kSliceOutputs) * kSliceOutputs;
+      ceil_div(static_cast<int64_t>(row_bytes) * shape.outputs * matrices, static_cast<int64_t>(kMostWeightBytes));
+  const int64_t slice = ceil_div(ceil_div(shape.outputs, pieces), kSliceOutputs) * kSliceOutputs;
   for (int64_t first = 0; first < shape.outputs; first += slice) {
     const int64_t outputs = std::min(slice, shape.outputs - first);
     const size_t matrix_bytes = static_cast<size_t>(outputs) * row_bytes;
@@ -138,7 +138,7 @@ void Gemm::encode(Context& context, const LinearShape& shape, const GemmOperands
       encoder.update(3, out);
       encoder.value(4, FinishParams{static_cast<uint32_t>(count), static_cast<uint32_t>(outputs),
                                     static_cast<uint32_t>(shape.out_stride)});
-      encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(div_up(count * outputs / 4, kFinishThreads)), 1, 1),
+      encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(count * outputs / 4, kFinishThreads)), 1, 1),
                        MTL::Size(kFinishThreads, 1, 1));
     }
   }

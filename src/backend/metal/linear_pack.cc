@@ -11,7 +11,6 @@ namespace ingot::metal {
 namespace {
 
 constexpr int64_t kUnit = 32;          // columns of a unit of the block formats; q8_0 counts two of its own
-constexpr int64_t kSuper = 256;        // columns of a block of the K formats
 constexpr int64_t kBlockColumns = 32;  // of a block of f16 and bf16
 
 struct Codes {
@@ -38,11 +37,11 @@ int64_t meta_bytes(DType type, int64_t cols) {
     case DType::q8_0: return cols / kUnit * 2;
     case DType::q4_1:
     case DType::q5_1: return cols / kUnit * 4;
-    case DType::q2_k: return cols / kSuper * 20;
-    case DType::q3_k: return cols / kSuper * 14;
+    case DType::q2_k: return cols / kSuperColumns * 20;
+    case DType::q3_k: return cols / kSuperColumns * 14;
     case DType::q4_k:
-    case DType::q5_k: return cols / kSuper * 16;
-    case DType::q6_k: return cols / kSuper * 18;
+    case DType::q5_k: return cols / kSuperColumns * 16;
+    case DType::q6_k: return cols / kSuperColumns * 18;
     default: return 0;
   }
 }
@@ -121,7 +120,7 @@ void pack_row(const uint8_t* source, int64_t cols, const PackedPlanes& planes, u
                                   high + block * planes.high_block + place * kCodes.high_bits * 4);
   }
   const DTypeInfo& info = dtype_info(kType);
-  const int64_t each = meta_bytes(kType, info.block_size), in_block = kSuper / info.block_size;
+  const int64_t each = meta_bytes(kType, info.block_size), in_block = kSuperColumns / info.block_size;
   for (int64_t block = 0; block < cols / info.block_size; ++block)
     put_meta<kType>(source + block * info.block_bytes,
                     meta + block / in_block * planes.meta_block + block % in_block * each);
@@ -166,9 +165,9 @@ PackedPlanes packed_planes(DType type, int64_t cols) {
   if (plain) cols = (cols + block - 1) / block * block;
   // Of one row.
   const int64_t code_bytes = cols * codes.low_bits / 8, high_bytes = cols * codes.high_bits / 8;
-  const bool blocks = cols % block == 0, meta_blocks = cols % kSuper == 0;
+  const bool blocks = cols % block == 0, meta_blocks = cols % kSuperColumns == 0;
   const int64_t code_block = block * codes.low_bits / 8, high_block = block * codes.high_bits / 8;
-  const int64_t meta_block = meta_bytes(type, kSuper);
+  const int64_t meta_block = meta_bytes(type, kSuperColumns);
   planes.code_stride = bytes(blocks ? code_block : code_bytes);
   planes.high_stride = bytes(blocks ? high_block : high_bytes);
   planes.meta_stride = bytes(meta_blocks ? meta_block : meta_bytes(type, cols));

@@ -13,6 +13,7 @@
 namespace ingot::metal {
 
 inline constexpr int64_t kPanelRows = 8;
+inline constexpr int64_t kSuperColumns = 256;  // of a block of the K formats, and of its scales
 
 // The PackedPlanes of the kernels, field for field. Bytes.
 struct PackedPlanes {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/metal/family.h"
+#include "core/ceil_div.h"
 
 namespace ingot::metal {
 namespace {
@@ -11,13 +12,11 @@ constexpr int64_t kMostRows = 16;  // of the first way at a time
 constexpr int64_t kMostMatrixRows = 64;
 constexpr int64_t kManyOutputs = 32768;  // keep a device busy without slices
 constexpr int64_t kBusyOutputs = 16384;  // with few
-constexpr int64_t kSuper = 256;          // columns of a block of scales
 constexpr int64_t kTileOutputs = 64;     // as in kernels/linear.metal
 constexpr int64_t kTileStride = 64 + 8;
 constexpr uint32_t kTileThreads = 128;
 constexpr int64_t kAddThreads = 256;
 
-constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The one table of variants: the first line that fits is taken. More outputs a lane group read the activations less
 // often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
@@ -150,7 +149,7 @@ uint32_t activation_number(const LinearShape& shape) {
 }
 
 int linear_lanes(DType format, int64_t cols) {
-  const int64_t units = div_up(cols, packed_unit_columns(format));
+  const int64_t units = ceil_div(cols, packed_unit_columns(format));
   return units >= 128 ? 32 : units >= 64 ? 16 : units >= 16 ? 8 : 4;
 }
 
@@ -161,7 +160,7 @@ int linear_slices(DType format, int64_t cols, int64_t outputs, bool experts) {
   if (outputs >= kManyOutputs && format != DType::q8_0) return 1;
   // Blocks of scales stay whole, and slices of equal length, where those of eight would not be, but for formats that
   // are cut finely for want of outputs.
-  const int64_t blocks = cols / kSuper;
+  const int64_t blocks = cols / kSuperColumns;
   if ((is_nibbles(format) || (format == DType::q8_0 && outputs < kBusyOutputs)) && blocks >= 16) return 8;
   return blocks % 8 == 0 && blocks >= 32 ? 8 : 4;
 }
@@ -170,7 +169,7 @@ bool fits_matrix(const LinearShape& shape) {
   if (shape.activation && shape.format_up != shape.format) return false;
   if (shape.experts > 0 && (shape.outputs % kPanelRows != 0 || shape.item_rows < 8)) return false;
   if (is_plain(shape.format)) return shape.format == shape.in && shape.cols % 32 == 0;
-  return is_block_quantized(shape.format) && shape.in == DType::f16 && shape.cols % kSuper == 0;
+  return is_block_quantized(shape.format) && shape.in == DType::f16 && shape.cols % kSuperColumns == 0;
 }
 
 LinearVariant linear_variant(const LinearShape& shape, int family) {
@@ -248,14 +247,14 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     const int64_t sets = variant.shared ? simdgroups : std::max<int64_t>(simdgroups / variant.lanes, 1);
     const int64_t per_group =
         variant.matrix > 0 ? 8 * variant.matrix * sets : int64_t{plan.threads} / variant.lanes * variant.outputs;
-    const int64_t row_groups = shape.experts > 0 ? shape.items : div_up(few, bucket);
-    p.output_groups = static_cast<uint32_t>(div_up(shape.outputs, per_group));
+    const int64_t row_groups = shape.experts > 0 ? shape.items : ceil_div(few, bucket);
+    p.output_groups = static_cast<uint32_t>(ceil_div(shape.outputs, per_group));
     p.small_groups = p.output_groups * static_cast<uint32_t>(row_groups * (variant.split ? variant.lanes : 1));
     p.per_token = static_cast<uint32_t>(shape.per_token);
     if (variant.split) {
-      const int64_t padded = div_up(shape.outputs, kPanelRows) * kPanelRows;
+      const int64_t padded = ceil_div(shape.outputs, kPanelRows) * kPanelRows;
       plan.partial_bytes = static_cast<size_t>(row_groups * variant.lanes * padded * bucket) * 4;
-      plan.add_groups = static_cast<uint32_t>(div_up(shape.outputs, 4 * kAddThreads));
+      plan.add_groups = static_cast<uint32_t>(ceil_div(shape.outputs, 4 * kAddThreads));
       plan.add_row_groups = static_cast<uint32_t>(few);
     }
   }
@@ -275,8 +274,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     }
   }
   if (tiled > 0) {
-    p.row_tiles = static_cast<uint32_t>(div_up(tiled, tile_rows));
-    plan.groups += p.row_tiles * static_cast<uint32_t>(div_up(shape.outputs, gated ? kTileOutputs / 2 : kTileOutputs));
+    p.row_tiles = static_cast<uint32_t>(ceil_div(tiled, tile_rows));
+    plan.groups += p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, gated ? kTileOutputs / 2 : kTileOutputs));
     plan.threadgroup_bytes = std::max(
         plan.threadgroup_bytes, static_cast<size_t>((tile_rows + kTileOutputs) * kTileStride) * dtype_bytes(type, 1));
   }

@@ -7,7 +7,7 @@
 namespace ingot::server::openai {
 namespace {
 
-ErrorKind kind_of(int status) {
+ErrorKind error_kind(int status) {
   if (status == 503) return ErrorKind::overloaded;
   return status < 500 ? ErrorKind::bad_call : ErrorKind::internal;
 }
@@ -25,7 +25,7 @@ std::string named_parameter(std::string_view message) {
 }  // namespace
 
 ApiError::ApiError(int status, std::string message, std::string param, std::string code)
-    : Error(kind_of(status), std::move(message)), status_(status), param_(std::move(param)), code_(std::move(code)) {}
+    : Error(error_kind(status), std::move(message)), status_(status), param_(std::move(param)), code_(std::move(code)) {}
 
 std::string ErrorAnswer::log_text() const {
   if (status >= 500) return message;

@@ -178,12 +178,12 @@ Value filesizeformat(Interpreter&, Args& args) {
   return Value(fmt::format("{:.1f} {}", base * *bytes / unit, name));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kNumberFilters[] = {
     {"abs", absolute}, {"filesizeformat", filesizeformat}, {"float", to_real}, {"int", to_int}, {"round", round_to},
 };
 
 }  // namespace
 
-Table<FilterEntry> number_filters() { return {std::begin(kFilters), std::end(kFilters)}; }
+Table<FilterEntry> number_filters() { return {std::begin(kNumberFilters), std::end(kNumberFilters)}; }
 
 }  // namespace ingot::jinja

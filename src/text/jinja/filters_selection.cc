@@ -95,7 +95,7 @@ Value select(Interpreter& interpreter, Args& args) {
   return lazily(interpreter, args.positional[0], Value::tuple(std::move(inputs)), std::move(make));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kSelectionFilters[] = {
     {"map", map},
     {"reject", select<false, false>},
     {"rejectattr", select<false, true>},
@@ -105,6 +105,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-Table<FilterEntry> selection_filters() { return {std::begin(kFilters), std::end(kFilters)}; }
+Table<FilterEntry> selection_filters() { return {std::begin(kSelectionFilters), std::end(kSelectionFilters)}; }
 
 }  // namespace ingot::jinja

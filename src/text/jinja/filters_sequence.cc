@@ -298,7 +298,7 @@ Value attribute(Interpreter&, Args& args) {
   return Value::undefined(fmt::format("{} has no attribute {}", quote(describe_type(p.at(0))), quote(p.string(1))));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kSequenceFilters[] = {
     {"attr", attribute},    {"batch", batch},   {"count", length},    {"d", or_default},      {"default", or_default},
     {"dictsort", dictsort}, {"first", first},   {"groupby", groupby}, {"items", items},       {"join", join},
     {"last", last},         {"length", length}, {"list", to_list},    {"max", extreme<true>}, {"min", extreme<false>},
@@ -335,6 +335,6 @@ Value follow_attribute(Interpreter& interpreter, const Value& item, const Value&
   }
 }
 
-Table<FilterEntry> sequence_filters() { return {std::begin(kFilters), std::end(kFilters)}; }
+Table<FilterEntry> sequence_filters() { return {std::begin(kSequenceFilters), std::end(kSequenceFilters)}; }
 
 }  // namespace ingot::jinja

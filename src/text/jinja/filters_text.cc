@@ -207,7 +207,7 @@ Value tojson(Interpreter&, Args& args) {
   return Value(dump_json(p.at(0), style));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kTextFilters[] = {
     {"capitalize", convert<to_capitalized>},
     {"center", center},
     {"e", escape},
@@ -230,6 +230,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-Table<FilterEntry> text_filters() { return {std::begin(kFilters), std::end(kFilters)}; }
+Table<FilterEntry> text_filters() { return {std::begin(kTextFilters), std::end(kTextFilters)}; }
 
 }  // namespace ingot::jinja
