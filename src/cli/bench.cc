@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -10,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/plot.h"
 #include "cli/traffic.h"
 #include "core/bandwidth.h"
@@ -222,27 +222,19 @@ void bench(const BenchArgs& args) {
 
 }  // namespace
 
-void add_bench(CLI::App& app) {
+void add_bench(Program& program) {
   auto args = std::make_shared<BenchArgs>();
-  CLI::App* command = app.add_subcommand("bench", "prefill and decode speed at several batch sizes");
-  add_engine_options(*command, args->model);
-  command->add_option("--batch", args->batches, "batch sizes")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--prompt-len", args->prompt_len, "tokens a prompt")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--gen-len", args->gen_len, "tokens generated a sequence")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--limit-gb-s", args->limit_gb_s, "what the device can read, for the share; the CPU's is measured")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--plot", args->plot, "also draw the table into an SVG file");
-  command->add_flag("--json", args->json, "print one JSON object");
-  command->add_flag("--traffic", args->traffic, "count the bytes one decode step moves on the Metal device instead");
-  command->callback([args] {
+  Options command = program.add_command("bench", "prefill and decode speed at several batch sizes");
+  add_engine_options(command, args->model);
+  command.option("--batch", args->batches, "batch sizes").split_at(',').show_default().range(1, 4096);
+  command.option("--prompt-len", args->prompt_len, "tokens a prompt").show_default().positive();
+  command.option("--gen-len", args->gen_len, "tokens generated a sequence").show_default().positive();
+  command.option("--limit-gb-s", args->limit_gb_s, "what the device can read, for the share; the CPU's is measured")
+      .positive();
+  command.option("--plot", args->plot, "also draw the table into an SVG file");
+  command.flag("--json", args->json, "print one JSON object");
+  command.flag("--traffic", args->traffic, "count the bytes one decode step moves on the Metal device instead");
+  command.callback([args] {
     if (args->traffic) return print_traffic(args->model, args->batches, args->prompt_len, args->json);
     bench(*args);
   });

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include "cli/chat_settings.h"
 #include "cli/common.h"
 #include "cli/conversation.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "core/error.h"
 #include "core/settings.h"
@@ -321,13 +321,13 @@ void chat(const ChatArgs& args) {
 
 }  // namespace
 
-void add_chat(CLI::App& app) {
+void add_chat(Program& program) {
   auto args = std::make_shared<ChatArgs>();
-  CLI::App* command = app.add_subcommand("chat", "talk with a model; from a pipe: one message a line");
-  add_engine_options(*command, args->model);
-  command->add_option("--system", args->system, "how the model should behave");
-  add_sampling_options(*command, args->settings.sampling);
-  command->callback([args] { chat(*args); });
+  Options command = program.add_command("chat", "talk with a model; from a pipe: one message a line");
+  add_engine_options(command, args->model);
+  command.option("--system", args->system, "how the model should behave");
+  add_sampling_options(command, args->settings.sampling);
+  command.callback([args] { chat(*args); });
 }
 
 }  // namespace ingot::cli

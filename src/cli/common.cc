@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <iterator>
 
 #include "cli/hub_models.h"
+#include "cli/options.h"
 #include "core/error.h"
 #include "core/settings.h"
 
@@ -30,45 +30,39 @@ fs::path cache_folder() {
 
 }  // namespace
 
-void add_engine_options(CLI::App& command, ModelArgs& args) {
+void add_engine_options(Options command, ModelArgs& args) {
   EngineOptions& e = args.engine;
-  command.add_option("-m,--model", args.model,
-                     "GGUF file, Hugging Face folder, or OWNER/NAME on the hub (default: SmolLM2-135M-Instruct)");
+  command.option("-m,--model", args.model,
+                 "GGUF file, Hugging Face folder, or OWNER/NAME on the hub (default: SmolLM2-135M-Instruct)");
   command
-      .add_option("--load-format", e.load_format,
-                  "auto, or dummy: random weights in the shapes of a folder's config.json")
-      ->capture_default_str();
-  command.add_option("--dtype", e.dtype, "format of dummy weights: bf16, f16, q8_0, q4_k, ...; auto: the config's")
-      ->capture_default_str();
-  command.add_option("--quantize", e.quantize,
-                     "int8 or int4: quantize f32, f16 and bf16 weights while they are loaded");
-  command.add_option("--device", e.device, "auto, cpu, cuda or metal")->capture_default_str();
-  command.add_option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
-  command.add_option("--isa", e.isa, "force a CPU path; `ingot doctor` lists those that run here");
+      .option("--load-format", e.load_format, "auto, or dummy: random weights in the shapes of a folder's config.json")
+      .show_default();
+  command.option("--dtype", e.dtype, "format of dummy weights: bf16, f16, q8_0, q4_k, ...; auto: the config's")
+      .show_default();
+  command.option("--quantize", e.quantize, "int8 or int4: quantize f32, f16 and bf16 weights while they are loaded");
+  command.option("--device", e.device, "auto, cpu, cuda or metal").show_default();
+  command.option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
+      .show_default()
+      .range(0, 1024);
+  command.option("--isa", e.isa, "force a CPU path; `ingot doctor` lists those that run here");
+  command.option("--max-model-len", e.max_model_len, "longest sequence; 0: the model's own, as far as memory allows")
+      .non_negative();
+  command.option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
+      .non_negative();
+  command.option("--block-size", e.block_size, "positions a KV block holds").show_default();
+  command.option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16, int8 or f32").show_default();
   command
-      .add_option("--max-model-len", e.max_model_len, "longest sequence; 0: the model's own, as far as memory allows")
-      ->check(CLI::NonNegativeNumber);
-  command
-      .add_option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--block-size", e.block_size, "positions a KV block holds")->capture_default_str();
-  command.add_option("--kv-dtype", e.kv_dtype, "KV cache format: f16, bf16, int8 or f32")->capture_default_str();
-  command
-      .add_option("--max-step-tokens", e.max_step_tokens,
-                  "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
-      ->check(CLI::NonNegativeNumber);
+      .option("--max-step-tokens", e.max_step_tokens, "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
+      .non_negative();
   // Taken out of the arguments before they are parsed (config_file.h); declared here for --help.
-  command.add_option("--config", args.config, "read flags from a file of `name = value` lines; the command line wins");
+  command.option("--config", args.config, "read flags from a file of `name = value` lines; the command line wins");
 }
 
-void add_prompt_options(CLI::App& command, PromptArgs& args) {
-  auto* group = command.add_option_group("prompt", "exactly one of");
-  group->add_option("-p,--prompt", args.text, "the prompt");
-  group->add_option("-f,--file", args.file, "read the prompt from a file; - for standard input");
-  group->add_option("--ids", args.ids, "the prompt as token ids: 1,2,3")->delimiter(',');
-  group->require_option(1);
+void add_prompt_options(Options command, PromptArgs& args) {
+  Options group = command.exactly_one("prompt", "exactly one of");
+  group.option("-p,--prompt", args.text, "the prompt");
+  group.option("-f,--file", args.file, "read the prompt from a file; - for standard input");
+  group.option("--ids", args.ids, "the prompt as token ids: 1,2,3").split_at(',');
 }
 
 std::string resolve_model(const std::string& given) {

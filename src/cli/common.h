@@ -9,11 +9,10 @@
 #include "ingot/llm.h"
 #include "text/tokenizer.h"
 
-namespace CLI {
-class App;
-}
-
 namespace ingot::cli {
+
+class Options;
+class Program;
 
 // The flags every command that touches a model has.
 struct ModelArgs {
@@ -22,7 +21,7 @@ struct ModelArgs {
   EngineOptions engine;
 };
 
-void add_engine_options(CLI::App& command, ModelArgs& args);
+void add_engine_options(Options command, ModelArgs& args);
 
 // A prompt as text (-p), a file (-f) or token ids (--ids); exactly one.
 struct PromptArgs {
@@ -30,7 +29,7 @@ struct PromptArgs {
   std::string file;
   std::vector<int32_t> ids;
 };
-void add_prompt_options(CLI::App& command, PromptArgs& args);
+void add_prompt_options(Options command, PromptArgs& args);
 
 // Path of the model to use: what -m says, else the default model where the set-up put it. Throws Error(bad_call) that
 // says how to get it.
@@ -62,16 +61,16 @@ class ProgressBar {
 };
 
 // One subcommand each; the callback throws Error on failure.
-void add_run(CLI::App& app);
-void add_chat(CLI::App& app);
-void add_serve(CLI::App& app);
-void add_bench(CLI::App& app);
-void add_logits(CLI::App& app);
-void add_perplexity(CLI::App& app);
-void add_tokenize(CLI::App& app);
-void add_inspect(CLI::App& app);
-void add_quantize(CLI::App& app);
-void add_doctor(CLI::App& app);
-void add_export_hf(CLI::App& app);
+void add_run(Program& program);
+void add_chat(Program& program);
+void add_serve(Program& program);
+void add_bench(Program& program);
+void add_logits(Program& program);
+void add_perplexity(Program& program);
+void add_tokenize(Program& program);
+void add_inspect(Program& program);
+void add_quantize(Program& program);
+void add_doctor(Program& program);
+void add_export_hf(Program& program);
 
 }  // namespace ingot::cli

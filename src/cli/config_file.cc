@@ -1,10 +1,10 @@
 #include "cli/config_file.h"
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "core/error.h"
 
 namespace ingot::cli {
@@ -39,10 +39,10 @@ std::string unquote(std::string_view text) {
 
 // The values of a line: one, or for a flag that may be repeated those of a list [a, b]. A flag that splits its value at
 // commas itself gets the whole list.
-std::vector<std::string> values_of(const CLI::Option& option, const std::string& text) {
+std::vector<std::string> values_of(const Option& option, const std::string& text) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return {unquote(text)};
   const std::string inside = trim(std::string_view(text).substr(1, text.size() - 2));
-  if (option.get_expected_max() <= 1 || option.get_delimiter() != '\0') return {inside};
+  if (!option.is_repeated()) return {inside};
   std::vector<std::string> values;
   std::string_view rest = inside;
   while (!rest.empty()) {
@@ -55,11 +55,11 @@ std::vector<std::string> values_of(const CLI::Option& option, const std::string&
 }
 
 // Whether the arguments have the option under any of its names: -m, --model, --model=x.
-bool is_given(const CLI::Option& option, const std::vector<std::string>& arguments) {
+bool is_given(const Option& option, const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
-    for (const std::string& name : option.get_lnames())
+    for (const std::string& name : option.long_names())
       if (argument == "--" + name || argument.starts_with("--" + name + "=")) return true;
-    for (const std::string& name : option.get_snames())
+    for (const std::string& name : option.short_names())
       if (argument.starts_with("-" + name) && !argument.starts_with("--")) return true;
   }
   return false;
@@ -84,7 +84,7 @@ std::string take_config(std::vector<std::string>& arguments) {
 
 }  // namespace
 
-std::vector<std::string> expand_config_file(const CLI::App& command, std::vector<std::string> arguments) {
+std::vector<std::string> expand_config_file(const Options& command, std::vector<std::string> arguments) {
   const std::string path = take_config(arguments);
   if (path.empty()) return arguments;
   std::istringstream lines(read_file(path));
@@ -97,11 +97,11 @@ std::vector<std::string> expand_config_file(const CLI::App& command, std::vector
     if (equals == std::string::npos) throw_error(ErrorKind::bad_call, "{}:{}: must be `name = value`", path, number);
     const std::string name = trim(std::string_view(line).substr(0, equals));
     const std::string value = trim(std::string_view(line).substr(equals + 1));
-    const CLI::Option* option = command.get_option_no_throw("--" + name);
-    if (option == nullptr)
-      throw_error(ErrorKind::bad_call, "{}:{}: `ingot {}` has no flag --{}", path, number, command.get_name(), name);
+    const std::optional<Option> option = command.find_option("--" + name);
+    if (!option)
+      throw_error(ErrorKind::bad_call, "{}:{}: `ingot {}` has no flag --{}", path, number, command.name(), name);
     if (is_given(*option, arguments)) continue;
-    if (option->get_expected_max() == 0) {  // a switch
+    if (option->is_switch()) {
       if (unquote(value) != "true" && unquote(value) != "false")
         throw_error(ErrorKind::bad_call, "{}:{}: {} must be true or false", path, number, name);
       if (unquote(value) == "true") from_file.push_back("--" + name);

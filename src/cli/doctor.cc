@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "core/bandwidth.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -60,11 +60,11 @@ void doctor(const DoctorArgs& args) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app) {
+void add_doctor(Program& program) {
   auto args = std::make_shared<DoctorArgs>();
-  CLI::App* command = app.add_subcommand("doctor", "devices, settings in force, and a self-test of the chosen device");
-  add_engine_options(*command, args->model);
-  command->callback([args] { doctor(*args); });
+  Options command = program.add_command("doctor", "devices, settings in force, and a self-test of the chosen device");
+  add_engine_options(command, args->model);
+  command.callback([args] { doctor(*args); });
 }
 
 }  // namespace ingot::cli

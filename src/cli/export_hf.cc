@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <string_view>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "core/error.h"
 #include "formats/gguf.h"
 #include "model/open_model.h"
@@ -127,12 +127,12 @@ void export_hf(const ExportArgs& args) {
 
 }  // namespace
 
-void add_export_hf(CLI::App& app) {
+void add_export_hf(Program& program) {
   auto args = std::make_shared<ExportArgs>();
-  CLI::App* command = app.add_subcommand("export-hf", "a folder that vLLM can serve, from a GGUF file");
-  command->add_option("file", args->file, "the GGUF file")->required();
-  command->add_option("folder", args->folder, "the folder to write")->required();
-  command->callback([args] { export_hf(*args); });
+  Options command = program.add_command("export-hf", "a folder that vLLM can serve, from a GGUF file");
+  command.option("file", args->file, "the GGUF file").required();
+  command.option("folder", args->folder, "the folder to write").required();
+  command.callback([args] { export_hf(*args); });
 }
 
 }  // namespace ingot::cli

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/hub_models.h"
+#include "cli/options.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "hub/cache.h"
@@ -59,27 +59,27 @@ void remove(const std::string& text) {
 
 }  // namespace
 
-void add_pull(CLI::App& app) {
+void add_pull(Program& program) {
   auto model = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("pull", "fetch a model from the hub, or bring it up to date");
-  command->add_option("NAME", *model, "OWNER/NAME, with @REVISION or :Q4_K_M behind it where needed")->required();
+  Options command = program.add_command("pull", "fetch a model from the hub, or bring it up to date");
+  command.option("NAME", *model, "OWNER/NAME, with @REVISION or :Q4_K_M behind it where needed").required();
   auto if_missing = std::make_shared<bool>(false);
-  command->add_flag("--if-missing", *if_missing, "take it from the cache as it is where it is there: no network");
-  command->callback([=] { fmt::print("{}\n", pull_hub_model(parse_or_throw(*model), *if_missing)); });
+  command.flag("--if-missing", *if_missing, "take it from the cache as it is where it is there: no network");
+  command.callback([=] { fmt::print("{}\n", pull_hub_model(parse_or_throw(*model), *if_missing)); });
 }
 
-void add_list(CLI::App& app) {
+void add_list(Program& program) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("list", "the models in the Hugging Face cache");
-  command->add_flag("--json", *json, "print a JSON list");
-  command->callback([json] { list(*json); });
+  Options command = program.add_command("list", "the models in the Hugging Face cache");
+  command.flag("--json", *json, "print a JSON list");
+  command.callback([json] { list(*json); });
 }
 
-void add_rm(CLI::App& app) {
+void add_rm(Program& program) {
   auto model = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("rm", "remove a model from the Hugging Face cache");
-  command->add_option("NAME", *model, "as `ingot list` shows it; with @REVISION or :VARIANT only that")->required();
-  command->callback([model] { remove(*model); });
+  Options command = program.add_command("rm", "remove a model from the Hugging Face cache");
+  command.option("NAME", *model, "as `ingot list` shows it; with @REVISION or :VARIANT only that").required();
+  command.callback([model] { remove(*model); });
 }
 
 }  // namespace ingot::cli

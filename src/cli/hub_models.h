@@ -6,15 +6,13 @@
 #include "hub/model_name.h"
 #include "hub/pull.h"
 
-namespace CLI {
-class App;
-}
-
 namespace ingot::cli {
 
-void add_pull(CLI::App& app);
-void add_list(CLI::App& app);
-void add_rm(CLI::App& app);
+class Program;
+
+void add_pull(Program& program);
+void add_list(Program& program);
+void add_rm(Program& program);
 
 // With a progress bar and notes on stderr: the path to open. `if_missing`: what is in the cache is taken as it is.
 std::string pull_hub_model(const hub::ModelName& name, bool if_missing);

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/devices.h"
@@ -88,14 +88,14 @@ void inspect(const InspectArgs& args) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app) {
+void add_inspect(Program& program) {
   auto args = std::make_shared<InspectArgs>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "a model's configuration, tensors and memory plan, and which devices take it");
-  add_engine_options(*command, args->model);
-  command->add_option("MODEL", args->model.model, "the model, as -m takes it");
-  command->add_flag("--tensors", args->tensors, "list every tensor");
-  command->callback([args] { inspect(*args); });
+  Options command =
+      program.add_command("inspect", "a model's configuration, tensors and memory plan, and which devices take it");
+  add_engine_options(command, args->model);
+  command.option("MODEL", args->model.model, "the model, as -m takes it");
+  command.flag("--tensors", args->tensors, "list every tensor");
+  command.callback([args] { inspect(*args); });
 }
 
 }  // namespace ingot::cli

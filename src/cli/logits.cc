@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "core/error.h"
 #include "engine/step_builder.h"
 #include "orchestrator/open_tokenizer.h"
@@ -86,13 +87,13 @@ void logits(const LogitsArgs& args) {
 
 }  // namespace
 
-void add_logits(CLI::App& app) {
+void add_logits(Program& program) {
   auto args = std::make_shared<LogitsArgs>();
-  CLI::App* command = app.add_subcommand("logits", "write the logits of every position as a NumPy file");
-  add_engine_options(*command, args->model);
-  add_prompt_options(*command, args->prompt);
-  command->add_option("-o,--out", args->out, "the file: float32 [n, vocab]")->required();
-  command->callback([args] { logits(*args); });
+  Options command = program.add_command("logits", "write the logits of every position as a NumPy file");
+  add_engine_options(command, args->model);
+  add_prompt_options(command, args->prompt);
+  command.option("-o,--out", args->out, "the file: float32 [n, vocab]").required();
+  command.callback([args] { logits(*args); });
 }
 
 }  // namespace ingot::cli

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -8,6 +7,7 @@
 #include <numeric>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "core/error.h"
 #include "engine/step_builder.h"
 #include "orchestrator/open_tokenizer.h"
@@ -124,18 +124,18 @@ void perplexity(const PerplexityArgs& args) {
 
 }  // namespace
 
-void add_perplexity(CLI::App& app) {
+void add_perplexity(Program& program) {
   auto args = std::make_shared<PerplexityArgs>();
-  CLI::App* command = app.add_subcommand("perplexity", "how well the model predicts a text");
-  add_engine_options(*command, args->model);
-  command->add_option("-f,--file", args->file, "the text")->required();
-  command->add_option("--ctx", args->context, "tokens a window")->capture_default_str()->check(CLI::Range(2, 1 << 24));
-  command->add_option("--score-from", args->score_from, "first position of a window that is scored")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--chunks", args->chunks, "only the first N windows; 0: all")->check(CLI::NonNegativeNumber);
-  command->add_flag("--json", args->json, "print one JSON object");
-  command->callback([args] { perplexity(*args); });
+  Options command = program.add_command("perplexity", "how well the model predicts a text");
+  add_engine_options(command, args->model);
+  command.option("-f,--file", args->file, "the text").required();
+  command.option("--ctx", args->context, "tokens a window").show_default().range(2, 1 << 24);
+  command.option("--score-from", args->score_from, "first position of a window that is scored")
+      .show_default()
+      .positive();
+  command.option("--chunks", args->chunks, "only the first N windows; 0: all").non_negative();
+  command.flag("--json", args->json, "print one JSON object");
+  command.callback([args] { perplexity(*args); });
 }
 
 }  // namespace ingot::cli

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/stop_signals.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -103,22 +103,19 @@ void quantize_file(const QuantizeArgs& args) {
 
 }  // namespace
 
-void add_quantize(CLI::App& app) {
+void add_quantize(Program& program) {
   auto args = std::make_shared<QuantizeArgs>();
-  CLI::App* command = app.add_subcommand("quantize", "write a model as a GGUF file with its matrices in fewer bits");
-  command->add_option("IN", args->in, "a Hugging Face folder, or a GGUF model with f32, f16 or bf16 matrices")
-      ->required();
-  command->add_option("OUT", args->out, "the GGUF file to write; it appears when it is complete")->required();
+  Options command = program.add_command("quantize", "write a model as a GGUF file with its matrices in fewer bits");
+  command.option("IN", args->in, "a Hugging Face folder, or a GGUF model with f32, f16 or bf16 matrices").required();
+  command.option("OUT", args->out, "the GGUF file to write; it appears when it is complete").required();
   command
-      ->add_option("--type", args->type,
-                   "q8_0, q4_0 or q4_k; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 "
-                   "instead of q4_k, rows that are no multiple of 32 stay")
-      ->capture_default_str();
-  command->add_flag("--force", args->force, "overwrite OUT where it is there already");
-  command->add_option("--threads", args->threads, "0: one a core this process may use")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 1024));
-  command->callback([args] { quantize_file(*args); });
+      .option("--type", args->type,
+              "q8_0, q4_0 or q4_k; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 "
+              "instead of q4_k, rows that are no multiple of 32 stay")
+      .show_default();
+  command.flag("--force", args->force, "overwrite OUT where it is there already");
+  command.option("--threads", args->threads, "0: one a core this process may use").show_default().range(0, 1024);
+  command.callback([args] { quantize_file(*args); });
 }
 
 }  // namespace ingot::cli

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/sampling_options.h"
 #include "core/error.h"
 #include "ingot/llm.h"
@@ -118,18 +119,18 @@ void run(const RunArgs& args) {
 
 }  // namespace
 
-void add_run(CLI::App& app) {
+void add_run(Program& program) {
   auto args = std::make_shared<RunArgs>();
-  CLI::App* command = app.add_subcommand("run", "complete one prompt");
-  add_engine_options(*command, args->model);
-  add_prompt_options(*command, args->prompt);
-  command->add_flag("--chat", args->chat, "put the prompt into the model's chat template");
-  command->add_option("--system", args->system, "system message, with --chat");
-  add_sampling_options(*command, args->sampling);
-  command->add_option("--logprobs", args->logprobs, "with --json: logprobs of each token and of the k most likely")
-      ->check(CLI::NonNegativeNumber);
-  command->add_flag("--json", args->json, "print one JSON object instead of the text");
-  command->callback([args] { run(*args); });
+  Options command = program.add_command("run", "complete one prompt");
+  add_engine_options(command, args->model);
+  add_prompt_options(command, args->prompt);
+  command.flag("--chat", args->chat, "put the prompt into the model's chat template");
+  command.option("--system", args->system, "system message, with --chat");
+  add_sampling_options(command, args->sampling);
+  command.option("--logprobs", args->logprobs, "with --json: logprobs of each token and of the k most likely")
+      .non_negative();
+  command.flag("--json", args->json, "print one JSON object instead of the text");
+  command.callback([args] { run(*args); });
 }
 
 }  // namespace ingot::cli

@@ -6,11 +6,9 @@
 
 #include "ingot/llm.h"
 
-namespace CLI {
-class App;
-}
-
 namespace ingot::cli {
+
+class Options;
 
 // The flags that say how tokens are chosen, the same in every command that generates.
 struct SamplingArgs {
@@ -23,7 +21,7 @@ struct SamplingArgs {
 };
 
 // The defaults in `args` are shown by --help.
-void add_sampling_options(CLI::App& command, SamplingArgs& args);
+void add_sampling_options(Options command, SamplingArgs& args);
 
 // A request with these parameters and no prompt yet.
 GenerationRequest make_request(const SamplingArgs& args);

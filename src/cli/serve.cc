@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "cli/serve_options.h"
 #include "cli/stop_signals.h"
 #include "core/error.h"
@@ -160,16 +160,16 @@ void serve(const ServeArgs& args) {
 
 }  // namespace
 
-void add_serve(CLI::App& app) {
+void add_serve(Program& program) {
   auto args = std::make_shared<ServeArgs>();
-  CLI::App* command = app.add_subcommand("serve", "the OpenAI-compatible server, its metrics and the chat page");
-  add_serve_options(*command, *args);
-  command->footer(
+  Options command = program.add_command("serve", "the OpenAI-compatible server, its metrics and the chat page");
+  add_serve_options(command, *args);
+  command.footer(
       "Every flag can stand in a file too (--config FILE), as `name = value` without the dashes; one that is "
       "repeatable\n"
       "on several lines or as a list [a, b]. SIGTERM and SIGINT let running requests finish; a second one stops at "
       "once.");
-  command->callback([args] { serve(*args); });
+  command.callback([args] { serve(*args); });
 }
 
 }  // namespace ingot::cli

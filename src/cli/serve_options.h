@@ -43,7 +43,7 @@ struct ServeArgs {
   std::string chat_template;
 };
 
-void add_serve_options(CLI::App& command, ServeArgs& args);
+void add_serve_options(Options command, ServeArgs& args);
 
 std::chrono::milliseconds to_milliseconds(double seconds);
 

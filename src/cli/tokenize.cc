@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/common.h"
+#include "cli/options.h"
 #include "orchestrator/open_tokenizer.h"
 
 namespace ingot::cli {
@@ -28,13 +28,13 @@ void tokenize(const TokenizeArgs& args) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& app) {
+void add_tokenize(Program& program) {
   auto args = std::make_shared<TokenizeArgs>();
-  CLI::App* command = app.add_subcommand("tokenize", "text to token ids (or --ids back to text)");
-  add_engine_options(*command, args->model);  // the same flags everywhere, though no engine is loaded here
-  add_prompt_options(*command, args->prompt);
-  command->add_flag("--special", args->special, "special tokens written in the text become that token");
-  command->callback([args] { tokenize(*args); });
+  Options command = program.add_command("tokenize", "text to token ids (or --ids back to text)");
+  add_engine_options(command, args->model);  // the same flags everywhere, though no engine is loaded here
+  add_prompt_options(command, args->prompt);
+  command.flag("--special", args->special, "special tokens written in the text become that token");
+  command.callback([args] { tokenize(*args); });
 }
 
 }  // namespace ingot::cli

@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <sstream>
 
 #include "cli/config_file.h"
+#include "cli/options.h"
 #include "cli/serve_options.h"
 #include "core/error.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 const std::string kRoot = INGOT_FIXTURES "/../../";
 
@@ -45,13 +47,12 @@ class ServeConfig : public ::testing::Test {
     return folder_ + "/" + name;
   }
   ServeArgs parse(const std::string& config, std::vector<std::string> more = {}) {
-    CLI::App app("", "serve");
+    Program program("serve", "");
     ServeArgs args;
-    add_serve_options(app, args);
+    add_serve_options(program.root(), args);
     more.insert(more.end(), {"--config", write("serve.conf", config)});
-    more = expand_config_file(app, std::move(more));
-    std::reverse(more.begin(), more.end());
-    app.parse(std::move(more));
+    more = expand_config_file(program.root(), std::move(more));
+    program.parse(std::move(more));
     return args;
   }
   std::string folder_;
@@ -75,9 +76,9 @@ TEST_F(ServeConfig, SizesAndTimes) {
   EXPECT_EQ(args.min_free_memory, 1000u);
   EXPECT_EQ(to_milliseconds(args.head_timeout).count(), 1500);
   EXPECT_TRUE(args.no_web);
-  EXPECT_THROW(parse("max-request-bytes = some\n"), CLI::ParseError);
-  EXPECT_THROW(parse("port = 65536\n"), CLI::ParseError);
-  EXPECT_THROW(parse("head-timeout = -1\n"), CLI::ParseError);
+  EXPECT_THAT([&] { parse("max-request-bytes = some\n"); }, ThrowsMessage<Error>(HasSubstr("--max-request-bytes")));
+  EXPECT_THAT([&] { parse("port = 65536\n"); }, ThrowsMessage<Error>(HasSubstr("--port")));
+  EXPECT_THAT([&] { parse("head-timeout = -1\n"); }, ThrowsMessage<Error>(HasSubstr("--head-timeout")));
   EXPECT_THROW(parse("no-web = maybe\n"), Error);
   EXPECT_THROW(parse("no-such-flag = 1\n"), Error);
 }

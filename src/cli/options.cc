@@ -1,0 +1,115 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace ingot::cli {
+
+Option Option::show_default() { return Option(*option_->capture_default_str()); }
+Option Option::required() { return Option(*option_->required()); }
+Option Option::group(const char* name) { return Option(*option_->group(name)); }
+Option Option::type_name(const char* name) { return Option(*option_->type_name(name)); }
+Option Option::split_at(char delimiter) { return Option(*option_->delimiter(delimiter)); }
+Option Option::one_value_each() { return Option(*option_->allow_extra_args(false)); }
+
+Option Option::non_negative() { return Option(*option_->check(CLI::NonNegativeNumber)); }
+Option Option::positive() { return Option(*option_->check(CLI::PositiveNumber)); }
+Option Option::range(int least, int most) { return Option(*option_->check(CLI::Range(least, most))); }
+Option Option::range(uint64_t least, uint64_t most) { return Option(*option_->check(CLI::Range(least, most))); }
+Option Option::range(double least, double most) { return Option(*option_->check(CLI::Range(least, most))); }
+Option Option::one_of(std::vector<std::string> values) {
+  return Option(*option_->check(CLI::IsMember(std::move(values))));
+}
+Option Option::existing_file() { return Option(*option_->check(CLI::ExistingFile)); }
+Option Option::bytes() { return Option(*option_->transform(CLI::AsSizeValue(false))->type_name("BYTES")); }
+
+bool Option::is_switch() const { return option_->get_expected_max() == 0; }
+bool Option::is_repeated() const { return option_->get_expected_max() > 1 && option_->get_delimiter() == '\0'; }
+const std::vector<std::string>& Option::long_names() const { return option_->get_lnames(); }
+const std::vector<std::string>& Option::short_names() const { return option_->get_snames(); }
+
+Option Options::option(const char* names, std::string& value, const char* help) {
+  return Option(*app_->add_option(names, value, help));
+}
+Option Options::option(const char* names, uint16_t& value, const char* help) {
+  return Option(*app_->add_option(names, value, help));
+}
+Option Options::option(const char* names, int32_t& value, const char* help) {
+  return Option(*app_->add_option(names, value, help));
+}
+Option Options::option(const char* names, int64_t& value, const char* help) {
+  return Option(*app_->add_option(names, value, help));
+}
+Option Options::option(const char* names, uint64_t& value, const char* help) {
+  return Option(*app_->add_option(names, value, help));
+}
+Option Options::option(const char* names, float& value, const char* help) {
+  return Option(*app_->add_option(names, value, help));
+}
+Option Options::option(const char* names, double& value, const char* help) {
+  return Option(*app_->add_option(names, value, help));
+}
+Option Options::option(const char* names, std::vector<int32_t>& values, const char* help) {
+  return Option(*app_->add_option(names, values, help));
+}
+Option Options::option(const char* names, std::vector<std::string>& values, const char* help) {
+  return Option(*app_->add_option(names, values, help));
+}
+Option Options::flag(const char* names, bool& value, const char* help) {
+  return Option(*app_->add_flag(names, value, help));
+}
+
+Options Options::exactly_one(const char* name, const char* help) {
+  CLI::App* group = app_->add_option_group(name, help);
+  group->require_option(1);
+  return Options(*group);
+}
+
+void Options::group_options(const char* name) {
+  for (CLI::Option* option : app_->get_options({}))
+    if (option->get_name() != "--help") option->group(name);
+}
+
+void Options::footer(const char* text) { app_->footer(text); }
+void Options::callback(std::function<void()> run) { app_->callback(std::move(run)); }
+
+const std::string& Options::name() const { return app_->get_name(); }
+
+std::optional<Option> Options::find_option(const std::string& name) const {
+  CLI::Option* option = app_->get_option_no_throw(name);
+  if (option == nullptr) return std::nullopt;
+  return Option(*option);
+}
+
+Program::Program(const char* name, const char* help) : app_(std::make_unique<CLI::App>(help, name)) {}
+Program::~Program() = default;
+
+Options Program::root() { return Options(*app_); }
+void Program::version(const char* text) { app_->set_version_flag("--version", text); }
+
+Options Program::add_command(const char* name, const char* help) {
+  app_->require_subcommand(1);
+  return Options(*app_->add_subcommand(name, help));
+}
+
+std::optional<Options> Program::find_command(const std::string& name) {
+  const auto found = app_->get_subcommands([&](CLI::App* command) { return command->get_name() == name; });
+  if (found.empty()) return std::nullopt;
+  return Options(*found[0]);
+}
+
+void Program::parse(std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // the order CLI11 wants
+  try {
+    app_->parse(std::move(arguments));
+  } catch (const CLI::Success& request) {  // --help and --version
+    app_->exit(request);
+  } catch (const CLI::ParseError& error) {
+    throw_error(ErrorKind::bad_call, "{}; see `{} --help`", error.what(), app_->get_name());
+  }
+}
+
+}  // namespace ingot::cli

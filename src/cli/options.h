@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+// Only options.cc includes this library: its header takes longer to compile than most of our files.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace ingot::cli {
+
+// A flag or a positional argument of a command. A handle, passed by value; the program owns what it refers to. The
+// setters return it again, so that they can be chained.
+class Option {
+ public:
+  explicit Option(CLI::Option& option) : option_(&option) {}
+
+  Option show_default();  // the variable's value at this moment, in --help
+  Option required();
+  Option group(const char* name);      // its heading in --help
+  Option type_name(const char* name);  // what --help calls the value
+  Option split_at(char delimiter);     // one word may hold several values
+  Option one_value_each();             // takes only the next word, and is repeated for more values
+
+  // What the value must be; --help says so too. The type of the bounds is the one that --help names.
+  Option non_negative();
+  Option positive();
+  Option range(int least, int most);
+  Option range(uint64_t least, uint64_t most);
+  Option range(double least, double most);
+  Option one_of(std::vector<std::string> values);
+  Option existing_file();
+  Option bytes();  // also as 16MiB or 1G
+
+  bool is_switch() const;                               // takes no value
+  bool is_repeated() const;                             // takes several values, each a word of its own
+  const std::vector<std::string>& long_names() const;   // without the dashes
+  const std::vector<std::string>& short_names() const;  // without the dash
+
+ private:
+  CLI::Option* option_;
+};
+
+// The options of a command, or a group of them; a handle as Option is.
+class Options {
+ public:
+  explicit Options(CLI::App& app) : app_(&app) {}
+
+  // `names` is "-m,--model", or "NAME" for a positional argument. The variable must outlive the program.
+  Option option(const char* names, std::string& value, const char* help);
+  Option option(const char* names, uint16_t& value, const char* help);
+  Option option(const char* names, int32_t& value, const char* help);
+  Option option(const char* names, int64_t& value, const char* help);
+  Option option(const char* names, uint64_t& value, const char* help);
+  Option option(const char* names, float& value, const char* help);
+  Option option(const char* names, double& value, const char* help);
+  Option option(const char* names, std::vector<int32_t>& values, const char* help);
+  Option option(const char* names, std::vector<std::string>& values, const char* help);
+  Option flag(const char* names, bool& value, const char* help);  // a switch: no value
+
+  // Options of which exactly one must be given.
+  Options exactly_one(const char* name, const char* help);
+
+  void group_options(const char* name);  // puts all there are by now, apart from --help, under one heading
+  void footer(const char* text);         // the end of --help
+  void callback(std::function<void()> run);
+
+  const std::string& name() const;
+  std::optional<Option> find_option(const std::string& name) const;  // "--model"
+
+ private:
+  CLI::App* app_;
+};
+
+// The root of the commands, or for a test one command on its own.
+class Program {
+ public:
+  Program(const char* name, const char* help);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  Options root();
+  void version(const char* text);                           // what --version prints
+  Options add_command(const char* name, const char* help);  // from now on one must be given
+  std::optional<Options> find_command(const std::string& name);
+
+  // Fills the variables in and runs the callback of the command; or prints what --help or --version ask for. The
+  // arguments are without the program's own name. Throws Error(bad_call), and whatever the callback throws.
+  void parse(std::vector<std::string> arguments);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
+
+}  // namespace ingot::cli
