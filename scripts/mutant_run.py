@@ -16,6 +16,7 @@ import mutant_places
 
 FOLDERS = {"release": "build", "asan": "build-asan", "tsan": "build-tsan"}
 BUILD_SECONDS = 2400
+UNBUILT = re.compile(r"\.md$|^Makefile$|^scripts/(?:mutant|affected)")  # a change there leaves every outcome as it is
 VLLM_TEST = "pytest tests/vllm"
 VLLM_SECONDS = 900
 
@@ -62,7 +63,7 @@ class Workspace:
         for name in set(json.loads(known.read_text()) if known.is_file() else []) - set(names):
             (self.tree / name).unlink(missing_ok=True)
         known.write_text(json.dumps(names))
-        return mutant_places.digest(*(h for name, h in zip(names, hashes) if not name.endswith(".md")))
+        return mutant_places.digest(*(h for name, h in zip(names, hashes) if not UNBUILT.search(name)))
 
     def put(self, mutation):
         file = self.tree / mutation.path
@@ -155,7 +156,15 @@ class Workspace:
 
     def run(self, entries, names, limits, preset):
         """Runs them in order, as many at once as there are jobs, until one fails. Returns the list of (name, Result)."""
-        waiting, running, results = list(names), [], []
+        running = []
+        try:
+            return self._run(entries, list(names), limits, preset, running)
+        finally:  # when one fails the others need not go on, nor when the run is stopped
+            for one in running:
+                one.kill()
+
+    def _run(self, entries, waiting, limits, preset, running):
+        results = []
         while waiting or running:
             used = sum(r.entry.slots(self.jobs) for r in running)
             while waiting and (not running or used + entries[waiting[0]].slots(self.jobs) <= self.jobs):
@@ -167,8 +176,6 @@ class Workspace:
                 running.remove(one)
                 results.append((one.entry.name, one.result))
                 if one.result.outcome in ("failed", "timeout"):
-                    for other in running:
-                        other.kill()
                     return results
         return results
 

@@ -16,6 +16,7 @@ import collections
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 
@@ -218,6 +219,7 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the line is restored, and no test stays behind
     try:
         sys.exit(main())
     except mutant_run.Broken as broken:
