@@ -108,6 +108,7 @@ EXCLUDED = [
     ("src/backend/metal/kernels/*", r"constexpr uint k\w*Stride", "padding of threadgroup memory: speed only"),
     ("src/model/dummy.cc", r"munmap", "gives back memory when the system has none"),
     ("src/cli/conversation.cc", r"unlink", "clears up after a full disk"),
+    ("src/server/http_error.cc", r"case 429", "a status that the server never sends"),
     ("src/server/reply_head.cc", r"case \d+: return", "the words beside a status, which nobody reads"),
     ("src/core/threads.cc", r"kMaxQueued = |memory_order_relaxed\) \+ 1;",
      "how far posts may run ahead; another limit waits sooner or later"),
