@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-vllm build cuda-kernels setup model bench bench-server peer format clean mac-check
+.PHONY: help run test test-quick test-vllm mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -11,6 +11,7 @@ help:
 	@echo 'make test         the whole suite: release, ASan + UBSan with the fuzzers, TSan'
 	@echo 'make test-quick   the release suite alone'
 	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (12 GB, kept in the cache)'
+	@echo 'make mutants      80 one-line faults, one at a time: does the suite notice? Hours; goes on where it was stopped (MUTANTS=--list)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
 	@echo 'make cuda-kernels compile what the shipped configs need on an NVIDIA GPU into the cache; no GPU is needed'
 	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
@@ -53,6 +54,11 @@ test-vllm:
 	@scripts/fetch_model.sh
 	@scripts/vllm_test.sh
 
+mutants:
+	@scripts/setup.sh test
+	@scripts/fetch_model.sh
+	@python3 scripts/mutants.py $(MUTANTS)
+
 bench:
 	@scripts/setup.sh bench
 	@scripts/build.sh release ingot
@@ -77,7 +83,7 @@ format:
 	@git ls-files '*.h' '*.cc' | xargs $$(command -v clang-format-19 || command -v clang-format) -i
 
 clean:
-	rm -rf build build-debug build-asan build-tsan
+	rm -rf build build-debug build-asan build-tsan build-mutants
 
 mac-check:
 	@scripts/mac_check.sh $(MODEL)
