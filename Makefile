@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-vllm mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
+.PHONY: help run test test-quick test-release test-vllm soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -9,8 +9,10 @@ help:
 	@echo 'make run          install what is missing, build, fetch the default model, answer a prompt'
 	@echo '                  (make run PROMPT="..." TOKENS=100)'
 	@echo 'make test         the whole suite: release, ASan + UBSan with the fuzzers, TSan'
-	@echo 'make test-quick   the release suite alone'
+	@echo 'make test-quick   what your edits can reach, since the last time it was green: under a minute'
+	@echo 'make test-release the release suite alone'
 	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (12 GB, kept in the cache)'
+	@echo 'make soak         the long forms: every pairing and order of threads, loads of minutes, fuzzers (SOAK_MINUTES=60)'
 	@echo 'make mutants      80 one-line faults, one at a time: does the suite notice? Hours; goes on where it was stopped (MUTANTS=--list)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
 	@echo 'make cuda-kernels compile what the shipped configs need on an NVIDIA GPU into the cache; no GPU is needed'
@@ -47,7 +49,17 @@ test:
 test-quick:
 	@scripts/setup.sh quick
 	@scripts/fetch_model.sh
+	@python3 scripts/quick.py $(QUICK)
+
+test-release:
+	@scripts/setup.sh quick
+	@scripts/fetch_model.sh
 	@scripts/test.sh release
+
+soak:
+	@scripts/setup.sh test
+	@scripts/fetch_model.sh
+	@scripts/soak.sh
 
 test-vllm:
 	@scripts/setup.sh test

@@ -10,28 +10,60 @@ import sys
 
 # The beginning of a path -> patterns of ctest names, nearest and cheapest first. The first row that fits counts.
 TABLE = [
-    ("src/core/", ["core_", "formats_", "step_test", "orchestrator_test", "cpu_backend", "llm_test", "memory_peak", "cli_test",
-                   "server_curl"]),
-    ("src/formats/", ["formats_", "model_config", "weights_test", "model_test", "quantize_", "families_", "cli_test"]),
-    ("src/text/jinja/", ["template_", "text_", "openai_", "cli_test", "chat_test"]),
-    ("src/text/", ["tokenizer_", "template_", "text_", "llm_text", "openai_", "cli_test", "default_model", "gemma_"]),
-    ("src/model/", ["model_", "weights_", "families_", "quantize_", "packed_", "gemma_", "engine_", "default_model", "cli_test"]),
-    ("src/engine/", ["step_test", "engine_", "families_", "invariance_", "memory_", "quantize_", "llm_", "cli_test", "python_module"]),
-    ("src/backend/metal/", ["metal_pack", "metal_linear", "metal_gemm", "metal_", "conformance_", "sampling_", "attention_", "backend_",
-                            "engine_", "families_", "quantize_", "server_metal"]),
-    ("src/backend/", ["cpu_linear", "cpu_backend", "conformance_", "backend_", "sampling_", "attention_", "isa_objects", "engine_",
-                      "invariance_", "families_", "quantize_", "default_model"]),
-    ("softmetal/", ["softmetal_", "metal_gemm", "metal_linear", "metal_", "conformance_", "sampling_test"]),
-    ("src/orchestrator/", ["orchestrator_", "llm_", "openai_llm", "server_load", "server_client", "server_lifecycle", "python_module"]),
-    ("src/server/openai/", ["openai_", "server_curl", "server_client", "server_malformed", "server_lifecycle", "server_load_test"]),
+    # The kernels: each file's own subject, then a whole model.
+    ("src/backend/metal/kernels/attention", ["backend_attention", "backend_invariance", "metal_device_kernels", "engine_contract", "engine_metal"]),
+    ("src/backend/metal/kernels/sampl", ["backend_sampling", "metal_device_kernels", "engine_contract", "engine_metal"]),
+    ("src/backend/metal/kernels/linear", ["backend_linear", "backend_operations", "metal_device_kernels", "backend_gemm", "engine_metal"]),
+    ("src/backend/metal/kernels/", ["backend_operations", "backend_linear", "metal_device_kernels", "backend_attention", "backend_sampling",
+                                    "engine_contract", "engine_metal"]),
+    ("src/backend/metal/linear", ["backend_linear", "metal_device_host", "backend_operations", "backend_gemm", "backend_cpu", "engine_metal",
+                                  "engine_cuda_compile"]),
+    ("src/backend/metal/sampling", ["backend_sampling", "metal_device_host", "engine_contract", "engine_metal"]),
+    ("src/backend/metal/attention", ["backend_attention", "backend_invariance", "metal_device_host", "engine_metal"]),
+    ("src/backend/metal/", ["backend_operations", "metal_device_host", "engine_contract", "engine_rest", "engine_metal", "backend_", "server_metal"]),
+    ("src/backend/cpu/sampling", ["backend_sampling", "backend_cpu", "engine_contract", "engine_invariance", "orchestrator_"]),
+    ("src/backend/", ["backend_cpu", "backend_operations", "backend_attention", "ingot_cpu", "backend_invariance", "backend_sampling",
+                      "engine_invariance", "engine_model", "engine_rest", "engine_contract"]),
+    ("softmetal/", ["softmetal_", "backend_operations", "backend_sampling", "backend_linear", "backend_gemm", "engine_cuda_compile",
+                    "engine_contract", "engine_rest", "engine_metal"]),
+    ("src/core/", ["core_", "formats_", "orchestrator_parts", "engine_rest", "backend_cpu", "orchestrator_llm", "memory_peak",
+                   "server_openai", "cli_commands", "hub_parts"]),
+    ("src/formats/", ["formats_", "model_", "engine_rest", "text_tokenizer", "engine_metal_formats", "cli_commands"]),
+    ("src/text/jinja/", ["text_template", "text_", "server_openai", "cli_chat"]),
+    ("src/text/", ["text_", "orchestrator_text", "server_openai", "engine_model", "cli_commands"]),
+    ("src/model/", ["model_", "engine_rest", "engine_model", "engine_contract", "cli_commands", "engine_metal", "memory_peak"]),
+    ("src/engine/", ["engine_rest", "engine_contract", "engine_invariance", "orchestrator_llm", "memory_peak", "python_", "cli_commands"]),
+    ("src/orchestrator/", ["orchestrator_", "server_openai", "server_load_preempt", "server_load_test", "server_client", "python_module"]),
     ("src/server/web/", ["page_", "chat_page"]),
-    ("src/server/", ["http_", "openai_", "server_test", "server_curl", "server_malformed", "server_lifecycle", "server_client",
+    ("src/server/openai/", ["server_openai", "server_curl", "server_client", "server_malformed", "server_lifecycle", "server_load_test"]),
+    ("src/server/", ["server_http", "server_openai", "server_curl", "server_malformed", "server_lifecycle", "server_client",
                      "server_load_test", "server_many"]),
-    ("src/hub/", ["hub_", "python_find_model", "cli_test", "packaging_"]),
-    ("src/cli/", ["packaging_", "cli_", "chat_test", "hub_", "server_lifecycle", "server_curl"]),
-    ("include/ingot/step.h", ["step_test", "engine_", "llm_", "openai_", "cli_test"]),
-    ("include/", ["engine_", "llm_", "orchestrator_", "openai_", "cli_test", "server_client", "python_module"]),
+    ("src/hub/", ["hub_", "python_find_model", "cli_commands"]),
+    ("src/cli/", ["cli_", "hub_pull_test", "server_lifecycle", "server_curl", "hub_"]),
+    ("include/", ["engine_rest", "engine_contract", "orchestrator_", "server_openai", "cli_commands", "server_client", "python_"]),
     ("python/", ["python_"]),
+    # A test's own folder.
+    ("tests/core/", ["core_"]),
+    ("tests/formats/", ["formats_"]),
+    ("tests/text/", ["text_"]),
+    ("tests/model/", ["model_"]),
+    ("tests/backend/", ["backend_"]),
+    ("tests/softmetal/", ["softmetal_"]),
+    ("tests/engine/", ["engine_", "memory_peak"]),
+    ("tests/orchestrator/", ["orchestrator_"]),
+    ("tests/server/web/", ["page_", "chat_page"]),
+    ("tests/server/", ["server_"]),
+    ("tests/hub/", ["hub_"]),
+    ("tests/cli/", ["cli_"]),
+    ("tests/python/", ["python_"]),
+    ("docs/settings.md", ["core_"]),
+    ("packaging/", ["cli_commands"]),
+    # Words, and what the suite does not run.
+    ("docs/", []),
+    ("bench/", []),
+    ("scripts/", []),
+    ("tests/vllm/", []),
+    ("tests/fuzz/", []),
 ]
 
 
@@ -47,12 +79,20 @@ def _commands(build_dir):
 
 
 def tests_for(paths, build_dir):
-    """ctest names, nearest first."""
-    names, wanted = list(_commands(build_dir)), []
+    """ctest names, nearest first: what is nearest to any of the paths comes before what is second nearest."""
+    names, ranked = list(_commands(build_dir)), {}
     for path in paths:
-        for pattern in next((patterns for prefix, patterns in TABLE if path.startswith(prefix)), []):
-            wanted += [name for name in names if re.match(pattern, name) and name not in wanted]
-    return wanted
+        row = next((patterns for prefix, patterns in TABLE if path.startswith(prefix)), [])
+        for rank, pattern in enumerate(row):
+            for name in names:
+                if re.match(pattern, name):
+                    ranked[name] = min(rank, ranked.get(name, rank))
+    return sorted(ranked, key=lambda name: (ranked[name], names.index(name)))
+
+
+def is_covered(path):
+    """Whether the table knows what covers a file; what it does not know may be covered by anything."""
+    return path.endswith(".md") or any(path.startswith(prefix) for prefix, _ in TABLE)
 
 
 def targets_for(tests, build_dir):
@@ -61,11 +101,13 @@ def targets_for(tests, build_dir):
     folder = re.escape(str(pathlib.Path(build_dir).resolve()))
     for name in tests:
         text = commands.get(name, "")
-        targets |= set(re.findall(folder + r"/((?:tests|bin|fuzz|lib)/\w+|src/backend/metal/ingot\.metal)(?=[\";\s])", text))
+        targets |= set(re.findall(folder + r"/((?:tests|bin|fuzz|lib)/[\w.]+|src/backend/metal/ingot\.metal|src/server/web/chat\.html)(?=[\";\s])", text))
         if re.search(folder + "/python", text):
-            targets.add("ingot_python")
+            targets |= {"ingot_python", "bin/ingot"}
+        if re.search(folder + "/src/server/web", text):
+            targets.add("ingot_web")
     # The command is not linked into the tests that start it.
-    if any(re.match(r"cli_|chat_|hub_pull|server_\w+_test|openai_llm", name) for name in tests):
+    if any(re.match(r"cli_|hub_pull|server_\w+_test|chat_page", name) for name in tests):
         targets.add("bin/ingot")
     return sorted(targets)
 

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# `make soak`: the long forms of the suite, one after the other until SOAK_MINUTES (60) are over; every part runs even when one before
+# it failed. The suite itself runs a seeded sample of each.
+#   scripts/soak.sh [PART]...      pairings, loads, threads, fuzz; all by default
+source "$(dirname "$0")/lib.sh"
+cd "$root"
+use_cmake
+INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
+export INGOT_DEFAULT_MODEL INGOT_SOAK=1
+minutes=${SOAK_MINUTES:-60}
+if [ $# -eq 0 ]; then set -- pairings loads threads fuzz; fi
+share=$((minutes * 60 / $#))  # seconds of a part
+
+failed=""
+within() { if have timeout; then timeout -k 10 "$@"; else shift && "$@"; fi; }
+
+# The suite's own programs with INGOT_SOAK=1: every product of formats, shapes and ways, every order of threads.
+pairings() {
+  scripts/build.sh release
+  within "$share" ctest --test-dir build -j "$(cores)" --timeout "$share" --output-on-failure -L 'metal|conformance' || return
+}
+
+# Hundreds of clients for minutes, in each mode; every answer is compared with the same request alone.
+loads() {
+  local mode
+  scripts/build.sh release ingot
+  for mode in default preempt no-prefix; do
+    INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/load_test.py --tiny --seconds $((share / 4)) --mode $mode || return
+  done
+  INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/many_test.py --requests $((share * 20)) || return
+}
+
+# The race detector over everything with threads.
+threads() {
+  scripts/build.sh tsan
+  within "$share" ctest --test-dir build-tsan -j "$(cores)" --timeout "$share" --output-on-failure -L tsan --repeat until-fail:3 || return
+}
+
+# Each parser's fuzzer for its share; what it finds stays in build-asan/fuzz.
+fuzz() {
+  local binary name count
+  scripts/build.sh asan
+  count=$(find build-asan/fuzz -maxdepth 1 -name 'fuzz_*' | wc -l)
+  for binary in build-asan/fuzz/fuzz_*; do
+    name=${binary##*/fuzz_}
+    "$binary" -max_total_time=$((share / count)) -rss_limit_mb=1024 -timeout=5 -verbosity=0 -print_final_stats=1 \
+      -artifact_prefix=build-asan/fuzz/"$name"- build-asan/fuzz/grown/"$name" tests/fuzz/corpus/"$name" || return
+  done
+}
+
+for part in "$@"; do
+  case "$part" in
+    pairings | loads | threads | fuzz) ;;
+    *) die "unknown part '$part'" "Known: pairings loads threads fuzz" ;;
+  esac
+  say "$part: up to $((share / 60)) minutes"
+  "$part" || failed="$failed $part"
+done
+for part in $failed; do printf 'failed: soak/%s\n' "$part"; done
+[ -z "$failed" ]
