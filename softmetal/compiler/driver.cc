@@ -250,6 +250,8 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
                                 "-fvisibility-inlines-hidden",
                                 "-I" + shim_};
   if (flavor.whole_matrices) f.push_back("-DSM_MATRIX_WHOLE");
+  // Takes half of the time to compile watched kernels, whose time is not spent on the addresses it improves.
+  const std::vector<std::string> no_strength_reduction = {"-mllvm", "-disable-lsr"};
 #if defined(SOFTMETAL_ASAN)
   f = f + std::vector<std::string>{"-O1",
                                    "-g1",
@@ -257,13 +259,16 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
                                    "-fsanitize=address,undefined",
                                    "-fno-sanitize=vptr,function",
                                    "-fno-sanitize-recover=all",
-                                   "-fno-omit-frame-pointer"};
+                                   "-fno-omit-frame-pointer"} +
+      no_strength_reduction;
 #elif defined(SOFTMETAL_TSAN)
-  f = f + std::vector<std::string>{"-O1", "-g1", "-DSM_SANITIZED", "-fsanitize=thread", "-fno-omit-frame-pointer"};
+  f = f + std::vector<std::string>{"-O1", "-g1", "-DSM_SANITIZED", "-fsanitize=thread", "-fno-omit-frame-pointer"} +
+      no_strength_reduction;
 #else
   if (flavor.traced) {
     f = f + std::vector<std::string>{
-                "-O1", "-g1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE", "-fsanitize=kernel-address"};
+                "-O1", "-g1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE", "-fsanitize=kernel-address"} +
+        no_strength_reduction;
     for (const char* option : {"-asan-instrumentation-with-call-threshold=0", "-asan-globals=0", "-asan-stack=0",
                                "-asan-initialization-order=0", "-asan-opt=0", "-asan-kernel-mem-intrinsic-prefix=1"}) {
       f = f + std::vector<std::string>{"-mllvm", option};
@@ -303,10 +308,22 @@ std::string Driver::build(const Program& program, const KernelInfo& kernel, cons
   TemporaryFolder folder(cache_);
   write_file(folder.path() + "/kernel.cc", cpp);
   const std::string temporary = folder.path() + "/kernel.so";
-  const ProcessResult result = run_process(
-      std::vector<std::string>{clang_, "-shared"} + options +
-          std::vector<std::string>{"-include-pch", precompiled_header(options), "kernel.cc", "-o", temporary, "-lm"},
-      folder.path());
+  // Not by one call: clang would start itself once more for the first half and look for libraries in the second.
+  const auto compile = [&] {
+    ProcessResult result = run_process(
+        std::vector<std::string>{clang_, "-c"} + options +
+            std::vector<std::string>{"-include-pch", precompiled_header(options), "kernel.cc", "-o", "kernel.o"},
+        folder.path());
+    if (result.status != 0) return result;
+    result = run_process({"ld", "-shared", "kernel.o", "-o", temporary, "-lm"}, folder.path());
+    if (result.status == 0) return result;
+    return run_process({clang_, "-shared", "kernel.o", "-o", temporary, "-lm"}, folder.path());
+  };
+  ProcessResult result = compile();
+  if (result.status != 0) {  // with all of the program, should something be missing of it
+    write_file(folder.path() + "/kernel.cc", specialize(program, kernel, constants, true));
+    result = compile();
+  }
   if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
   std::filesystem::rename(temporary, stem + ".so");
   return stem + ".so";

@@ -36,8 +36,17 @@ struct FunctionConstant {
   unsigned index = 0;
 };
 
+// A declaration at the top level of a source.
+struct SourcePiece {
+  std::string text;
+  std::string blank;               // as many lines, nothing in them
+  std::vector<std::string> names;  // that it declares; none: it is always needed
+  std::vector<std::string> words;  // all that it mentions
+};
+
 struct Program {
   std::string source;  // C++ after the standard library; line markers name the .metal files
+  std::vector<SourcePiece> pieces;  // the source, cut
   std::vector<KernelInfo> kernels;
   std::vector<FunctionConstant> constants;
   bool uses_thread_elements = false;
@@ -55,8 +64,14 @@ struct ConstantValue {
 // the address-space lint reads. Throws CompileError.
 Program translate(const std::string& preprocessed, bool lint = false);
 
-// The whole C++ file for one kernel: definitions of the constants, the program, and the description of the kernel.
-std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants);
+std::vector<SourcePiece> cut_source(const std::string& source);
+// The pieces with those left blank that no name in `roots` leads to.
+std::vector<SourcePiece> reachable(const std::vector<SourcePiece>& pieces, const std::string& roots);
+
+// The whole C++ file for one kernel: definitions of the constants, what it needs of the program, and its description.
+// `whole`: all of the program.
+std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants,
+                       bool whole = false);
 
 // The same as a grid of an NVIDIA GPU: CUDA in the compiler's terms, `softmetal_grid` with `softmetal_arguments` beside
 // it.

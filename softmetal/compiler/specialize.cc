@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include "compiler/program.h"
 
@@ -85,9 +86,18 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
          (kernel.starts_early ? "true" : "false") + ");\n  " + kernel.expression + "(" + text.arguments + ");\n}\n";
 }
 
-std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants) {
-  return constants_text(program, constants) + program.source + "\n# 1 \"" + kernel.name + ".entry\"\n" +
-         entry_text(kernel, "") +
+std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants,
+                       bool whole) {
+  const std::string entry = entry_text(kernel, "");
+  Program part;
+  std::set<std::string> words;
+  for (const SourcePiece& piece : whole ? program.pieces : reachable(program.pieces, entry)) {
+    part.source += piece.text;
+    words.insert(piece.words.begin(), piece.words.end());
+  }
+  for (const FunctionConstant& c : program.constants)
+    if (words.contains("SM_VALUE_" + c.name) || words.contains("SM_DEFINED_" + c.name)) part.constants.push_back(c);
+  return constants_text(part, constants) + part.source + "\n# 1 \"" + kernel.name + ".entry\"\n" + entry +
          "extern \"C\" __attribute__((visibility(\"default\"))) const softmetal::abi::Module softmetal_module = {"
          "softmetal::abi::kVersion, \"" +
          kernel.name + "\", " + std::to_string(kernel.max_threads) + ", &sm_entry::run, sm_arguments.list, " +

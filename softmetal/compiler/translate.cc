@@ -503,6 +503,10 @@ const KernelInfo* Program::find(const std::string& name) const {
   return nullptr;
 }
 
-Program translate(const std::string& preprocessed, bool lint) { return Translator(tokenize(preprocessed), lint).run(); }
+Program translate(const std::string& preprocessed, bool lint) {
+  Program program = Translator(tokenize(preprocessed), lint).run();
+  if (!lint) program.pieces = cut_source(program.source);
+  return program;
+}
 
 }  // namespace softmetal

@@ -15,6 +15,24 @@ std::mutex traffic_mutex;
 std::vector<Traffic> traffic;
 constexpr size_t kMaxTraffic = 1 << 20;
 
+// Bytes that are used together have one history: what was found of the first holds for the next ones.
+struct Repeat {
+  ByteHistory before, after;
+  bool known = false;
+
+  // True when h was like the byte before it, and is like it again. What is loaded and was never written is looked at
+  // byte by byte: its value counts.
+  bool again(ByteHistory& h, bool loads) {
+    if (known && (h.written || !loads) && std::memcmp(&h, &before, sizeof h) == 0) {
+      h = after;
+      return true;
+    }
+    known = true;
+    before = h;
+    return false;
+  }
+};
+
 std::string name_of(const CpuMemory& memory) { return memory.label.empty() ? "" : " '" + memory.label + "'"; }
 
 }  // namespace
@@ -185,20 +203,20 @@ bool Tracker::ordered(const CpuMemory& memory, uint32_t other) const {
   return memory.tracked || other < fence_epoch_;
 }
 
+bool Tracker::hazardous(const CpuMemory& memory, const ByteHistory& h, Kind kind) const {
+  if (kind.atomic && h.atomic_write) return false;
+  if (!ordered(memory, h.write_command)) return true;
+  return kind.stores && (!ordered(memory, h.read_command) || !ordered(memory, h.earlier_read_command));
+}
+
 std::string Tracker::hazard(const CpuMemory& memory, const ByteHistory& h, Kind kind) const {
   auto text = [&](const char* what, uint32_t other) {
     return std::string(what) + names_[other] + " with no " + (other >= encoder_begin_ ? "barrier" : "fence") +
            " between";
   };
-  const bool both_atomic = kind.atomic && h.atomic_write;
-  if (!ordered(memory, h.write_command) && !both_atomic) {
+  if (!ordered(memory, h.write_command))
     return text(!kind.stores ? "reads what is written by " : "writes what is written by ", h.write_command);
-  }
-  if (!kind.stores) return "";
-  for (uint32_t reader : {h.read_command, h.earlier_read_command}) {
-    if (!ordered(memory, reader) && !both_atomic) return text("writes what is read by ", reader);
-  }
-  return "";
+  return text("writes what is read by ", ordered(memory, h.read_command) ? h.earlier_read_command : h.read_command);
 }
 
 bool Tracker::races(const ByteHistory& h, unsigned thread, Kind kind, bool any_group) const {
@@ -285,18 +303,20 @@ bool Tracker::access_buffer(Worker& worker, Region& region, size_t offset, size_
   auto where = [&](size_t i) {
     return "offset " + std::to_string(offset + i) + " of buffer " + std::to_string(region.index) + name_of(memory);
   };
+  Repeat repeat;
   for (size_t i = 0; i < bytes; ++i) {
-    if (std::string text = hazard(memory, h[i], kind); !text.empty())
-      return complain(worker, text + ", at " + where(i), pc);
+    if (kind.loads) region.traffic.unique_loaded += h[i].read_command != command_;
+    if (kind.stores) region.traffic.unique_stored += h[i].write_command != command_;
+    if (repeat.again(h[i], kind.loads)) continue;
+    if (hazardous(memory, h[i], kind)) return complain(worker, hazard(memory, h[i], kind) + ", at " + where(i), pc);
     if (races(h[i], thread, kind, true)) {
       return complain(worker, "a race of two threads, unordered by a barrier, at " + where(i), pc);
     }
     if (kind.loads && never_written(memory, h[i], offset + i)) {
       return complain(worker, "loads memory that was never written, at " + where(i), pc);
     }
-    if (kind.loads) region.traffic.unique_loaded += h[i].read_command != command_;
-    if (kind.stores) region.traffic.unique_stored += h[i].write_command != command_;
     remember(h[i], thread, kind);
+    repeat.after = h[i];
   }
   return true;
 }
@@ -310,8 +330,10 @@ bool Tracker::access_threadgroup(Worker& worker, size_t offset, size_t bytes, co
                     pc);
   }
   const unsigned thread = worker.current_thread();
+  Repeat repeat;
   for (size_t i = offset; i < offset + bytes; ++i) {
     ByteHistory& h = threadgroup_[i];
+    if (repeat.again(h, kind.loads)) continue;
     if (races(h, thread, kind, false)) {
       return complain(worker, "a race of two threads in threadgroup memory, unordered by a barrier", pc);
     }
@@ -319,6 +341,7 @@ bool Tracker::access_threadgroup(Worker& worker, size_t offset, size_t bytes, co
       return complain(worker, "loads threadgroup memory that was never written", pc);
     }
     remember(h, thread, kind);
+    repeat.after = h;
   }
   return true;
 }
@@ -327,11 +350,15 @@ std::string Tracker::transfer(Region& region, size_t offset, size_t bytes, Kind 
   count(region, offset, bytes, kind);
   if (mode_ != Mode::strict) return "";
   ByteHistory* h = region.memory->shadow->history() + offset;
+  Repeat repeat;
   for (size_t i = 0; i < bytes; ++i) {
-    if (std::string text = hazard(*region.memory, h[i], kind); !text.empty()) {
-      return text + ", at offset " + std::to_string(offset + i) + " of the buffer" + name_of(*region.memory);
+    if (repeat.again(h[i], false)) continue;
+    if (hazardous(*region.memory, h[i], kind)) {
+      return hazard(*region.memory, h[i], kind) + ", at offset " + std::to_string(offset + i) + " of the buffer" +
+             name_of(*region.memory);
     }
     remember(h[i], 0, kind);
+    repeat.after = h[i];
   }
   return "";
 }

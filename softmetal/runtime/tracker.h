@@ -89,7 +89,8 @@ class Tracker {
   bool allowed(Worker& worker, const void* address, size_t bytes, const void* pc, Kind kind);
   bool access_buffer(Worker& worker, Region& region, size_t offset, size_t bytes, const void* pc, Kind kind);
   bool access_threadgroup(Worker& worker, size_t offset, size_t bytes, const void* pc, Kind kind);
-  // Hazards with earlier commands; the text of the first one found.
+  // Hazards with earlier commands, and the text of the first one.
+  bool hazardous(const CpuMemory& memory, const ByteHistory& h, Kind kind) const;
   std::string hazard(const CpuMemory& memory, const ByteHistory& h, Kind kind) const;
   // Races with other threads of the same dispatch.
   bool races(const ByteHistory& h, unsigned thread, Kind kind, bool any_group) const;

@@ -67,19 +67,36 @@ class AttentionRig {
       q_norm_ = backend.load_vector("q_norm", random_floats(random, static_cast<size_t>(s.head_size)));
       k_norm_ = backend.load_vector("k_norm", random_floats(random, static_cast<size_t>(s.head_size)));
     }
-    poison_cache();
+    write_cache({}, 0);
   }
 
-  // Whatever was in a block before must never be seen.
-  void poison_cache() {
-    const size_t rows = kv_rows(kv_);
+  // Gives a sequence that has not begun a past of so many rows: their K and V as they are, straight into the cache.
+  // Whatever else is in a block must never be seen.
+  void write_cache(const TestSequence& sequence, int32_t past) {
+    const size_t rows = kv_rows(kv_), size = static_cast<size_t>(kv_.head_size);
     const float nan = std::numeric_limits<float>::quiet_NaN();
+    const bool rounds = kv_.dtype == KvType::int8;
     KvNumbers poison;
-    poison.elements.assign(rows * static_cast<size_t>(kv_.head_size), kv_.dtype == KvType::int8 ? 127.0f : nan);
+    poison.elements.assign(rows * size, rounds ? 127.0f : nan);
     poison.scales.assign(rows, nan);
-    const std::vector<std::byte> bytes = encode_kv(kv_, poison);
-    for (int64_t layer = 0; layer < kLayers; ++layer)
-      for (bool value : {false, true}) backend_.write_cache(layer, value, bytes);
+    for (bool value : {false, true}) {
+      KvNumbers numbers = poison;
+      for (int32_t p = 0; p < past; ++p)
+        for (int64_t h = 0; h < kv_.kv_heads; ++h) {
+          const int64_t block = sequence.blocks[static_cast<size_t>(p / kv_.block_size)];
+          const size_t row = static_cast<size_t>((block * kv_.kv_heads + h) * kv_.block_size + p % kv_.block_size);
+          const int64_t head = case_.shape.heads + (value ? kv_.kv_heads : 0) + h;
+          const float* from = sequence.qkv.data() + p * width_ + head * kv_.head_size;
+          float largest = 0;
+          for (size_t i = 0; i < size; ++i) largest = std::max(largest, std::abs(from[i]));
+          numbers.scales[row] = rounds ? largest / 127 : 1.0f;
+          for (size_t i = 0; i < size; ++i)
+            numbers.elements[row * size + i] = rounds ? std::nearbyint(from[i] / numbers.scales[row]) : from[i];
+        }
+      const std::vector<std::byte> bytes = encode_kv(kv_, numbers), other = encode_kv(kv_, poison);
+      for (int64_t layer = 0; layer < kLayers; ++layer)
+        backend_.write_cache(layer, value, layer == kLayer ? bytes : other);
+    }
   }
 
   // Runs one step and returns the attention outputs of its rows: [rows, heads * head_size].

@@ -1,5 +1,7 @@
 #include "harness.h"
 
+#include <gtest/gtest.h>
+
 #include <bit>
 #include <cstring>
 #include <set>
@@ -11,6 +13,7 @@
 #include "core/half.h"
 #include "cuda_device.h"
 #include "metal_mode.h"
+#include "soak.h"
 
 namespace ingot::test {
 
@@ -19,12 +22,26 @@ DeviceCase cpu_case(const std::string& isa) {
   return {"cpu_" + isa, [isa] { return make_cpu_backend({.threads = 2, .isa = isa, .drop_pages = {}}); }, {}};
 }
 
-// The software device without its checks, unless the environment asks for them.
+// The name of the running test, of all its devices.
+std::string case_name() {
+  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+  return info == nullptr ? "" : std::string(info->test_suite_name()) + "." + info->name();
+}
+
+// The software device with its checks.
 DeviceCase metal_case(DType activation) {
   return {"metal_" + std::string(dtype_name(activation)),
           [activation] {
-            metal_in_asked_mode();
+            metal_in_watched_mode(case_name());
             return make_metal_backend({.activation = activation});
+          },
+          {}};
+}
+DeviceCase shuffled_metal_case(unsigned seed) {
+  return {"metal_f16_seed_" + std::to_string(seed),
+          [seed] {
+            metal_in_strict_mode(seed);
+            return make_metal_backend({.activation = DType::f16});
           },
           {}};
 }
@@ -41,6 +58,7 @@ const std::vector<DeviceCase>& devices() {
     for (cpu::Isa isa : cpu::available_isas()) cases.push_back(cpu_case(std::string(cpu::isa_name(isa))));
     for (DType activation : {DType::f16, DType::bf16}) cases.push_back(metal_case(activation));
     for (DType activation : {DType::f16, DType::bf16}) cases.push_back(cuda_case(activation));
+    for (unsigned seed = 1; soak() && seed <= 4; ++seed) cases.push_back(shuffled_metal_case(seed));
     return cases;
   }();
   return list;
@@ -52,6 +70,7 @@ const std::vector<DeviceCase>& attention_devices() {
     for (const std::string& isa : attention_isas()) cases.push_back(cpu_case(isa));
     cases.push_back(metal_case(DType::f16));
     cases.push_back(cuda_case(DType::f16));
+    for (unsigned seed = 1; soak() && seed <= 4; ++seed) cases.push_back(shuffled_metal_case(seed));
     return cases;
   }();
   return list;

@@ -3,16 +3,15 @@
 #include <Metal/Metal.hpp>
 #include <cstddef>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
 #include <span>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "backend/metal/library.h"
 #include "backend/metal/linear_plan.h"
 #include "core/half.h"
 #include "formats/block_quant.h"
@@ -25,14 +24,6 @@ namespace ingot::test {
 template <typename T>
 using Ptr = NS::SharedPtr<T>;
 
-inline std::string read_text(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw std::runtime_error("cannot read " + path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 inline std::string message(NS::Error* error) {
   return error == nullptr ? "no message" : error->localizedDescription()->utf8String();
 }
@@ -44,18 +35,7 @@ class MetalRig {
     softmetal::set_options(options);
     device_ = NS::TransferPtr(MTL::CreateSystemDefaultDevice());
     queue_ = NS::TransferPtr(device_->newCommandQueue());
-    std::string source;
-    for (const char* file : {"common.h", "linear_formats.h", "linear_output.h", "linear_params.h", "linear_slices.h",
-                             "linear.metal", "linear_embed.metal"})
-      source +=
-          "#line 1 \"" + std::string(file) + "\"\n" + read_text(std::string(INGOT_METAL_KERNELS "/") + file) + "\n";
-    for (size_t at; (at = source.find("#pragma once")) != std::string::npos;) source.erase(at, 12);
-    for (size_t at; (at = source.find("#include \"")) != std::string::npos;)
-      source.erase(at, source.find('\n', at) - at);
-    NS::Error* error = nullptr;
-    library_ = NS::TransferPtr(
-        device_->newLibrary(NS::String::string(source.c_str(), NS::UTF8StringEncoding), nullptr, &error));
-    if (!library_) throw std::runtime_error(message(error));
+    library_ = metal::load_library(device_.get(), {});
   }
 
   // Lengths are rounded up to what a copy can have.
