@@ -14,7 +14,7 @@ using W = GgufWriter;
 constexpr uint64_t kHuge = uint64_t{1} << 60;
 constexpr uint64_t kTop = uint64_t{1} << 63;
 
-struct Hostile {
+struct HostileGguf {
   std::string what;
   std::string bytes;
   std::string error;  // part of the message
@@ -44,7 +44,7 @@ W one_tensor(const std::vector<uint64_t>& dims, uint32_t type, uint64_t offset, 
   return W().entry("blk.0.attn_q.weight", dims, type, offset).data(std::string(data, 'x'));
 }
 
-std::vector<Hostile> hostile_files() {
+std::vector<HostileGguf> hostile_gguf_files() {
   const std::string whole = W().value_string("general.name", "x").tensor_f32("t", {4}, {1, 2, 3, 4}).build();
   return {
       {"empty", "", "the file is empty"},
@@ -121,22 +121,22 @@ std::vector<Hostile> hostile_files() {
   };
 }
 
-class GgufHostile : public testing::TestWithParam<Hostile> {};
+class GgufHostile : public testing::TestWithParam<HostileGguf> {};
 
 TEST_P(GgufHostile, IsRefusedClearly) {
-  const Hostile& hostile = GetParam();
+  const HostileGguf& hostile = GetParam();
   expect_error(hostile.kind, hostile.error, [&] { GgufFile::open_bytes(as_bytes(hostile.bytes)); });
   expect_error(hostile.kind, hostile.bytes.empty() ? "memory.gguf" : "memory.gguf: ", [&] {
     GgufFile::open_bytes(as_bytes(hostile.bytes));
   });
 }
 
-std::string test_name(const testing::TestParamInfo<Hostile>& info) {
+std::string gguf_test_name(const testing::TestParamInfo<HostileGguf>& info) {
   std::string name;
   for (char c : info.param.what) name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Files, GgufHostile, testing::ValuesIn(hostile_files()), test_name);
+INSTANTIATE_TEST_SUITE_P(Files, GgufHostile, testing::ValuesIn(hostile_gguf_files()), gguf_test_name);
 
 std::string good_file() {
   W w;

@@ -49,7 +49,7 @@ TEST(Safetensors, ScalarsAndEmptyTensors) {
   EXPECT_EQ(file->get("e").elements(), 0);
 }
 
-struct Hostile {
+struct HostileSafetensors {
   std::string what;
   std::string bytes;
   std::string error;
@@ -57,7 +57,7 @@ struct Hostile {
 
 std::string one(const std::string& entry, size_t data) { return file_of("{\"w\": " + entry + "}", data); }
 
-std::vector<Hostile> hostile_files() {
+std::vector<HostileSafetensors> hostile_safetensors_files() {
   const std::string two = R"("b": {"dtype": "F32", "shape": [1], "data_offsets": )";
   const std::string a = R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, )";
   return {
@@ -108,21 +108,21 @@ std::vector<Hostile> hostile_files() {
   };
 }
 
-class SafetensorsHostile : public testing::TestWithParam<Hostile> {};
+class SafetensorsHostile : public testing::TestWithParam<HostileSafetensors> {};
 
 TEST_P(SafetensorsHostile, IsRefusedClearly) {
-  const Hostile& hostile = GetParam();
+  const HostileSafetensors& hostile = GetParam();
   expect_error(ErrorKind::bad_file, hostile.error, [&] { SafetensorsCheckpoint::open_bytes(as_bytes(hostile.bytes)); });
   expect_error(ErrorKind::bad_file, "memory.safetensors",
                [&] { SafetensorsCheckpoint::open_bytes(as_bytes(hostile.bytes)); });
 }
 
-std::string test_name(const testing::TestParamInfo<Hostile>& info) {
+std::string safetensors_test_name(const testing::TestParamInfo<HostileSafetensors>& info) {
   std::string name;
   for (char c : info.param.what) name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Files, SafetensorsHostile, testing::ValuesIn(hostile_files()), test_name);
+INSTANTIATE_TEST_SUITE_P(Files, SafetensorsHostile, testing::ValuesIn(hostile_safetensors_files()), safetensors_test_name);
 
 TEST(SafetensorsDamaged, TruncatedOrMutatedNeverCrashes) {
   const std::string whole = file_of(kGood, 28);

@@ -102,7 +102,7 @@ TEST(GgufConfig, EndOfTurnTokensEndAText) {
   EXPECT_EQ(config.eos_ids, (std::vector<int32_t>{2, 0, 4}));  // token 1 only looks like a control token
 }
 
-struct Bad {
+struct BadFile {
   W file;
   std::string error;
   ErrorKind kind = ErrorKind::bad_file;
@@ -110,7 +110,7 @@ struct Bad {
 
 TEST(GgufConfig, WrongValuesNameTheKey) {
   const auto nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<Bad> cases = {
+  const std::vector<BadFile> cases = {
       {llama({"general.architecture"}), "key general.architecture is missing"},
       {llama({"block_count"}), "key llama.block_count is missing"},
       {llama({"context_length"}), "key llama.context_length is missing"},
@@ -146,7 +146,7 @@ TEST(GgufConfig, WrongValuesNameTheKey) {
       {llama().value_string("llama.rope.scaling.type", "longrope"), "supported are none, linear and yarn",
        ErrorKind::declined},
   };
-  for (const Bad& bad : cases) expect_error(bad.kind, bad.error, [&] { read(bad.file); });
+  for (const BadFile& bad : cases) expect_error(bad.kind, bad.error, [&] { read(bad.file); });
 }
 
 }  // namespace

@@ -150,14 +150,14 @@ TEST(HfConfig, FamiliesDiffer) {
   EXPECT_EQ(gemma.layer(5).rope, LayerConfig::Rope::main);
 }
 
-struct Bad {
+struct BadConfig {
   std::string patch;
   std::string error;
   ErrorKind kind = ErrorKind::bad_file;
 };
 
 TEST(HfConfig, ImpossibleValuesNameTheKey) {
-  const std::vector<Bad> cases = {
+  const std::vector<BadConfig> cases = {
       {R"({"hidden_size": "64"})", "config.json: hidden_size must be an integer, got string"},
       {R"({"hidden_size": null})", "hidden_size is missing"},
       {R"({"hidden_size": 0})", "hidden_size must be from 1 to"},
@@ -199,7 +199,7 @@ TEST(HfConfig, ImpossibleValuesNameTheKey) {
        "rope_scaling.original_max_position_embeddings must be from 1"},
       {R"({"rope_scaling": {"type": "yarn", "factor": -8}})", "rope_scaling.factor must be above 0"},
   };
-  for (const Bad& bad : cases) expect_error(bad.kind, bad.error, [&] { read_with(bad.patch); });
+  for (const BadConfig& bad : cases) expect_error(bad.kind, bad.error, [&] { read_with(bad.patch); });
   expect_error(ErrorKind::bad_file, "hidden_size is missing", [] { read_without("hidden_size"); });
   expect_error(ErrorKind::bad_file, "generation_config.json: is not valid JSON", [] { read_with("{}", "{"); });
   expect_error(ErrorKind::bad_file, "generation_config.json: eos_token_id must be",
@@ -233,7 +233,7 @@ TEST(HfConfig, PackedWeights) {
 }
 
 TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
-  const std::vector<Bad> cases = {
+  const std::vector<BadConfig> cases = {
       {R"({"architectures": ["PhiForCausalLM"]})",
        "architecture PhiForCausalLM is not supported; supported are LlamaForCausalLM, MistralForCausalLM, "
        "Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, GPT2LMHeadModel, SmolLM3ForCausalLM, "
@@ -258,7 +258,7 @@ TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
       {R"({"quantization": {"bits": 4, "group_size": 32, "mode": "mxfp4"}})", "MLX's mode mxfp4 are not supported"},
       {R"({"quantization": {"bits": 4, "group_size": 64, "lm_head": {"bits": 3}}})", "MLX in 3 bits are not"},
   };
-  for (const Bad& bad : cases) expect_error(ErrorKind::declined, bad.error, [&] { read_with(bad.patch); });
+  for (const BadConfig& bad : cases) expect_error(ErrorKind::declined, bad.error, [&] { read_with(bad.patch); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "formats/test_files.h"
+#include "text/fixtures.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_readers.h"
 
@@ -15,9 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kFolder = fs::path(INGOT_FIXTURES) / "tokenizers";
-
-const char* const kTexts[] = {
+const char* const kWrittenTexts[] = {
     "",
     "Hello, world! It's 12345 o'clock; don't.",
     "  two leading, three inside   and two trailing  ",
@@ -37,13 +36,13 @@ std::string write(const TokenizerData& data, int64_t vocab) {
 class WrittenTokenizer : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WrittenTokenizer, ReadsBackTheSame) {
-  const TokenizerData data = read_folder_tokenizer(kFolder / GetParam());
+  const TokenizerData data = read_folder_tokenizer(kTokenizers / GetParam());
   const auto vocab = static_cast<int64_t>(data.tokens.size()) + 3;
   const std::string bytes = write(data, vocab);
   const std::shared_ptr<GgufFile> file = GgufFile::open_bytes(as_bytes(bytes));
   EXPECT_EQ(file->get_strings("tokenizer.ggml.tokens")->size(), static_cast<size_t>(vocab));
-  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kFolder / GetParam()), back = load_tokenizer(*file);
-  for (const char* text : kTexts)
+  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kTokenizers / GetParam()), back = load_tokenizer(*file);
+  for (const char* text : kWrittenTexts)
     for (const bool special : {false, true}) {
       const EncodeOptions options{.add_special = special, .parse_special = special};
       EXPECT_EQ(back->encode(text, options), original->encode(text, options)) << text;
@@ -57,11 +56,11 @@ INSTANTIATE_TEST_SUITE_P(Folders, WrittenTokenizer,
 // tokenizer.json puts no mark before text that starts with a space or follows a special token. SentencePiece itself
 // does, and so does a GGUF file.
 TEST(WrittenTokenizerMarks, ComeBeforeEveryText) {
-  const TokenizerData data = read_folder_tokenizer(kFolder / "mistral");
+  const TokenizerData data = read_folder_tokenizer(kTokenizers / "mistral");
   const std::string bytes = write(data, static_cast<int64_t>(data.tokens.size()));
   const std::shared_ptr<GgufFile> file = GgufFile::open_bytes(as_bytes(bytes));
-  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kFolder / "mistral"), back = load_tokenizer(*file);
-  for (const std::string_view text : kTexts) {
+  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kTokenizers / "mistral"), back = load_tokenizer(*file);
+  for (const std::string_view text : kWrittenTexts) {
     if (text.starts_with(" ")) continue;
     EXPECT_EQ(back->encode(text, {.add_special = true, .parse_special = false}),
               original->encode(text, {.add_special = true, .parse_special = false}))
@@ -79,11 +78,11 @@ TEST(WrittenTokenizerNone, CountsAsNoTokenizer) {
 
 TEST(WrittenTokenizerDeclines, WhatGgufCannotSay) {
   for (const char* name : {"deepseek", "o200k", "roberta", "behaviours", "fused", "unknowns"}) {
-    const TokenizerData data = read_folder_tokenizer(kFolder / name);
+    const TokenizerData data = read_folder_tokenizer(kTokenizers / name);
     expect_error(ErrorKind::declined, "GGUF cannot say",
                  [&] { write(data, static_cast<int64_t>(data.tokens.size())); });
   }
-  const TokenizerData data = read_folder_tokenizer(kFolder / "gpt2");
+  const TokenizerData data = read_folder_tokenizer(kTokenizers / "gpt2");
   expect_error(ErrorKind::bad_file, "the embedding only 7 rows", [&] { write(data, 7); });
 }
 

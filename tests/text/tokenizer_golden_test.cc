@@ -9,6 +9,7 @@
 #include "formats/gguf.h"
 #include "formats/json.h"
 #include "text/detokenizer.h"
+#include "text/fixtures.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
@@ -16,8 +17,6 @@ namespace ingot {
 namespace {
 
 using nlohmann::json;
-
-const std::filesystem::path kFolder = std::filesystem::path(INGOT_FIXTURES) / "tokenizers";
 
 std::string from_base64(const std::string& text) {
   const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -36,7 +35,7 @@ std::string from_base64(const std::string& text) {
 const std::vector<std::string>& corpus() {
   static const std::vector<std::string> texts = [] {
     std::vector<std::string> out;
-    for (const json& text : read_json_file(kFolder / "corpus.json"))
+    for (const json& text : read_json_file(kTokenizers / "corpus.json"))
       out.push_back(from_base64(text.get<std::string>()));
     return out;
   }();
@@ -91,7 +90,7 @@ void expect_goldens(const Tokenizer& tokenizer, const std::filesystem::path& fil
 class TokenizerGolden : public testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerGolden, AgreesWithTheReference) {
-  const std::filesystem::path folder = kFolder / GetParam();
+  const std::filesystem::path folder = kTokenizers / GetParam();
   expect_goldens(*load_tokenizer(folder), folder / "goldens.json");
 }
 
@@ -109,7 +108,7 @@ TEST(TokenizerGolden, DefaultModelAgreesWithTheReference) {
   const char* path = std::getenv("INGOT_DEFAULT_MODEL");
   if (!path) GTEST_SKIP() << "INGOT_DEFAULT_MODEL is not set";
   const auto tokenizer = load_tokenizer(*GgufFile::open(path));
-  expect_goldens(*tokenizer, kFolder / "default/goldens.json");
+  expect_goldens(*tokenizer, kTokenizers / "default/goldens.json");
   EXPECT_EQ(tokenizer->vocab_size(), 49152);
   EXPECT_EQ(tokenizer->bos_token(), "<|im_start|>");
   EXPECT_EQ(tokenizer->eos_token(), "<|im_end|>");
@@ -122,7 +121,7 @@ TEST(TokenizerGolden, DefaultModelAgreesWithTheReference) {
 // Every text of the corpus comes back from its tokens, broken bytes as U+FFFD.
 TEST(TokenizerGolden, ByteLevelTextsComeBack) {
   for (const char* name : {"gpt2", "smollm", "llama3", "tekken-hf", "o200k", "tekken", "tekken-listed"}) {
-    const auto tokenizer = load_tokenizer(kFolder / name);
+    const auto tokenizer = load_tokenizer(kTokenizers / name);
     for (const std::string& text : corpus()) {
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(text, {.add_special = false}), false), replace_invalid_utf8(text))
           << name;
@@ -132,7 +131,7 @@ TEST(TokenizerGolden, ByteLevelTextsComeBack) {
 
 TEST(TokenizerGolden, SentencePieceTextsComeBack) {
   for (const char* name : {"llama2", "mistral"}) {
-    const auto tokenizer = load_tokenizer(kFolder / name);
+    const auto tokenizer = load_tokenizer(kTokenizers / name);
     for (const std::string& text : corpus()) {
       // U+2581 in the input becomes a space, and the white space around special tokens is not kept: both by design.
       if (text.find("\xE2\x96\x81") != std::string::npos || text.find('<') != std::string::npos) continue;
@@ -149,7 +148,7 @@ TEST(TokenizerGolden, SentencePieceTextsComeBack) {
 }
 
 TEST(TokenizerGolden, ConfigurationIsRead) {
-  const auto llama3 = load_tokenizer(kFolder / "llama3");
+  const auto llama3 = load_tokenizer(kTokenizers / "llama3");
   EXPECT_EQ(llama3->bos_token(), "<|begin_of_text|>");
   EXPECT_EQ(llama3->eos_token(), "<|eot_id|>");
   EXPECT_EQ(llama3->eos_id(), llama3->find("<|eot_id|>"));
@@ -159,7 +158,7 @@ TEST(TokenizerGolden, ConfigurationIsRead) {
   ASSERT_EQ(llama3->named_templates().size(), 1u);
   EXPECT_EQ(llama3->named_templates().at("tool_use"), "T");
 
-  const auto llama2 = load_tokenizer(kFolder / "llama2");
+  const auto llama2 = load_tokenizer(kTokenizers / "llama2");
   EXPECT_EQ(llama2->bos_token(), "<s>");
   EXPECT_EQ(llama2->pad_id(), -1);
   EXPECT_EQ(llama2->unk_token(), "<unk>");
@@ -169,7 +168,7 @@ TEST(TokenizerGolden, ConfigurationIsRead) {
   EXPECT_TRUE(llama2->is_special(llama2->find("</s>")));
   EXPECT_FALSE(llama2->is_special(llama2->find("a")));
 
-  const auto tekken = load_tokenizer(kFolder / "tekken-listed");
+  const auto tekken = load_tokenizer(kTokenizers / "tekken-listed");
   EXPECT_EQ(tekken->bos_id(), 1);
   EXPECT_EQ(tekken->find("[ARGS]"), 12);
   EXPECT_EQ(tekken->find("<SPECIAL_20>"), 20);

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kTexts = {
+const std::vector<std::string> kJsonTexts = {
     "",
     "Hello, world!",
     "  two  spaces\tand\n\nlines \n",
@@ -35,7 +35,7 @@ std::string read(const fs::path& path) {
 
 void expect_equal(const TokenizerData& data, const std::string& name) {
   const Tokenizer before(data), after(read_hf_tokenizer(write_tokenizer_json(data), name));
-  for (const std::string& text : kTexts)
+  for (const std::string& text : kJsonTexts)
     for (const bool special : {false, true}) {
       const EncodeOptions options{.add_special = special, .parse_special = true};
       const std::vector<int32_t> ids = before.encode(text, options);

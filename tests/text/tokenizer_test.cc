@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
+#include "text/fixtures.h"
 #include "text/tokenizer_data.h"
 #include "text/tokenizer_readers.h"
 
@@ -20,7 +21,6 @@ namespace fs = std::filesystem;
 using Ids = std::vector<int32_t>;
 using testing::HasSubstr;
 
-const fs::path kFolder = fs::path(INGOT_FIXTURES) / "tokenizers";
 constexpr EncodeOptions kPlain{.add_special = false, .parse_special = true};
 
 std::shared_ptr<const Tokenizer> open(const GgufWriter& writer) {
@@ -200,7 +200,7 @@ class TemporaryFolder {
 
 TEST(LoadTokenizer, TemplatesInFilesOfTheirOwn) {
   const TemporaryFolder folder;
-  fs::copy_file(kFolder / "llama2/tokenizer.json", folder.path() / "tokenizer.json");
+  fs::copy_file(kTokenizers / "llama2/tokenizer.json", folder.path() / "tokenizer.json");
   folder.write("tokenizer_config.json", R"({"chat_template": "from the config", "eos_token": "</s>"})");
   EXPECT_EQ(load_tokenizer(folder.path())->chat_template(), "from the config");
   folder.write("chat_template.jinja", "from the file");
@@ -213,7 +213,7 @@ TEST(LoadTokenizer, TemplatesInFilesOfTheirOwn) {
 
 TEST(LoadTokenizer, LlamaClassesLetTheConfigurationDecideAboutBos) {
   const TemporaryFolder folder;
-  fs::copy_file(kFolder / "llama2/tokenizer.json", folder.path() / "tokenizer.json");
+  fs::copy_file(kTokenizers / "llama2/tokenizer.json", folder.path() / "tokenizer.json");
   folder.write(
       "tokenizer_config.json",
       R"({"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "add_bos_token": false, "add_eos_token": true})");
@@ -223,7 +223,7 @@ TEST(LoadTokenizer, LlamaClassesLetTheConfigurationDecideAboutBos) {
 
 TEST(LoadTokenizer, BadConfigurationNamesFileAndKey) {
   const TemporaryFolder folder;
-  fs::copy_file(kFolder / "llama2/tokenizer.json", folder.path() / "tokenizer.json");
+  fs::copy_file(kTokenizers / "llama2/tokenizer.json", folder.path() / "tokenizer.json");
   for (const auto& [text, key] :
        std::vector<std::pair<const char*, const char*>>{{R"({"bos_token": 5})", "bos_token"},
                                                         {R"({"bos_token": {"x": 1}})", "bos_token.content"},
@@ -243,7 +243,7 @@ TEST(LoadTokenizer, BadConfigurationNamesFileAndKey) {
 
 TEST(Tokenizer, HugeTextsOfEveryKindAreQuick) {
   for (const char* name : {"llama3", "o200k", "llama2", "unknowns"}) {
-    const auto tokenizer = load_tokenizer(kFolder / name);
+    const auto tokenizer = load_tokenizer(kTokenizers / name);
     for (std::string_view unit : {"a", " ", "\n", "word", "\u4f60", "\u0301", "\u0915\u094d", "'", "<|im_start|", "Aa",
                                   "\xff", "\u2581", " \n"}) {
       std::string text;
@@ -256,7 +256,7 @@ TEST(Tokenizer, HugeTextsOfEveryKindAreQuick) {
 }
 
 TEST(Tokenizer, ManyThreadsAtOnce) {
-  const auto tokenizer = load_tokenizer(kFolder / "llama3");
+  const auto tokenizer = load_tokenizer(kTokenizers / "llama3");
   std::string text;
   for (int i = 0; i < 300; ++i) text += "word" + std::to_string(i) + " it's \u4f60\u597d ";
   const Ids want = tokenizer->encode(text);
@@ -272,7 +272,7 @@ TEST(Tokenizer, ManyThreadsAtOnce) {
 }
 
 TEST(Tokenizer, LooksUpTokens) {
-  const auto tokenizer = load_tokenizer(kFolder / "gpt2");
+  const auto tokenizer = load_tokenizer(kTokenizers / "gpt2");
   EXPECT_EQ(tokenizer->token_text(tokenizer->find("\u0120")), "\u0120");
   EXPECT_EQ(tokenizer->token_bytes(tokenizer->find("\u0120")), " ");
   EXPECT_EQ(tokenizer->find("no such token"), -1);
