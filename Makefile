@@ -10,7 +10,7 @@ help:
 	@echo '                  (make run PROMPT="..." TOKENS=100)'
 	@echo 'make test         the whole suite: release, ASan + UBSan with the fuzzers, TSan'
 	@echo 'make test-quick   the release suite alone'
-	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (12 GB, kept in the cache)'
+	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (4 GB, kept in the cache)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
 	@echo 'make cuda-kernels compile what the shipped configs need on an NVIDIA GPU into the cache; no GPU is needed'
 	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
