@@ -11,7 +11,7 @@ help:
 	@echo 'make test         the whole suite: release, ASan + UBSan with the fuzzers, TSan'
 	@echo 'make test-quick   what your edits can reach, since the last time it was green: under a minute'
 	@echo 'make test-release the release suite alone'
-	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (12 GB, kept in the cache)'
+	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (4 GB, kept in the cache)'
 	@echo 'make soak         the long forms: every pairing and order of threads, loads of minutes, fuzzers (SOAK_MINUTES=60)'
 	@echo 'make mutants      80 one-line faults, one at a time: does the suite notice? Hours; goes on where it was stopped (MUTANTS=--list)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'

@@ -1,7 +1,6 @@
 """VLLM_METAL_STRICT_NO_MPS=1: every way onto an accelerator that a test can try is refused."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -30,43 +29,51 @@ VIOLATIONS = {
     "a default device": "(torch.set_default_device('meta'), torch.ones(2))",
 }
 
-# Runs in a process of its own: strict mode stays on in the thread that turned it on.
+# Runs in a process of its own: strict mode stays on in the thread that turned it on. So it is off at first, then on.
 SCRIPT = """
-import concurrent.futures, json, sys
+import concurrent.futures, json, os, sys
 import torch
 outside = torch.ones(4, device="meta")
 host = torch.ones(4)
 pool = concurrent.futures.ThreadPoolExecutor(1)
 from vllm_apple import strict
 from vllm_apple.platform import ApplePlatform
-on = strict.install()
-seen = {}
-for name, code in json.load(sys.stdin).items():
-    try:
-        eval(code)
-        seen[name] = "allowed"
-    except strict.StrictError as error:
-        seen[name] = f"refused: {error}"
-    except Exception as error:
-        seen[name] = f"{type(error).__name__}: {error}"
-print(json.dumps([on, seen]))
+
+def run(value, cases):
+    os.environ["VLLM_METAL_STRICT_NO_MPS"] = value
+    on, seen = strict.install(), {}
+    for name, code in cases.items():
+        try:
+            eval(code)
+            seen[name] = "allowed"
+        except strict.StrictError as error:
+            seen[name] = f"refused: {error}"
+        except Exception as error:
+            seen[name] = f"{type(error).__name__}: {error}"
+    return on, seen
+
+off, on = json.load(sys.stdin)
+print(json.dumps([run("0", off), run("1", on), strict.install()]))
 """
+WITHOUT = [
+    "a tensor is made on another device", "a tensor is moved", "a tensor from outside is computed with",
+    "a device is set on the platform",
+]
 
 
-def run(cases: dict, value: str):
-    environment = {**os.environ, "VLLM_METAL_STRICT_NO_MPS": value}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=json.dumps(cases), env=environment, capture_output=True, text=True, timeout=240
-    )
+@pytest.fixture(scope="module")
+def both():
+    cases = VIOLATIONS | {"host memory": "(host + 1).sum().item()", "a seed": "torch.manual_seed(1)", "to mps": "host.to('mps')"}
+    text = json.dumps([{name: VIOLATIONS[name] for name in WITHOUT}, cases])
+    done = subprocess.run([sys.executable, "-c", SCRIPT], input=text, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
-def seen():
-    on, seen = run(VIOLATIONS | {"host memory": "(host + 1).sum().item()", "a seed": "torch.manual_seed(1)", "to mps": "host.to('mps')"}, "1")
-    assert on
-    return seen
+def seen(both):
+    assert both[1][0] and both[2], "on, and on again"
+    return both[1][1]
 
 
 @pytest.mark.parametrize("name", VIOLATIONS)
@@ -83,7 +90,6 @@ def test_host_memory_is_allowed(seen):
     assert seen["host memory"] == seen["a seed"] == "allowed"
 
 
-def test_nothing_is_refused_without_the_variable():
-    cases = ["a tensor is made on another device", "a tensor is moved", "a tensor from outside is computed with"]
-    on, seen = run({name: VIOLATIONS[name] for name in cases}, "0")
-    assert not on and set(seen.values()) == {"allowed"}, seen
+def test_nothing_is_refused_without_the_variable(both):
+    on, seen = both[0]
+    assert not on and list(seen) == WITHOUT and set(seen.values()) == {"allowed"}, seen
