@@ -23,7 +23,7 @@
 namespace ingot::python {
 namespace {
 
-std::unique_ptr<Llm> load(std::string model, std::string quantize, std::string device, int threads, std::string isa,
+std::unique_ptr<Llm> load_llm(std::string model, std::string quantize, std::string device, int threads, std::string isa,
                           int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype, int32_t max_step_tokens,
                           int32_t max_seqs, bool prefix_caching) {
   LlmOptions options;
@@ -163,7 +163,7 @@ void bind_llm(nb::module_& m) {
       .def("prompt_scores", [](const Generation& g) { return to_scores(g.prompt_scores()); });
 
   nb::class_<Llm>(m, "LlmCore", "The native orchestrator; use ingot.LLM.")
-      .def(nb::new_(&load), nb::arg("model"), nb::arg("quantize"), nb::arg("device"), nb::arg("threads"),
+      .def(nb::new_(&load_llm), nb::arg("model"), nb::arg("quantize"), nb::arg("device"), nb::arg("threads"),
            nb::arg("isa"), nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"),
            nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"))
       .def("submit", &submit, nb::keep_alive<0, 1>(), nb::arg("prompt"), nb::arg("sampling"), nb::arg("random_seed"),
