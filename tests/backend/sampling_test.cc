@@ -184,6 +184,12 @@ TEST_P(Sampling, Filters) {
     p.top_p = 0.95f;
     p.min_p = 0.05f;
   }));
+  // Equal logits: of those at the cut only some are left.
+  expect_like_reference(rows([](SamplingParams& p) {
+                          p.top_k = 10;
+                          p.top_p = 0.95f;
+                        }),
+                        {}, kVocab, 0.0f);
 }
 TEST_P(Sampling, BigVocabulary) {
   expect_like_reference(rows([](SamplingParams& p) { p.top_p = 0.9f; }, 8), {}, 50257, 3.0f);
