@@ -172,7 +172,8 @@ TEST_P(AttentionInvariance, Neighbours) {
     }
   }
   expect_same(chunked(sequences, 0, 64, false, {}, prefilling), want, "prefill with neighbours");
-  expect_same(chunked(sequences, std::max(late(), 490), 1, true, decoding, {}, fillers), want, "decode with neighbours");
+  const int32_t from = std::max(late(), 490);
+  expect_same(chunked(sequences, from, 1, true, decoding, {}, fillers), want, "decode with neighbours");
   expect_same(chunked(sequences, 505, 1, true, decoding, prefilling, fillers), want, "decode in mixed steps");
 }
 

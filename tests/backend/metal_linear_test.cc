@@ -263,6 +263,7 @@ TEST_P(MetalLinearBits, OfDecodeRowsDoNotDependOnTheirBatch) {
 
 TEST_P(MetalLinearBits, OfPrefillRowsDoNotDependOnTheirChunk) {
   SKIP_WHEN_SANITIZED();
+  if (GetParam() == DType::f16 && !soak()) GTEST_SKIP() << "INGOT_SOAK=1";  // tiles are the same for all formats
   const auto w = stored_matrix(GetParam(), 70, cols_of(GetParam(), 5), 12);
   const Product all = product(*w, 80, 0);
   const std::vector<std::byte> want = run(watched(), all);
