@@ -3,7 +3,7 @@
 #   apt-get install g++-aarch64-linux-gnu qemu-user libfmt-dev:arm64 libgtest-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64
 # then
 #   cmake -S . -B build-aarch64 -G Ninja --toolchain cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release
-#   ninja -C build-aarch64 cpu_linear_test && ctest --test-dir build-aarch64 -R cpu_linear
+#   ninja -C build-aarch64 backend_test && ctest --test-dir build-aarch64 -R backend_cpu
 # INGOT_AARCH64_ROOT may name another place where those libraries are unpacked.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -31,8 +31,8 @@ set +e
   git log -1 --format='commit %h'
   part "the kernels' library" ls -l build/lib/ingot.metallib
   part "what this machine has" build/bin/ingot doctor
-  part "operations against the reference" build/tests/conformance_test --gtest_brief=1 --gtest_filter='*metal*'
-  part "sampling" build/tests/sampling_test --gtest_brief=1 --gtest_filter='*metal*'
+  part "operations against the reference" build/tests/backend_test --gtest_brief=1 --gtest_filter='*metal*:-*Sampling*'
+  part "sampling" build/tests/backend_test --gtest_brief=1 --gtest_filter='*Sampling*metal*'
   part "models and the step contract" build/tests/engine_test --gtest_brief=1 --gtest_filter='*etal*'
   part "neighbours" build/tests/metal_engine_test --gtest_brief=1
   part "batch table" build/bin/ingot bench ${model:+-m "$model"} --device metal --batch 1,2,4,8,16

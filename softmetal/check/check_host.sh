@@ -19,8 +19,16 @@ system=()
 while read -r dir; do system+=(-isystem "$dir"); done < <("$clang" -E -x c++ -v /dev/null 2>&1 >/dev/null |
   sed -n '/^#include </,/^End/p' | sed -n 's/^ //p' | grep -v '/lib/llvm\|/lib/clang')
 # __nonnull is a macro of Apple's clang and a function of glibc's headers.
+flags=(-target arm64-apple-macos14 -std=c++20 -Wall -Wextra -Werror -Wno-missing-field-initializers
+  -U__nonnull -D_GNU_SOURCE -nostdinc++ -isystem "$here/stubs" -isystem "$headers" -I "$here/../include" "${system[@]}")
+# What all files include is read once.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+{
+  printf '#include <%s>\n' Metal/Metal.hpp algorithm functional map memory span string vector
+  printf '#if __has_include(<fmt/format.h>)\n#include <fmt/format.h>\n#endif\n'
+} >"$folder/common.h"
+"$clang" "${flags[@]}" -x c++-header "$folder/common.h" -o "$folder/common.pch"
 status=0
-"$clang" -target arm64-apple-macos14 -fsyntax-only -std=c++20 -Wall -Wextra -Werror -Wno-missing-field-initializers \
-  -U__nonnull -D_GNU_SOURCE -nostdinc++ -isystem "$here/stubs" -isystem "$headers" -I "$here/../include" \
-  "${system[@]}" "$@" || status=1
+"$clang" "${flags[@]}" -fsyntax-only -include-pch "$folder/common.pch" "$@" || status=1
 [ $status -eq $must_fail ]

@@ -15,8 +15,8 @@ bool is_blank(const Token& t) {
   return t.kind == TokenKind::space || t.kind == TokenKind::newline || t.kind == TokenKind::directive;
 }
 
-// Cuts a source into the declarations at its top level. Where it is in doubt what one declares, the piece says that it is
-// always needed.
+// Cuts a source into the declarations at its top level. Where it is in doubt what one declares, the piece says that it
+// is always needed.
 class Cutter {
  public:
   explicit Cutter(const std::string& source) : tokens_(tokenize(source)) {}
@@ -100,7 +100,8 @@ class Cutter {
       return word(i) ? std::vector<std::string>{tokens_[i].text} : std::vector<std::string>{};
     };
     if (text(at) == "using" && text(next(next(at))) == "=") return one(next(at));
-    if (text(at) == "using" || text(at) == "namespace" || text(at) == "extern" || text(at) == "static_assert") return {};
+    for (const char* kept : {"using", "namespace", "extern", "static_assert"})
+      if (text(at) == kept) return {};
     if (text(at) == "typedef") {
       size_t last = at;
       for (size_t i = at; i < end; i = next(i))

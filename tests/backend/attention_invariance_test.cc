@@ -37,7 +37,7 @@ std::vector<InvarianceCase> cases() {
   }
   // Of a GPU only the attention promises this; its matrix products sum prefill rows in another order.
   list.push_back({"metal", 64, 3, 1, 16, 0, KvType::f16});
-  list.push_back({"metal", 128, 5, 1, 8, 100, KvType::int8});
+  list.push_back({"metal", 128, 2, 1, 8, 100, KvType::int8});
   list.push_back({"metal", 72, 2, 1, 16, 300, KvType::bf16});
   if (soak()) {
     list.push_back({"metal", 64, 3, 2, 16, 0, KvType::int8});
@@ -80,6 +80,8 @@ class AttentionInvariance : public testing::TestWithParam<InvarianceCase> {
     }
     return make_cpu_backend({.threads = threads, .isa = GetParam().isa, .drop_pages = {}});
   }
+  // Row by row from here on. Kernels of the software device are slow: over the end of one split.
+  int32_t late() const { return GetParam().isa == "metal" && !soak() ? 505 : 440; }
   bool gpu() const { return GetParam().isa == "metal" || GetParam().isa == "cuda"; }
   int64_t out_width() const { return GetParam().group * GetParam().kv_heads * GetParam().head_size; }
 
@@ -129,16 +131,18 @@ TEST_P(AttentionInvariance, PrefillChunks) {
   const auto sequences = make_sequences(config(), {kLength});
   const std::vector<float> want = alone(sequences);
   EXPECT_TRUE(std::all_of(want.begin(), want.end(), [](float x) { return std::isfinite(x); }));
-  expect_same(chunked(sequences, 440, 1, false), want, "prefill row by row");
-  for (int32_t chunk : {7, 64, 200}) expect_same(chunked(sequences, 0, chunk, false), want, "prefill chunks");
+  expect_same(chunked(sequences, late(), 1, false), want, "prefill row by row");
+  expect_same(chunked(sequences, 440, 7, false), want, "prefill chunks");
+  for (int32_t chunk : {64, 200}) expect_same(chunked(sequences, 0, chunk, false), want, "prefill chunks");
 }
 
 TEST_P(AttentionInvariance, DecodeEqualsPrefill) {
   const auto sequences = make_sequences(config(), {kLength});
   const std::vector<float> want = alone(sequences);
   // Over the ends of tiles and splits.
-  expect_same(chunked(sequences, 440, 1, true), want, "decode");
-  if (GetParam().head_size == 64) expect_same(chunked(sequences, 0, 1, true), want, "decode from the start");
+  expect_same(chunked(sequences, late(), 1, true), want, "decode");
+  if (GetParam().head_size == 64 && (GetParam().isa != "metal" || soak()))
+    expect_same(chunked(sequences, 0, 1, true), want, "decode from the start");
 }
 
 // A GPU's threadgroups take spans, splits or whole sequences, as there is work.
@@ -168,7 +172,8 @@ TEST_P(AttentionInvariance, Neighbours) {
     }
   }
   expect_same(chunked(sequences, 0, 64, false, {}, prefilling), want, "prefill with neighbours");
-  expect_same(chunked(sequences, 490, 1, true, decoding, {}, fillers), want, "decode with neighbours");
+  const int32_t from = std::max(late(), 490);
+  expect_same(chunked(sequences, from, 1, true, decoding, {}, fillers), want, "decode with neighbours");
   expect_same(chunked(sequences, 505, 1, true, decoding, prefilling, fillers), want, "decode in mixed steps");
 }
 

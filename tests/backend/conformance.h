@@ -58,8 +58,8 @@ class Conformance : public testing::TestWithParam<DeviceCase> {
 
   bool metal() const { return device_->info().name == "metal"; }
   bool bf16() const { return device_->info().activation == DType::bf16; }
-  // Each makes kernels of its own, which take long to compile. On the software device the first `n` of them will do, with
-  // a sanitizer the very first; those listed first are chosen so that together with other tests each value occurs.
+  // Each makes kernels of its own, which take long to compile. On the software device the first `n` of them will do,
+  // with a sanitizer the very first; those listed first are chosen so that over all tests each value occurs.
   template <typename T>
   std::vector<T> few(size_t n, std::vector<T> list) const {
     if (metal() && kSanitized) n = 1;

@@ -108,9 +108,8 @@ class AttentionConformance : public Conformance {
 TEST_P(AttentionConformance, Shapes) {
   check({64, 16, 3, 2, 0, 64, KvType::f16, false}, false);
   if (metal() && kSanitized) return;
-  check({128, 32, 4, 2, 100, 128, KvType::f16, true}, false);
-  check({256, 16, 8, 1, 257, 256, KvType::bf16, false}, true);
-  check({128, 8, 2, 1, 0, 128, KvType::bf16, false}, true);
+  check({128, 32, 2, 2, 100, 128, KvType::f16, true}, false);
+  check({256, 8, 8, 1, 257, 256, KvType::bf16, false}, true);
 }
 TEST_P(AttentionConformance, OtherHeads) {
   check({80, 8, 7, 1, 0, 80, KvType::f32, false}, false);
@@ -121,7 +120,7 @@ TEST_P(AttentionConformance, OtherHeads) {
   check({72, 16, 2, 1, 50, 40, KvType::f32, true}, false);
 }
 TEST_P(AttentionConformance, Groups) {
-  for (int64_t group : {1, 2, 4, 7, 8, 20}) check({64, 16, group, 1, 0, 64, KvType::f16, false}, false);
+  for (int64_t group : {1, 5, 8, 20}) check({64, 16, group, 1, 0, 64, KvType::f16, false}, false);
 }
 TEST_P(AttentionConformance, Int8) {
   check({64, 8, 5, 1, 15, 64, KvType::int8, false}, true);

@@ -205,7 +205,8 @@ TEST_P(Conformance, PrefillProducts) {
   std::vector<DType> list = {DType::q8_0, DType::f16, DType::bf16, DType::q4_1};
   if (bf16()) std::swap(list[0], list[2]);
   for (DType type : few(types, list))
-    for (int64_t decode_rows : few<int64_t>(types > 1 ? 2 : 1, {5, 0})) {
+    for (int64_t decode_rows :
+         few(1, type == list[0] ? std::vector<int64_t>{5, 0} : std::vector<int64_t>{0, 5})) {
       SetUp();
       constexpr int64_t kIn = 96, kOut = 48, kRows = 21;
       const auto weight = make_matrix(random_, type, kOut, kIn), up = make_matrix(random_, type, kOut, kIn);
@@ -377,10 +378,10 @@ TEST_P(Conformance, Experts) {
     DType type;
     bool normalize;
   };
-  std::vector<Shape> shapes = {Shape{7, 5, 2, 64, 40, DType::bf16, false},   Shape{37, 9, 4, 96, 64, DType::q8_0, true},
-                               Shape{1, 5, 2, 64, 32, DType::f32, true},     Shape{21, 130, 8, 32, 24, DType::f16, true},
-                               Shape{33, 2, 1, 32, 32, DType::q4_0, true},   Shape{1, 6, 3, 64, 32, DType::bf16, true},
-                               Shape{19, 6, 3, 256, 256, DType::q4_1, true}};
+  const std::vector<Shape> shapes = {
+      {7, 5, 2, 64, 40, DType::bf16, false}, {37, 9, 4, 96, 64, DType::q8_0, true}, {1, 5, 2, 64, 32, DType::f32, true},
+      {21, 130, 8, 32, 24, DType::f16, true}, {33, 2, 1, 32, 32, DType::q4_0, true}, {1, 6, 3, 64, 32, DType::bf16, true},
+      {19, 6, 3, 256, 256, DType::q4_1, true}};
   for (const Shape& s : few(bf16() ? 1 : 5, shapes)) {
     SetUp();
     RegionPlan plan;

@@ -250,7 +250,7 @@ TEST_P(MetalLinearBits, OfDecodeRowsDoNotDependOnTheirBatch) {
   // Each size that kernels are made for; f16 has no blocks, and few of them will do.
   for (int64_t rows : soak()                    ? std::vector<int64_t>{1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 33}
                       : GetParam() == DType::f16 ? std::vector<int64_t>{3, 33}
-                                                 : std::vector<int64_t>{1, 2, 3, 7, 16, 33}) {
+                                                 : std::vector<int64_t>{1, 7, 33}) {
     const int64_t first = rows * 5 % (40 - rows);
     EXPECT_EQ(run(watched(), slice(all, first, rows, rows)), rows_of(want, 40, first, rows)) << rows << " rows";
   }
@@ -263,6 +263,7 @@ TEST_P(MetalLinearBits, OfDecodeRowsDoNotDependOnTheirBatch) {
 
 TEST_P(MetalLinearBits, OfPrefillRowsDoNotDependOnTheirChunk) {
   SKIP_WHEN_SANITIZED();
+  if (GetParam() == DType::f16 && !soak()) GTEST_SKIP() << "INGOT_SOAK=1";  // tiles are the same for all formats
   const auto w = stored_matrix(GetParam(), 70, cols_of(GetParam(), 5), 12);
   const Product all = product(*w, 80, 0);
   const std::vector<std::byte> want = run(watched(), all);
@@ -282,11 +283,14 @@ TEST_P(MetalLinearBits, DoNotDependOnTheVariant) {
   const std::vector<std::byte> want = run(watched(), p);
   check(p, want, "the table's variant");
   const int lanes = linear_lanes(GetParam(), w->spec.cols);
-  for (const LinearVariant& v : {LinearVariant{1, lanes, 1, 1}, {2, lanes, 2, 8}, {4, lanes, 3, 2}}) {
+  std::vector<LinearVariant> variants = {{2, lanes, 2, 8}, {4, lanes, 3, 2}, {1, lanes, 1, 1}};
+  std::vector<int> others = {32, 1};
+  if (!soak()) variants.pop_back(), others.pop_back();
+  for (const LinearVariant& v : variants) {
     p.variant = v;
     EXPECT_EQ(run(watched(), p), want) << v.outputs << " outputs, unroll " << v.unroll;
   }
-  for (int other : {1, 32}) {  // another order of additions: other bits, the same sums
+  for (int other : others) {  // another order of additions: other bits, the same sums
     p.variant = LinearVariant{2, other, 1, 4};
     check(p, run(watched(), p), std::to_string(other) + " lanes");
   }
@@ -333,8 +337,10 @@ TEST_P(MetalLinearMatrix, IsCleanAndGates) {
   const int64_t cols = GetParam() == DType::f16 ? 96 : 256;
   const auto w = stored_matrix(GetParam(), 21, cols, 41), up = stored_matrix(GetParam(), 21, cols, 42);
   Product p = product(*w, 5, 5);
-  p.up = up.get();
-  p.shape.activation = ActivationKind::silu;
+  if (GetParam() == DType::f16 || GetParam() == DType::q4_k || soak()) {  // each kernel takes long to compile
+    p.up = up.get();
+    p.shape.activation = ActivationKind::silu;
+  }
   p.in = normal_floats(5 * cols, 7, 0.02f);
   p.variant = matrix_variant(p, 2, 1);
   check(p, run(watched(), p), "gated");
@@ -410,8 +416,8 @@ TEST(MetalLinearOut, GatesWithEveryActivation) {
   for (ActivationKind kind : {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh}) {
     const auto gate = stored_matrix(DType::q4_0, 45, 96, 25);
     const auto up = stored_matrix(DType::q4_0, 45, 96, 26);
-    Product p = product(*gate, 36, 3);
-    p.in = normal_floats(36 * 96, 7, 1.0f);  // sums far into both tails
+    Product p = product(*gate, 5, soak() ? 3 : 5);
+    p.in = normal_floats(5 * 96, 7, 1.0f);  // sums far into both tails
     p.up = up.get();
     p.shape.activation = kind;
     p.bias = normal_floats(45, 27);
@@ -456,9 +462,9 @@ TEST_P(MetalLinearStrict, IsClean) {
     p.up = up.get();
     p.shape.activation = ActivationKind::silu;
     p.in = normal_floats(36 * cols, 7, 0.02f);  // products of two sums must fit a half
-    const std::vector<std::byte> bits = run(rig(Mode::strict, GetParam()), p);
-    check(p, bits, "mixed and gated");
-    EXPECT_EQ(bits, run(rig(Mode::fast), p)) << "the order of threads shows";
+    check(p, run(rig(Mode::strict, GetParam()), p), "mixed and gated");
+    const Product few = product(*w, 2, 2);
+    EXPECT_EQ(run(rig(Mode::strict, GetParam()), few), run(rig(Mode::fast), few)) << "the order of threads shows";
     if (!soak()) break;
   }
 }
