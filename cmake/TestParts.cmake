@@ -1,0 +1,46 @@
+# One GoogleTest binary a folder, run as several ctest entries, so that cores share its work and a label builds and runs
+# what it needs.
+include_guard(GLOBAL)
+
+# ingot_test_binary(name SOURCES a_test.cc ... LIBS lib ...): the binary alone; its cases are run by its parts.
+function(ingot_test_binary name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE INGOT_FIXTURES="${PROJECT_SOURCE_DIR}/tests/fixtures")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+endfunction()
+
+# ingot_test_part(name OF binary [FILTER pattern ...] [LABELS l ...] [TIMEOUT seconds] [COST seconds] [ENVIRONMENT A=b ...])
+# The cases that the patterns name; without FILTER the cases that no part before it has taken, so no case is forgotten.
+function(ingot_test_part name)
+  cmake_parse_arguments(ARG "" "OF;TIMEOUT;COST" "FILTER;LABELS;ENVIRONMENT" ${ARGN})
+  get_target_property(taken ${ARG_OF} INGOT_TAKEN)
+  if(NOT taken)
+    set(taken "")
+  endif()
+  if(ARG_FILTER)
+    list(JOIN ARG_FILTER ":" filter)
+    set_target_properties(${ARG_OF} PROPERTIES INGOT_TAKEN "${taken};${ARG_FILTER}")
+  else()
+    list(REMOVE_ITEM taken "")
+    list(JOIN taken ":" filter)
+    set(filter "*-${filter}")
+  endif()
+  # Counted by the entry's name, whichever other entries of the binary run beside it.
+  add_test(NAME ${name} COMMAND ${ARG_OF} --gtest_brief=1 --gtest_filter=${filter}
+    --gtest_output=xml:${CMAKE_BINARY_DIR}/results/${name}.xml)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  if(INGOT_SANITIZE MATCHES address AND ARG_LABELS MATCHES metal)
+    # Threads of a kernel are fibers; for each of them the sanitizer would map and unmap a second stack.
+    list(APPEND ARG_ENVIRONMENT ASAN_OPTIONS=detect_stack_use_after_return=0)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
+  add_custom_target(${name} DEPENDS ${ARG_OF})  # scripts/test.sh builds what a label needs by the names of its tests
+endfunction()
