@@ -33,8 +33,7 @@ set +e
   part "what this machine has" build/bin/ingot doctor
   part "operations against the reference" build/tests/backend_test --gtest_brief=1 --gtest_filter='*metal*:-*Sampling*'
   part "sampling" build/tests/backend_test --gtest_brief=1 --gtest_filter='*Sampling*metal*'
-  part "models and the step contract" build/tests/engine_test --gtest_brief=1 --gtest_filter='*etal*'
-  part "neighbours" build/tests/metal_engine_test --gtest_brief=1
+  part "models, the step contract, neighbours" env INGOT_SOAK=1 build/tests/engine_test --gtest_brief=1 --gtest_filter='*etal*'
   part "batch table" build/bin/ingot bench ${model:+-m "$model"} --device metal --batch 1,2,4,8,16
   part "batch table, JSON" build/bin/ingot bench ${model:+-m "$model"} --device metal --batch 1,2,4,8,16 --json
   part "GPU time by kernel" env VLLM_METAL_PROFILE=1 build/bin/ingot bench ${model:+-m "$model"} --device metal --batch 1 --gen-len 8

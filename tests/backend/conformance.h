@@ -43,12 +43,6 @@ inline void expect_near(const std::vector<float>& got, const std::vector<float>&
   EXPECT_LE(worst, limit) << what << ": element " << where << " is " << got[where] << ", not " << want[where];
 }
 
-#ifdef INGOT_SANITIZED
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 class Conformance : public testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override {

@@ -43,10 +43,8 @@ MetalRig& watched() {
 // With a sanitizer a kernel takes seconds to compile: a few of them stand for all, and what does not look for bad
 // accesses or races is left out.
 #ifdef INGOT_SANITIZED
-constexpr bool kSanitized = true;
 constexpr DType kFormats[] = {DType::f16, DType::q5_k};
 #else
-constexpr bool kSanitized = false;
 constexpr DType kFormats[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
                               DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
 #endif

@@ -19,9 +19,9 @@ void check(EngineOptions engine, size_t least) {
   options.compile_only = true;
   softmetal::set_options(options);
   engine.device = "cuda";
-  engine.max_step_tokens = 64;
   Engine::load(engine);
   const std::vector<softmetal::Compiled> compiled = softmetal::take_compiled();
+  softmetal::set_options(softmetal::options_from_environment());
   EXPECT_GE(compiled.size(), least);
   size_t reported = 0;
   for (const softmetal::Compiled& kernel : compiled) {
@@ -35,7 +35,7 @@ void check(EngineOptions engine, size_t least) {
     GTEST_SKIP() << "all compile; no ptxas to look for spills with: run scripts/fetch_ptxas.sh, or set SOFTMETAL_PTXAS";
 }
 
-class CudaCompile : public ::testing::TestWithParam<const char*> {};
+class CudaCompile : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
   EngineOptions engine;
@@ -44,12 +44,14 @@ TEST_P(CudaCompile, EveryKernelOfAModelAndNoSpills) {
   engine.max_seqs = 64;
   engine.max_model_len = 128;
   engine.kv_blocks = 16;
+  engine.max_step_tokens = 64;
   check(engine, 30);
 }
 
 // Two layers of a real model with no weights: the last one's products see no prefill rows. Sequences are long enough
 // for every cut of decode attention.
-void check_shape(const std::string& name, const std::string& dtype, int32_t max_seqs, size_t least) {
+void check_shape(const std::string& name, const std::string& dtype, int32_t max_seqs, size_t least,
+                 int32_t max_step_tokens = 64) {
   std::ifstream file(fixture_config(name) + "/config.json");
   auto config = nlohmann::json::parse(file);
   config["num_hidden_layers"] = 2;
@@ -63,18 +65,41 @@ void check_shape(const std::string& name, const std::string& dtype, int32_t max_
   engine.max_seqs = max_seqs;
   engine.max_model_len = 2048;
   engine.kv_blocks = 128;
+  engine.max_step_tokens = max_step_tokens;
   check(engine, least);
   std::filesystem::remove_all(folder);
 }
 
-TEST(CudaCompileShapes, SixteenBits) { check_shape("Devstral-Small-2507", "bf16", 64, 35); }
-TEST(CudaCompileShapes, EightBits) { check_shape("Devstral-Small-2507", "q8_0", 16, 20); }
-TEST(CudaCompileShapes, FourBits) { check_shape("Devstral-Small-2507", "q4_k", 16, 20); }
-TEST(CudaCompileShapes, Experts) { check_shape("Qwen3-30B-A3B", "bf16", 16, 20); }
-TEST(CudaCompileShapes, SmallHeads) { check_shape("Qwen2-0.5B", "bf16", 16, 20); }
+// A decode row of blocks and of experts, whose kernels the plain fixture has not.
+TEST(CudaCompileShapes, OneRowOfFourBits) { check_shape("Devstral-Small-2507", "q4_k", 1, 10, 1); }
+TEST(CudaCompileShapes, OneRowOfExperts) { check_shape("Qwen3-30B-A3B", "bf16", 1, 10, 1); }
 
-INSTANTIATE_TEST_SUITE_P(KvTypes, CudaCompile, ::testing::Values("f16", "int8"),
-                         [](const auto& info) { return std::string(info.param); });
+// All sizes of a step, of every kind of shape: minutes.
+#define INGOT_SKIP_SHORT_FORM \
+  if (!soak()) GTEST_SKIP() << "set INGOT_SOAK=1 to run it: compiles for minutes"
+TEST(CudaCompileEverySize, SixteenBits) {
+  INGOT_SKIP_SHORT_FORM;
+  check_shape("Devstral-Small-2507", "bf16", 64, 35);
+}
+TEST(CudaCompileEverySize, EightBits) {
+  INGOT_SKIP_SHORT_FORM;
+  check_shape("Devstral-Small-2507", "q8_0", 16, 20);
+}
+TEST(CudaCompileEverySize, FourBits) {
+  INGOT_SKIP_SHORT_FORM;
+  check_shape("Devstral-Small-2507", "q4_k", 16, 20);
+}
+TEST(CudaCompileEverySize, Experts) {
+  INGOT_SKIP_SHORT_FORM;
+  check_shape("Qwen3-30B-A3B", "bf16", 16, 20);
+}
+TEST(CudaCompileEverySize, SmallHeads) {
+  INGOT_SKIP_SHORT_FORM;
+  check_shape("Qwen2-0.5B", "bf16", 16, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(KvTypes, CudaCompile, ::testing::ValuesIn(with_soak<std::string>({"f16"}, {"int8"})),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace ingot::testing

@@ -7,9 +7,15 @@
 #include <vector>
 
 #include "ingot/engine.h"
+#include "soak.h"
 
 // Drives an engine through whole sequences, the way tests want them cut.
 namespace ingot::testing {
+
+using test::kSanitized;
+using test::soak;
+using test::unless_sanitized;
+using test::with_soak;
 
 struct Sequence {
   std::vector<int32_t> ids;
@@ -27,6 +33,12 @@ std::vector<Logits> run_sequences(Engine& engine, const std::vector<Sequence>& s
 
 // Logits of one sequence alone, in one prefill as far as the limits allow.
 Logits run_alone(Engine& engine, const std::vector<int32_t>& ids);
+// The same as a server would run it: a prompt, in chunks as large as the limits allow, and its last `decoded` tokens one
+// a step.
+Logits run_as_served(Engine& engine, const std::vector<int32_t>& ids, size_t decoded = 2);
+
+// One row a step, in turn a row of a prompt and a decode row: both ways of a product with the fewest kernels there are.
+Logits run_row_by_row(Engine& engine, const std::vector<int32_t>& ids);
 
 std::vector<int32_t> random_ids(size_t count, int64_t vocab, uint32_t seed);
 // `count` sets of blocks for `length` positions each, disjoint, in an order shuffled by `seed` (0: ascending).
@@ -41,9 +53,11 @@ struct Reference {
   Logits logits;
 };
 Reference fixture_reference(const std::string& name);
-// For one short sequence, all of whose logits are wanted.
+// For one short sequence, all of whose logits are wanted. Of a Metal device each size of a step is a kernel to compile,
+// so there, but for the long form, steps have one row.
 EngineOptions fixture_options(const std::string& model_path, const std::string& device);
-// Loads `options` and compares: the largest difference of a logit from the reference of a fixture, alone in a step.
+// Loads `options` and compares: the largest difference of a logit from the reference of a fixture, run as served; where
+// a step has room for one row, row by row, and only the first of them.
 double reference_difference(const EngineOptions& options, const std::string& name);
 
 // Largest absolute difference.

@@ -38,17 +38,17 @@ class FailuresTest(HubCase):
             start = time.monotonic()
             message = self.refused("pull", NAME, HF_ENDPOINT="http://127.0.0.1:%d" % unused.getsockname()[1])
         self.assertIn("check the name and the connection", message)
-        self.assertLess(time.monotonic() - start, 10)
+        self.assertLess(time.monotonic() - start, 30)
 
     def test_busy_server(self):
         files = shards(2)
         self.hub.add(NAME, files)
         self.hub.fail("GET /api", 1, fake_hub.status(503, Retry_After="0"))
         self.hub.fail("HEAD .*config", 1, fake_hub.status(500, Retry_After="0"))
-        self.hub.fail(LARGE_FILE, 1, fake_hub.status(429, Retry_After="3"))
+        self.hub.fail(LARGE_FILE, 1, fake_hub.status(429, Retry_After="1"))
         start = time.monotonic()
         self.check(self.pull(), files)
-        self.assertGreater(time.monotonic() - start, 2.9, "Retry-After counts")
+        self.assertGreater(time.monotonic() - start, 0.9, "Retry-After counts")
 
     def test_busy_for_good(self):
         self.hub.add(NAME, shards(1))
@@ -124,7 +124,7 @@ class FailuresTest(HubCase):
         self.stall(70_000)
         start = time.monotonic()
         self.check(self.pull(HF_HUB_DOWNLOAD_TIMEOUT="1"), files)
-        self.assertLess(time.monotonic() - start, 25)
+        self.assertLess(time.monotonic() - start, 60)
 
     def test_redirects_without_end(self):
         self.hub.add(NAME, shards(1))

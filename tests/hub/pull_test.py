@@ -94,13 +94,9 @@ class PullTest(HubCase):
         self.assertFalse(self.repo.exists(), "with its last model a repository goes")
 
     def test_gguf_runs(self):
-        model = fixture.default_model()
-        if os.path.getsize(model) > 500_000_000:
-            self.skipTest("the default model is not the small one")
-        with open(model, "rb") as file:
-            data = file.read()
-        self.hub.add(NAME, {"dir/x.Q4_1.gguf": data, "dir/x.Q8_0.gguf": b"x" * 2000})
-        out = self.ingot("run", "-m", NAME + ":Q4_1", "-p", "Hello", "-n", "1", "--json")
+        data = (fixture.ROOT / "tests" / "fixtures" / "models" / "gguf-q4_0-llama3" / "model.gguf").read_bytes()
+        self.hub.add(NAME, {"dir/x.Q4_0.gguf": data, "dir/x.Q8_0.gguf": b"x" * 2000})
+        out = self.ingot("run", "-m", NAME + ":Q4_0", "--ids", "1,2,3", "-n", "1", "--json")
         self.assertEqual(len(json.loads(out)["token_ids"]), 1)
 
     def test_list_and_rm(self):

@@ -69,7 +69,7 @@ inline GenerationRequest greedy(std::vector<int32_t> prompt, int64_t max_tokens)
 
 // Nothing is left over: no request, no held block, and the books are right.
 inline void expect_clean(Llm& llm) {
-  for (int i = 0; i < 1000 && !llm.idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 30000 && !llm.idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(llm.idle());
   for (const std::string& fault : llm.check_integrity()) ADD_FAILURE() << fault;
   const LlmStats stats = llm.stats();

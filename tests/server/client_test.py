@@ -222,12 +222,12 @@ class ClientTest(unittest.TestCase):
                 break
         self.assertEqual(self.server.metrics()["vllm:num_requests_running"], 1)
         stream.close()
-        self.assertEqual(self.server.wait_idle(5)["vllm:kv_cache_usage_perc"], 0)
+        self.assertEqual(self.server.wait_idle()["vllm:kv_cache_usage_perc"], 0)
 
     def test_timeout_of_the_client(self):
         with self.assertRaises(openai.APITimeoutError):
             self.complete(prompt="Once upon a time", max_tokens=4000, timeout=0.5, extra_body={"ignore_eos": True})
-        self.server.wait_idle(5)
+        self.server.wait_idle()
 
     # ---- errors ----
 

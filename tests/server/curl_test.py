@@ -11,6 +11,7 @@ import unittest
 from prometheus_client.parser import text_string_to_metric_families
 
 import server as fixture
+import tiny_model
 
 COMPLETION = {"model": "test", "prompt": "One, two, three,", "max_tokens": 8, "temperature": 0}
 
@@ -38,7 +39,9 @@ def curl(*args, data=None):
 class CurlTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = fixture.Server("--served-model-name", "test", "--threads", 1, model=fixture.default_model())
+        cls.folder = tempfile.TemporaryDirectory()
+        model = tiny_model.make(pathlib.Path(cls.folder.name) / "tiny")
+        cls.server = fixture.Server("--served-model-name", "test", "--threads", 1, model=model)
         cls.server.start()
         cls.url = cls.server.url
         cls.expected = json.loads(curl(cls.url + "/v1/completions", data=COMPLETION)[2])["choices"][0]["text"]
@@ -46,6 +49,7 @@ class CurlTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.server.stop()
+        cls.folder.cleanup()
 
     def test_plain(self):
         status, headers, body = curl(self.url + "/v1/completions", data=COMPLETION)
@@ -183,7 +187,8 @@ class TlsTest(unittest.TestCase):
             key, cert = pathlib.Path(folder) / "key.pem", pathlib.Path(folder) / "cert.pem"
             subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
                             "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-            with fixture.Server("--served-model-name", "test", "--threads", 1, "--tls-cert", cert, "--tls-key", key, model=fixture.default_model(),
+            model = tiny_model.make(pathlib.Path(folder) / "tiny")
+            with fixture.Server("--served-model-name", "test", "--threads", 1, "--tls-cert", cert, "--tls-key", key, model=model,
                                 tls=True) as server:
                 for trust in (["-k"], ["--cacert", str(cert)]):
                     status, _, body = curl(*trust, server.url + "/v1/completions", data=COMPLETION)

@@ -5,7 +5,7 @@ Each client sends one request after another, all streaming, with random prompts,
 random moment. Every answer that came whole must equal, byte for byte, the answer to the same request when it ran alone on
 another server. Afterwards the server must be as empty as before.
 
-    scripts/python_test.sh tests/server/load_test.py                                   what the suite runs
+    scripts/python_test.sh tests/server/load_test.py --tiny --total 240                about what the suite runs
     scripts/python_test.sh tests/server/load_test.py --seconds 120                     the long run on the default model
     scripts/python_test.sh tests/server/load_test.py --mode preempt --seconds 120      ... with hardly any KV blocks
 """
@@ -91,9 +91,10 @@ class Load:
         if got != self.expected[number]:
             self.faults.append(f"request {number} {self.requests[number][1]}\n  alone {self.expected[number]}\n  now   {got}")
 
-    async def client(self, end):
+    async def client(self, left):
+        """`left()`: whether another request is to be sent."""
         connection = None
-        while time.monotonic() < end and len(self.faults) < 20:
+        while left() and len(self.faults) < 20:
             if connection is None or connection.transport is None:
                 connection = await light_client.Connection.open(self.server.host, self.server.port)
             number = self.chance.randrange(len(self.requests))
@@ -105,7 +106,7 @@ class Load:
                 connection.close()
                 connection = None
             elif fate < 0.24:  # gone before or while the prompt is read
-                await connection.request("POST", path, body, cut_s=self.chance.choice([0, 0.001, 0.01, 0.1, 0.5]))
+                await connection.request("POST", path, body, cut_s=self.chance.choice([0, 0.001, 0.01, 0.03, 0.1]))
                 self.counts["cut by time"] += 1
                 connection.close()
                 connection = None
@@ -117,9 +118,11 @@ class Load:
         if connection is not None:
             connection.close()
 
-    async def run(self, clients, seconds):
-        end = time.monotonic() + seconds
-        await asyncio.gather(*(self.client(end) for _ in range(clients)))
+    async def run(self, clients, seconds, total):
+        """For so long, or so many requests."""
+        end, numbers = time.monotonic() + seconds, iter(range(total or 0))
+        left = (lambda: next(numbers, None) is not None) if total else (lambda: time.monotonic() < end)
+        await asyncio.gather(*(self.client(left) for _ in range(clients)))
 
 
 def check_empty(server, what):
@@ -138,6 +141,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--total", type=int, help="requests, instead of --seconds; with INGOT_SOAK=1 it is 60 seconds of 64 clients")
     parser.add_argument("--mode", choices=["default", "preempt", "no-prefix"], default="default")
     parser.add_argument("--tiny", action="store_true", help="the tiny model instead of the default one")
     parser.add_argument("--requests", type=int, default=60, help="different requests in the pool (default: 60)")
@@ -147,6 +151,8 @@ def parse_args():
     parser.add_argument("--no-rss", action="store_true", help="do not judge memory: a sanitizer keeps freed memory for a while")
     parser.add_argument("--ingot-args", default="", help="more arguments for ingot serve, as one string")
     args = parser.parse_args()
+    if fixture.SOAK and args.total:
+        args.total, args.clients, args.requests, args.seconds = None, 64, 60, 60
     # Preemption comes from growth: many short prompts are taken in, and their answers need more blocks than there are.
     preempt = args.mode == "preempt"
     args.longest = args.longest or (30 if preempt else 300)
@@ -175,12 +181,12 @@ def main():
     faults = []
     with fixture.Server(*flags, model=model) as server:
         warm = Load(server, requests, expected, random.Random(args.seed + 1))
-        asyncio.run(warm.run(args.clients, min(5.0, args.seconds / 4)))
+        asyncio.run(warm.run(args.clients, min(5.0, args.seconds / 4), args.total and args.total // 2))
         metrics, found = check_empty(server, "after the first load")
         before, tokens_before, faults = server.rss_mb(), metrics["vllm:generation_tokens_total"], warm.faults + found
         load = Load(server, requests, expected, random.Random(args.seed + 2))
         began = time.monotonic()
-        asyncio.run(load.run(args.clients, args.seconds))
+        asyncio.run(load.run(args.clients, args.seconds, args.total))
         seconds = time.monotonic() - began
         metrics, found = check_empty(server, "after the load")
         after = server.rss_mb()

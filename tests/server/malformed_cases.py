@@ -23,7 +23,7 @@ class Case:
     allowed: object = ANY_4XX
     half_close: bool = False  # the sender's side is closed after the data
     may_close: bool = False
-    wait_s: float = 10.0  # for an answer
+    wait_s: float = 60.0  # for an answer
 
 
 def post(path, body, headers=""):

@@ -12,8 +12,10 @@ QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 FAULT_AT = 12  # tokens into the life of the server
 
 
-def serve(*args, **env):
-    return fixture.Server("--device", "metal", "--served-model-name", "test", "--max-model-len", 256, *args,
+def serve(max_seqs, **env):
+    # Sizes for which the engine's tests of this model have the kernels compiled.
+    return fixture.Server("--device", "metal", "--served-model-name", "test", "--max-model-len", 256, "--max-seqs", max_seqs,
+                          "--max-step-tokens", 4,
                           model=fixture.default_model(), env={"SOFTMETAL_MODE": "fast", **env}, start_s=240)
 
 
@@ -27,7 +29,7 @@ def ask(client, tokens, **options):
 
 class MetalTest(unittest.TestCase):
     def test_answers_the_client(self):
-        with serve("--max-seqs", 4) as server:
+        with serve(2) as server:
             client = client_of(server)
             with concurrent.futures.ThreadPoolExecutor(3) as pool:
                 plain = [pool.submit(ask, client, 8) for _ in range(2)]
@@ -41,7 +43,7 @@ class MetalTest(unittest.TestCase):
 
     def test_a_fault_fails_its_request_alone(self):
         # One request runs at a time: the fault hits the first, the others wait for their turn and get it.
-        with serve("--max-seqs", 1, SOFTMETAL_FAULT=f"sample_commit:{FAULT_AT}") as server:
+        with serve(1, SOFTMETAL_FAULT=f"sample_commit:{FAULT_AT}") as server:
             client = client_of(server)
             stream = ask(client, 40, stream=True, extra_body={"ignore_eos": True})
             first = next(iter(stream))

@@ -201,7 +201,7 @@ TEST(OpenaiRequest, ManyKeysTakeLinearTime) {
   const auto start = std::chrono::steady_clock::now();
   parse_completion_request(body, kLimits);
   // Looking through all keys at each insertion would take minutes.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST(OpenaiRequest, DepthIsLimited) {

@@ -38,7 +38,7 @@ class RawClient {
   // Reads until `text` was seen; false when it did not come.
   bool receive_until(std::string_view text, std::chrono::milliseconds most = std::chrono::seconds(60));
   // True when the server ends the connection within the time; whatever it sends before that is kept in received().
-  bool closed(std::chrono::milliseconds most = std::chrono::seconds(5));
+  bool closed(std::chrono::milliseconds most = std::chrono::seconds(60));
   const std::string& received() const { return input_; }  // and not taken by receive()
   void half_close();
   void close();

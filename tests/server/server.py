@@ -14,6 +14,7 @@ import urllib.request
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SOAK = os.environ.get("INGOT_SOAK", "0") not in ("", "0")  # the long forms
 LISTENING = re.compile(r"https?://(?:\[[0-9a-f:]*\]|[\w.-]+):(\d+)")
 
 
@@ -154,7 +155,15 @@ class Server:
                 return metrics
             if time.monotonic() > end:
                 raise AssertionError(f"still busy after {seconds} s: {metrics}")
-            time.sleep(0.05)
+            time.sleep(0.02)
+
+    def wait_draining(self, seconds=30):
+        """Waits until it says that it takes no more requests."""
+        end = time.monotonic() + seconds
+        while self.get("/ready")[0] != 503:
+            if time.monotonic() > end:
+                raise AssertionError(f"not draining after {seconds} s")
+            time.sleep(0.01)
 
 
 class CountingResult(unittest.TextTestResult):
