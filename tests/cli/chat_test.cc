@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/pty.h"
+#include "cli/slurp.h"
 
 namespace ingot::testing {
 namespace {
@@ -21,11 +22,6 @@ using ::testing::Not;
 constexpr const char* kInterrupt = "\x03";
 constexpr const char* kEnd = "\x04";
 constexpr const char* kFrance = "What is the capital of France?";
-
-std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class Chat : public ::testing::Test {
  protected:

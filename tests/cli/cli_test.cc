@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/slurp.h"
 #include "engine/sequences.h"
 
 namespace ingot::testing {
@@ -25,11 +26,6 @@ struct Outcome {
   std::string out;
   std::string err;
 };
-
-std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class Cli : public ::testing::Test {
  protected:

@@ -11,22 +11,19 @@
 #include "cli/config_file.h"
 #include "cli/options.h"
 #include "cli/serve_options.h"
+#include "cli/slurp.h"
 #include "core/error.h"
 
 namespace ingot::cli {
 namespace {
+
+using testing::slurp;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 const std::string kRoot = INGOT_FIXTURES "/../../";
-
-std::string slurp(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::string first_match(const std::string& text, const std::string& pattern) {
   std::smatch match;

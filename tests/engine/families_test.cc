@@ -14,18 +14,10 @@
 namespace ingot::testing {
 namespace {
 
-constexpr double kTolerance = 0.05;
-constexpr double kQuantizedTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
 constexpr double kInt8Tolerance = 0.15;       // an int8 cache; of logits whose standard deviation is at least 1
 
 double tolerance(const std::string& name) {
   return name.find("-gguf-q") != std::string::npos ? kQuantizedTolerance : kTolerance;
-}
-
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
 }
 
 double difference(const std::string& name, const std::string& device, const std::string& isa,

@@ -12,11 +12,6 @@
 namespace ingot::testing {
 namespace {
 
-// 16-bit weights are computed exactly but for activation rounding; block formats also quantize the activations to 8
-// bits, which costs a 96-wide model more than a real one.
-constexpr double kTolerance = 0.05;
-constexpr double kQuantizedTolerance = 0.15;
-
 class Fixture : public ::testing::TestWithParam<std::string> {};
 
 std::unique_ptr<Engine> load(const std::string& name, const std::string& isa = "", const std::string& device = "cpu") {
@@ -67,19 +62,13 @@ TEST_P(Fixture, MutationsWouldBeSeen) {
     EXPECT_GT(difference.get<double>(), 10 * kTolerance) << name;
 }
 
-const std::vector<std::string> kCheckpoints = {
+const std::vector<std::string> kFixtures = {
     "llama-bf16-bias",     "llama-bf16-linear", "llama-bf16-llama3", "llama-bf16-tied", "llama-f16-untied-sharded",
     "llama-f16-yarn",      "gguf-bf16-bias",    "gguf-bf16-llama3",  "gguf-f16-llama3", "gguf-q4_0-llama3",
     "mistral-bf16-window", "gguf-q8_0-llama3",
 };
 
-std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Checkpoints, Fixture, ::testing::ValuesIn(kCheckpoints), test_name);
+INSTANTIATE_TEST_SUITE_P(Checkpoints, Fixture, ::testing::ValuesIn(kFixtures), test_name);
 
 // What a kernel sees of a checkpoint: biases, a window, either type, long rotations, blocks of 4 and of 8 bits.
 class MetalFixture : public ::testing::TestWithParam<std::string> {};
@@ -87,7 +76,7 @@ class MetalFixture : public ::testing::TestWithParam<std::string> {};
 TEST_P(MetalFixture, LogitsMatchTheReference) { expect_gpu_matches(GetParam(), "metal"); }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalFixture,
-                         ::testing::ValuesIn(soak() ? kCheckpoints
+                         ::testing::ValuesIn(soak() ? kFixtures
                                                     : unless_sanitized<std::string>(
                                                           {"llama-bf16-bias", "llama-bf16-llama3", "llama-f16-yarn",
                                                            "mistral-bf16-window", "gguf-q4_0-llama3"},

@@ -23,7 +23,7 @@ EngineOptions tiny_options() {
   return options;
 }
 
-std::string error_of(const EngineOptions& options) {
+std::string load_error(const EngineOptions& options) {
   try {
     inspect_model(options);
     return "";
@@ -63,11 +63,11 @@ TEST(MemoryPlan, AddsUpAndTakesWhatItIsGiven) {
 TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithTheNumbers) {
   EngineOptions options = tiny_options();
   options.kv_blocks = int64_t{1} << 40;
-  EXPECT_THAT(error_of(options), HasSubstr("does not fit"));
-  EXPECT_THAT(error_of(options), HasSubstr("available"));
+  EXPECT_THAT(load_error(options), HasSubstr("does not fit"));
+  EXPECT_THAT(load_error(options), HasSubstr("available"));
   options.kv_blocks = 2;
   options.max_model_len = 64;
-  EXPECT_THAT(error_of(options), HasSubstr("2 KV blocks"));
+  EXPECT_THAT(load_error(options), HasSubstr("2 KV blocks"));
 }
 
 TEST(MemoryPlan, SmallCachesShortenSequencesNobodyAskedFor) {
@@ -119,21 +119,21 @@ TEST(MemoryPlan, ScratchPoolBoundsTheStep) {
   EXPECT_LE(plan.scratch.bytes, size_t{1} << 20);
   EngineOptions asked = tiny_options();
   asked.max_step_tokens = 2048;
-  EXPECT_THAT(error_of(asked), HasSubstr("VLLM_METAL_SCRATCH_POOL_MB=1"));
+  EXPECT_THAT(load_error(asked), HasSubstr("VLLM_METAL_SCRATCH_POOL_MB=1"));
   Variable batch("VLLM_METAL_MAX_BATCH_SIZE", "2000");
-  EXPECT_THAT(error_of(tiny_options()), HasSubstr("2000 tokens"));
+  EXPECT_THAT(load_error(tiny_options()), HasSubstr("2000 tokens"));
 }
 
 TEST(MemoryPlan, BadOptionsAreNamed) {
   EngineOptions options = tiny_options();
   options.max_model_len = 1 << 30;
-  EXPECT_THAT(error_of(options), HasSubstr("--max-model-len"));
+  EXPECT_THAT(load_error(options), HasSubstr("--max-model-len"));
   options = tiny_options();
   options.kv_dtype = "q4_0";
-  EXPECT_THAT(error_of(options), HasSubstr("--kv-dtype q4_0: must be f16, bf16, int8 or f32"));
+  EXPECT_THAT(load_error(options), HasSubstr("--kv-dtype q4_0: must be f16, bf16, int8 or f32"));
   options = tiny_options();
   options.block_size = 0;
-  EXPECT_THAT(error_of(options), HasSubstr("block size 0"));
+  EXPECT_THAT(load_error(options), HasSubstr("block size 0"));
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace ingot::testing {
 namespace {
 
-constexpr double kTolerance = 0.05;
-constexpr double kCpuTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
 
 struct Packed {
   const char* name;
@@ -20,7 +18,7 @@ struct Packed {
 };
 void PrintTo(const Packed& packed, std::ostream* out) { *out << packed.name; }
 
-constexpr Packed kModels[] = {
+constexpr Packed kPackedModels[] = {
     {"qwen2-awq-g128"},       {"llama-awq-g64"},         {"llama-gptq-g128-sym"}, {"qwen2-gptq-g32-asym"},
     {"llama-gptq-v2-asym"},   {"llama-gptq-act", 0.05},  {"llama-gptq-8bit"},     {"llama-mlx-4bit"},
     {"llama-mlx-8bit", 0.05}, {"llama-mlx-mixed", 0.05}, {"qwen3moe-mlx-4bit"},
@@ -38,7 +36,7 @@ TEST_P(PackedModel, MatchesOnTheCpu) {
   for (const char* isa : {"", "portable"}) {
     const double d = difference(GetParam().name, "cpu", isa);
     RecordProperty(std::string("difference_") + isa, std::to_string(d));
-    EXPECT_LT(d, kCpuTolerance + GetParam().rounding) << isa;
+    EXPECT_LT(d, kQuantizedTolerance + GetParam().rounding) << isa;
   }
 }
 
@@ -46,10 +44,10 @@ TEST_P(PackedModel, MutationsWouldBeSeen) {
   std::ifstream file(fixture_model(GetParam().name) + "/report.json");
   const nlohmann::json report = nlohmann::json::parse(file);
   EXPECT_GE(report["logits_std"].get<double>(), 1.0);
-  EXPECT_GT(report["mutations"]["rows_off_by_one"].get<double>(), 10 * kCpuTolerance);
+  EXPECT_GT(report["mutations"]["rows_off_by_one"].get<double>(), 10 * kQuantizedTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, PackedModel, ::testing::ValuesIn(kModels));
+INSTANTIATE_TEST_SUITE_P(Checkpoints, PackedModel, ::testing::ValuesIn(kPackedModels));
 
 class MetalPackedModel : public ::testing::TestWithParam<Packed> {};
 
@@ -62,7 +60,7 @@ TEST_P(MetalPackedModel, MatchesOnMetal) {
 
 // All become q4_0, q4_1 or q8_0, which other tests have on Metal.
 INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalPackedModel,
-                         ::testing::ValuesIn(soak() ? std::vector<Packed>(std::begin(kModels), std::end(kModels))
+                         ::testing::ValuesIn(soak() ? std::vector<Packed>(std::begin(kPackedModels), std::end(kPackedModels))
                                                     : std::vector<Packed>()));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MetalPackedModel);
 

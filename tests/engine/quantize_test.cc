@@ -26,10 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kTolerance = 0.05;
-constexpr double kCpuTolerance = 0.15;  // the CPU's block formats round activations to 8 bits
-
-EngineOptions options_for(const std::string& model, const std::string& quantize, const std::string& device = "cpu") {
+EngineOptions quantize_options(const std::string& model, const std::string& quantize, const std::string& device = "cpu") {
   EngineOptions options = fixture_options(model, device);
   options.quantize = quantize;
   return options;
@@ -74,19 +71,19 @@ void write_dequantized(const EngineOptions& options, const fs::path& folder) {
 
 // How far quantized weights on `device` are from their own values in fp32.
 double rounding(const std::string& name, const std::string& quantize, const std::string& device) {
-  const EngineOptions options = options_for(fixture_model(name), quantize, device);
+  const EngineOptions options = quantize_options(fixture_model(name), quantize, device);
   const TempDir folder;
   write_dequantized(options, folder.path());
   std::vector<int32_t> ids = fixture_reference(name).ids;
   if (options.max_step_tokens == 1) ids.resize(24);
-  return max_difference(logits_of(options, ids), logits_of(options_for(folder.path().string(), ""), ids));
+  return max_difference(logits_of(options, ids), logits_of(quantize_options(folder.path().string(), ""), ids));
 }
 
 class QuantizeAtLoad : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(QuantizeAtLoad, TheCpuComputesWithTheQuantizedValues) {
   for (const char* quantize : {"int8", "int4"})
-    EXPECT_LT(rounding(GetParam(), quantize, "cpu"), kCpuTolerance) << quantize;
+    EXPECT_LT(rounding(GetParam(), quantize, "cpu"), kQuantizedTolerance) << quantize;
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, QuantizeAtLoad,
@@ -121,7 +118,7 @@ TEST(QuantizeAtLoadError, IsWhatTheDocsSay) {
                            {"gpt2-bf16", "int8", 0.01, 0.15},
                            {"gemma3-bf16", "int8", 0.01, 0.3}}) {
     const Reference reference = fixture_reference(loss.model);
-    const double d = max_difference(logits_of(options_for(fixture_model(loss.model), loss.quantize), reference.ids),
+    const double d = max_difference(logits_of(quantize_options(fixture_model(loss.model), loss.quantize), reference.ids),
                                     reference.logits);
     RecordProperty(std::string(loss.model) + "_" + loss.quantize, std::to_string(d));
     EXPECT_LT(d, loss.most) << loss.model << " " << loss.quantize;
@@ -133,9 +130,9 @@ TEST(QuantizeAtLoadError, IsWhatTheDocsSay) {
 TEST(QuantizeAtLoadPacked, QuantizesTheRest) {
   const std::string model = fixture_model("llama-gptq-g128-sym");
   const Reference reference = fixture_reference("llama-gptq-g128-sym");
-  EXPECT_LT(max_difference(logits_of(options_for(model, "int8"), reference.ids), reference.logits), 0.2);
-  EXPECT_LT(inspect_model(options_for(model, "int8")).plan.weight_bytes,
-            inspect_model(options_for(model, "")).plan.weight_bytes);
+  EXPECT_LT(max_difference(logits_of(quantize_options(model, "int8"), reference.ids), reference.logits), 0.2);
+  EXPECT_LT(inspect_model(quantize_options(model, "int8")).plan.weight_bytes,
+            inspect_model(quantize_options(model, "")).plan.weight_bytes);
 }
 
 // Stacked experts and interleaved heads of a GGUF file, one by one in safetensors: the same numbers.
@@ -145,8 +142,8 @@ TEST(QuantizeAtLoadGguf, GivesWhatSafetensorsGive) {
         std::pair{"gpt2-f16", "gpt2-gguf-f16"}})
     for (const char* quantize : {"int8", "int4"}) {
       const std::vector<int32_t> ids = fixture_reference(folder).ids;
-      EXPECT_LT(max_difference(logits_of(options_for(fixture_model(folder), quantize), ids),
-                               logits_of(options_for(fixture_model(gguf), quantize), ids)),
+      EXPECT_LT(max_difference(logits_of(quantize_options(fixture_model(folder), quantize), ids),
+                               logits_of(quantize_options(fixture_model(gguf), quantize), ids)),
                 1e-4)
           << gguf << " " << quantize;
     }
@@ -154,13 +151,13 @@ TEST(QuantizeAtLoadGguf, GivesWhatSafetensorsGive) {
 
 // How far a folder written as a GGUF file is from the folder, loaded with `quantize`.
 double difference_of_export(const std::string& name, const std::string& quantize) {
-  const EngineOptions options = options_for(fixture_model(name), quantize);
+  const EngineOptions options = quantize_options(fixture_model(name), quantize);
   const ModelFiles files = open_model(options);
   const GgufExport exported = export_gguf(files.checkpoint, files.config);
   const TempDir folder;
   write_gguf({folder / "model.gguf"}, exported.values, *exported.checkpoint, {});
   const std::vector<int32_t> ids = fixture_reference(name).ids;
-  return max_difference(logits_of(options_for((folder / "model.gguf").string(), ""), ids), logits_of(options, ids));
+  return max_difference(logits_of(quantize_options((folder / "model.gguf").string(), ""), ids), logits_of(options, ids));
 }
 
 // A last bit of a scale or an angle may differ; where activations are rounded to 8 bits or bf16, that may move one to
@@ -183,7 +180,7 @@ TEST(ExportedGgufDeclines, WhatGgufCannotSay) {
       {"qwen3moe-sparse-bf16", "GGUF cannot say how its experts are chosen for the architecture qwen3moe"},
   };
   for (const auto& [name, says] : cases) {
-    const ModelFiles files = open_model(options_for(fixture_model(name), ""));
+    const ModelFiles files = open_model(quantize_options(fixture_model(name), ""));
     expect_error(ErrorKind::declined, says, [&files = files] { export_gguf(files.checkpoint, files.config); });
   }
 }
@@ -191,14 +188,14 @@ TEST(ExportedGgufDeclines, WhatGgufCannotSay) {
 TEST(QuantizeAtLoadPlan, CountsTheQuantizedSize) {
   const auto weights = [](const std::string& quantize) {
     return static_cast<double>(
-        inspect_model(options_for(fixture_model("llama-bf16-wide"), quantize)).plan.weight_bytes);
+        inspect_model(quantize_options(fixture_model("llama-bf16-wide"), quantize)).plan.weight_bytes);
   };
   EXPECT_NEAR(weights("int8") / weights(""), 8.5 / 16, 0.03);
   EXPECT_LT(weights("int4"), 0.75 * weights("int8"));
 }
 
 TEST(QuantizeAtLoadPlan, DummiesAreQuantizedToo) {
-  EngineOptions options = options_for(fixture_model("qwen3moe-bf16"), "int4");
+  EngineOptions options = quantize_options(fixture_model("qwen3moe-bf16"), "int4");
   const uint64_t stored = inspect_model(options).plan.weight_bytes;
   options.load_format = "dummy";
   options.dtype = "bf16";
@@ -211,7 +208,7 @@ TEST(QuantizeAtLoadPlan, DummiesAreQuantizedToo) {
 // bf16 weights may need the range of bf16 in activations, however few bits are made of them.
 TEST(QuantizeAtLoadPlan, ActivationsOnMetalFollowTheFile) {
   const auto activation = [](const char* name, const char* quantize) {
-    const EngineOptions options = options_for(fixture_model(name), quantize, "metal");
+    const EngineOptions options = quantize_options(fixture_model(name), quantize, "metal");
     return make_device(options, open_model(options).checkpoint.get())->info().activation;
   };
   EXPECT_EQ(activation("llama-bf16-wide", "int4"), DType::bf16);
@@ -222,7 +219,7 @@ TEST(QuantizeAtLoadPlan, ActivationsOnMetalFollowTheFile) {
 
 TEST(QuantizeAtLoadError, RefusedWithTheSameSentence) {
   for (const EngineOptions& options :
-       {options_for(fixture_model("gguf-q8_0-llama3"), "int8"), options_for(fixture_model("gpt2-bf16"), "int3")}) {
+       {quantize_options(fixture_model("gguf-q8_0-llama3"), "int8"), quantize_options(fixture_model("gpt2-bf16"), "int3")}) {
     std::string loading, inspecting;
     try {
       Engine::load(options);

@@ -181,4 +181,10 @@ std::string default_model() {
   return path != nullptr ? path : "";
 }
 
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 }  // namespace ingot::testing

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -53,6 +55,12 @@ struct Reference {
   Logits logits;
 };
 Reference fixture_reference(const std::string& name);
+// Of logits from the reference: 16-bit weights are computed exactly but for the rounding of activations; the CPU's block
+// formats also round activations to 8 bits, which costs a 96-wide model more than a real one.
+inline constexpr double kTolerance = 0.05;
+inline constexpr double kQuantizedTolerance = 0.15;
+// The parameter of a test as part of its name.
+std::string test_name(const ::testing::TestParamInfo<std::string>& info);
 // For one short sequence, all of whose logits are wanted. Of a Metal device each size of a step is a kernel to compile,
 // so there, but for the long form, steps have one row.
 EngineOptions fixture_options(const std::string& model_path, const std::string& device);

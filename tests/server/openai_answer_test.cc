@@ -6,9 +6,6 @@
 namespace ingot::server::testing {
 namespace {
 
-constexpr const char* kChat = "/v1/chat/completions";
-constexpr const char* kText = "/v1/completions";
-
 Json messages() { return Json::array({{{"role", "user"}, {"content", "hello"}}}); }
 
 // The model says "hey" and ends.

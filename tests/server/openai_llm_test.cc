@@ -10,9 +10,6 @@
 namespace ingot::server::testing {
 namespace {
 
-constexpr const char* kChat = "/v1/chat/completions";
-constexpr const char* kText = "/v1/completions";
-
 class OpenaiLlm : public ::testing::Test {
  protected:
   void start(int32_t max_waiting = 1024, int32_t max_seqs = 16) {

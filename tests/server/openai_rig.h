@@ -20,6 +20,9 @@ using Json = nlohmann::ordered_json;
 using openai::Api;
 using openai::ApiOptions;
 
+inline constexpr const char* kChat = "/v1/chat/completions";
+inline constexpr const char* kText = "/v1/completions";
+
 // 331 tokens, as the fixture llama-bf16-tied has: 0..255 are the bytes, 256 <s>, 257 <|im_start|>, 258 <|im_end|> (the
 // end token), 259 "he", 260 "ll", 261 "hell", 262 "hello", 263 the first two bytes of a three-byte character, then
 // "w264" ...

@@ -9,8 +9,6 @@
 namespace ingot::server::testing {
 namespace {
 
-constexpr const char* kText = "/v1/completions";
-
 Json error_of(const HttpReply& reply) { return Json::parse(reply.body).at("error"); }
 
 std::string header_of(const HttpReply& reply, const std::string& name) {

@@ -8,9 +8,6 @@
 namespace ingot::server::testing {
 namespace {
 
-constexpr const char* kChat = "/v1/chat/completions";
-constexpr const char* kText = "/v1/completions";
-
 Json chat_body(Json more = Json::object()) {
   Json body = {{"messages", {{{"role", "user"}, {"content", "hello"}}}}, {"stream", true}};
   body.update(more);
