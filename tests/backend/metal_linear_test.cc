@@ -49,7 +49,7 @@ constexpr DType kFormats[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0
                               DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
 #endif
 #define SKIP_WHEN_SANITIZED() \
-  if (kSanitized) GTEST_SKIP() << "many kernels, none of its own for a sanitizer"
+  if (test::kSanitized) GTEST_SKIP() << "many kernels, none of its own for a sanitizer"
 
 // A product with everything it needs.
 struct Product {
