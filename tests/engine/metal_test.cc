@@ -20,14 +20,7 @@ namespace ingot::testing {
 namespace {
 
 // Sizes of steps for which other tests have the kernels compiled; the long form has larger ones.
-int32_t most_seqs(const std::string& device, const std::string& name) {
-  if (device != "metal" || soak()) return 8;
-  return name.starts_with("llama-bf16-llama3") ? 4 : 2;
-}
-int32_t most_tokens(const std::string& device, const std::string& name) {
-  if (device != "metal" || soak()) return 96;
-  return name.starts_with("llama-bf16-llama3") ? 32 : 4;
-}
+bool small(const std::string& device) { return device == "metal" && !soak(); }
 
 std::unique_ptr<Engine> load(const std::string& name, const std::string& device = "metal") {
   const size_t colon = name.find(':');  // a model, or model:type of the KV cache
@@ -36,9 +29,9 @@ std::unique_ptr<Engine> load(const std::string& name, const std::string& device 
   if (colon != std::string::npos) options.kv_dtype = name.substr(colon + 1);
   options.device = device;
   options.max_model_len = 128;
-  options.max_seqs = most_seqs(device, name);
+  options.max_seqs = small(device) ? 2 : 8;
   options.kv_blocks = 8 * 8;
-  options.max_step_tokens = most_tokens(device, name);
+  options.max_step_tokens = small(device) ? 4 : 96;
   options.max_logits_rows = 64;
   return Engine::load(options);
 }
@@ -96,6 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, MetalNeighbours,
 void expect_chunks_do_not_matter(Engine& engine, size_t length, const std::vector<int64_t>& chunks) {
   const std::vector<int32_t> ids = random_ids(length, engine.limits().vocab, 11);
   const auto blocks = assign_blocks(engine.limits(), 4, static_cast<int64_t>(length), 29);
+  const bool crowded = engine.limits().max_seqs > 2;
   const Logits whole = run_sequences(engine, {{ids, blocks[0]}})[0];
   const auto expect_same = [&](const Logits& cut, int64_t chunk, const char* how) {
     ASSERT_EQ(whole.size(), cut.size());
@@ -108,7 +102,7 @@ void expect_chunks_do_not_matter(Engine& engine, size_t length, const std::vecto
     expect_same(run_sequences(engine, {{ids, blocks[1], chunk}})[0], chunk, "alone");
     std::vector<Sequence> crowd = {{ids, blocks[2], chunk}};
     crowd.push_back({random_ids(length, engine.limits().vocab, 31), blocks[0], 1, false});
-    crowd.push_back({random_ids(length / 2, engine.limits().vocab, 37), blocks[1], chunk + 3, false});
+    if (crowded) crowd.push_back({random_ids(length / 2, engine.limits().vocab, 37), blocks[1], chunk + 3, false});
     expect_same(run_sequences(engine, crowd)[0], chunk, "among others");
   }
 }
@@ -118,12 +112,10 @@ TEST_P(MetalNeighbours, NorDoChunks) {
   INGOT_SKIP_WITHOUT_CUDA(device);
   test::metal_in_strict_mode();
   const std::unique_ptr<Engine> engine = load(model, device);
-  if (engine->limits().max_step_tokens > 32)
-    expect_chunks_do_not_matter(*engine, 46, {2, 7, 23});
-  else if (engine->limits().max_step_tokens > 4)
-    expect_chunks_do_not_matter(*engine, 30, {7, 23});
-  else
+  if (small(device))
     expect_chunks_do_not_matter(*engine, 14, {2, 3});
+  else
+    expect_chunks_do_not_matter(*engine, 46, {2, 7, 23});
 }
 
 // A folder for dummy weights: a Llama of two layers with these sizes.
@@ -170,7 +162,7 @@ std::string middling_model() {
 }
 
 // One weight read serves the whole batch, the cache is read once, and a layer is at most eight dispatches.
-class MetalTrafficOf : public ::testing::TestWithParam<const char*> {};  // a type of the KV cache
+class MetalTrafficOf : public ::testing::TestWithParam<std::string> {};  // a type of the KV cache
 
 TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {
   if (!count_metal_traffic()) GTEST_SKIP() << "kernels are compiled with a sanitizer";
@@ -212,20 +204,20 @@ TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(KvTypes, MetalTrafficOf, ::testing::Values("f16", "int8"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(KvTypes, MetalTrafficOf, ::testing::ValuesIn(with_soak<std::string>({"int8"}, {"f16"})),
+                         [](const auto& info) { return info.param; });
 
 TEST(MetalTraffic, AMixedLayerIsAtMostElevenDispatches) {
   if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
   test::metal_in_strict_mode();
   const std::unique_ptr<Engine> engine = load("llama-bf16-llama3");
   const auto blocks = assign_blocks(engine->limits(), 2, 64, 3);
-  const std::vector<int32_t> ids = random_ids(9, engine->limits().vocab, 5);
+  const std::vector<int32_t> ids = random_ids(3, engine->limits().vocab, 5);
   StepBuilder builder(engine->limits().block_size);
   builder.add({&ids[0], 1}, 0, blocks[0]);
   builder.add(ids, 0, blocks[1]);
   builder.sample(0, {.temperature = 0});
-  builder.sample(9, {.temperature = 0});
+  builder.sample(3, {.temperature = 0});
   EXPECT_LE(engine->run(builder.finish()).stats.dispatches, 9 + 11 * engine->config().layers);
 }
 #endif

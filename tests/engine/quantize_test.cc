@@ -75,7 +75,7 @@ double rounding(const std::string& name, const std::string& quantize, const std:
   const TempDir folder;
   write_dequantized(options, folder.path());
   std::vector<int32_t> ids = fixture_reference(name).ids;
-  if (options.max_step_tokens == 1) ids.resize(24);
+  if (options.max_step_tokens == 1) ids.resize(12);
   return max_difference(logits_of(options, ids), logits_of(quantize_options(folder.path().string(), ""), ids));
 }
 
@@ -97,12 +97,12 @@ TEST_P(QuantizeAtLoadMetal, MetalComputesWithTheQuantizedValues) {
   EXPECT_LT(rounding(std::get<0>(GetParam()), std::get<1>(GetParam()), "metal"), kTolerance);
 }
 
-// Each format once, plain and of experts; the latter with the kernels of the GGUF file in q8_0.
+// int4 is q4_k, and q8_0 for some: both, with bf16 beside them.
 using Pair = std::tuple<const char*, const char*>;
 INSTANTIATE_TEST_SUITE_P(Checkpoints, QuantizeAtLoadMetal,
                          ::testing::ValuesIn(with_soak<Pair>(
-                             unless_sanitized<Pair>({{"llama-bf16-wide", "int4"}, {"qwen3moe-f16", "int8"}}, {}),
-                             {Pair{"llama-bf16-wide", "int8"}, Pair{"qwen3moe-bf16", "int8"},
+                             unless_sanitized<Pair>({{"llama-bf16-wide", "int4"}}, {}),
+                             {Pair{"llama-bf16-wide", "int8"}, Pair{"qwen3moe-f16", "int8"}, Pair{"qwen3moe-bf16", "int8"},
                               Pair{"qwen3moe-bf16", "int4"}, Pair{"gpt2-bf16", "int8"}, Pair{"gpt2-bf16", "int4"}})));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(QuantizeAtLoadMetal);
 

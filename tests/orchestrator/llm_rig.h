@@ -26,7 +26,10 @@ struct Choice {
 inline std::vector<Choice> collect(Generation& generation) {
   std::vector<Choice> choices;
   for (bool done = false; !done;) {
-    EXPECT_TRUE(generation.wait(std::chrono::seconds(60))) << "no progress in a minute";
+    if (!generation.wait(std::chrono::seconds(60))) {
+      ADD_FAILURE() << "no progress in a minute";
+      break;
+    }
     done = generation.done();  // before take(): what comes in between is taken in the next round
     for (ChoiceDelta& delta : generation.take()) {
       if (choices.size() <= static_cast<size_t>(delta.index)) choices.resize(delta.index + 1);

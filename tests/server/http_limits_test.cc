@@ -43,6 +43,13 @@ TEST(HttpLimits, ASlowHeadIsCutOff) {
   RawClient silent(server.port());
   EXPECT_TRUE(silent.closed(60s));
   EXPECT_EQ(silent.received(), "");
+
+  // Nor does a second request have the time that a connection may lie idle.
+  RawClient second(server.port());
+  second.send(kGet);
+  EXPECT_EQ(second.receive().status, 200);
+  second.send("GET /echo HTTP/1.1\r\n");
+  EXPECT_EQ(second.receive().status, 408);
 }
 
 TEST(HttpLimits, ASlowBodyIsCutOff) {

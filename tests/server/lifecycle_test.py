@@ -102,7 +102,7 @@ class LifecycleTest(unittest.TestCase):
 
     def test_drain(self):
         with self.serve("--drain-timeout", "120") as server:
-            stream = Stream(server, tokens=3000)
+            stream = Stream(server, tokens=12000)
             stream.start()
             self.assertTrue(stream.begun.wait(30))
             server.signal()

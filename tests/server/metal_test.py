@@ -15,7 +15,7 @@ FAULT_AT = 12  # tokens into the life of the server
 def serve(max_seqs, **env):
     # Sizes for which the engine's tests of this model have the kernels compiled.
     return fixture.Server("--device", "metal", "--served-model-name", "test", "--max-model-len", 256, "--max-seqs", max_seqs,
-                          "--max-step-tokens", 4,
+                          "--max-step-tokens", 2,
                           model=fixture.default_model(), env={"SOFTMETAL_MODE": "fast", **env}, start_s=240)
 
 
