@@ -32,7 +32,7 @@ class ContractTest : public ::testing::Test {
     if (colon != std::string::npos) options.kv_dtype = where.substr(colon + 1);
     options.threads = 2;
     options.max_model_len = max_model_len;
-    options.max_seqs = small ? 2 : 16;
+    options.max_seqs = small ? 3 : 16;
     options.kv_blocks = 16 * 8;
     options.max_step_tokens = small ? 4 : 96;
     engine_ = Engine::load(options);
@@ -96,7 +96,7 @@ class ContractTest : public ::testing::Test {
 
   static constexpr int32_t kToken = 17;
   static constexpr int32_t kContinued = 4;  // tokens of the prompt that continuation() goes on from
-  size_t prompt_ = 5;  // tokens of each prompt
+  size_t prompt_ = 5;                       // tokens of each prompt
   std::unique_ptr<Engine> engine_;
   std::vector<std::vector<int32_t>> blocks_;
   StepBuilder builder_{16};
@@ -203,7 +203,7 @@ TEST_P(Contract, MalformedStepsLeaveTheEngineAlone) {
   std::mt19937 random(2024);
   int refused = 0;
   for (int round = 0; round < 100; ++round) {
-    Step step = make_step(1, engine_->limits().max_seqs > 2 ? static_cast<int>(random() % 4) + 1 : 1);
+    Step step = make_step(1, engine_->limits().max_seqs > 4 ? static_cast<int>(random() % 4) + 1 : 1);
     const auto pick = [&](size_t size) { return random() % size; };
     const int32_t wild[] = {-1000000, 1 << 30, -2147483647 - 1, 2147483647, 129};
     const int32_t bad = wild[pick(std::size(wild))];
@@ -255,7 +255,8 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyContract,
 INSTANTIATE_TEST_SUITE_P(MetalFamilies, FamilyContract,
                          ::testing::Combine(::testing::Values("metal"),
                                             ::testing::ValuesIn(unless_sanitized<std::string>(
-                                                soak() ? std::vector<std::string>{"qwen3moe-bf16", "gemma3-f16", "gpt2-f16"}
+                                                soak() ? std::vector<std::string>{"qwen3moe-bf16", "gemma3-f16",
+                                                                                  "gpt2-f16"}
                                                        : std::vector<std::string>{"qwen3moe-gguf-bf16"},
                                                 {}))));
 

@@ -22,7 +22,8 @@ json golden(const std::string& name) {
 
 class DefaultModel : public ::testing::TestWithParam<std::string> {
  protected:
-  // Loaded once a device. Of the software Metal device, which takes a second a step, as little is asked as shows it right.
+  // Loaded once a device. Of the software Metal device, which takes a second a step, as little is asked as shows it
+  // right.
   void SetUp() override {
     ASSERT_FALSE(default_model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
     if (engine_ != nullptr) return;

@@ -26,7 +26,8 @@ double difference(const std::string& name, const std::string& device, const std:
   options.isa = isa;
   options.kv_dtype = kv_dtype;
   // Experts are chosen for all rows of a step together.
-  if (device == "metal" && name == "qwen3moe-gguf-bf16" && !soak()) options.max_step_tokens = options.max_logits_rows = 4;
+  if (device == "metal" && name == "qwen3moe-gguf-bf16" && !soak())
+    options.max_step_tokens = options.max_logits_rows = 4;
   return reference_difference(options, name);
 }
 
@@ -50,12 +51,12 @@ TEST_P(Family, MutationsWouldBeSeen) {
 }
 
 const std::vector<std::string> kCheckpoints = {
-    "mistral-f16",          "mistral-gguf-bf16",  "mistral-gguf-f16",  "qwen2-bf16",         "qwen2-f16",
-    "qwen2-gguf-bf16",      "qwen2-gguf-f16",     "qwen2-window-bf16", "qwen3-bf16",         "qwen3-f16",
-    "qwen3-gguf-bf16",      "qwen3-gguf-f16",     "qwen3moe-bf16",     "qwen3moe-f16",       "qwen3moe-gguf-bf16",
-    "qwen3moe-gguf-f16",    "qwen3moe-gguf-q8_0", "gpt2-bf16",         "gpt2-f16",           "gpt2-gguf-bf16",
-    "qwen3moe-sparse-bf16", "gpt2-gguf-f16",      "smollm3-bf16",      "smollm3-f16",        "smollm3-gguf-bf16",
-    "smollm3-gguf-f16",     "gemma3-bf16",        "gemma3-f16",        "gemma3-gguf-bf16",   "gemma3-gguf-f16",
+    "mistral-f16",          "mistral-gguf-bf16",  "mistral-gguf-f16",  "qwen2-bf16",       "qwen2-f16",
+    "qwen2-gguf-bf16",      "qwen2-gguf-f16",     "qwen2-window-bf16", "qwen3-bf16",       "qwen3-f16",
+    "qwen3-gguf-bf16",      "qwen3-gguf-f16",     "qwen3moe-bf16",     "qwen3moe-f16",     "qwen3moe-gguf-bf16",
+    "qwen3moe-gguf-f16",    "qwen3moe-gguf-q8_0", "gpt2-bf16",         "gpt2-f16",         "gpt2-gguf-bf16",
+    "qwen3moe-sparse-bf16", "gpt2-gguf-f16",      "smollm3-bf16",      "smollm3-f16",      "smollm3-gguf-bf16",
+    "smollm3-gguf-f16",     "gemma3-bf16",        "gemma3-f16",        "gemma3-gguf-bf16", "gemma3-gguf-f16",
     "gemma3-gguf-q8_0",     "gemma3-scaled-bf16",
 };
 const std::vector<std::string> kBlockFormats = {
@@ -68,8 +69,8 @@ const std::vector<std::string> kOnMetal = {
     "mistral-gguf-f16",     "qwen2-window-bf16", "qwen3-bf16",  "qwen3moe-gguf-bf16",
     "qwen3moe-sparse-bf16", "smollm3-gguf-bf16", "gemma3-bf16", "gpt2-gguf-bf16",
 };
-// Files are mixtures: q3_k_m has q3_k to q6_k. The default model has q4_1 and q8_0, fixtures_test.cc q4_0; q5_0 and q5_1,
-// alone and of experts, are the conformance suite's.
+// Files are mixtures: q3_k_m has q3_k to q6_k. The default model has q4_1 and q8_0, fixtures_test.cc q4_0; q5_0 and
+// q5_1, alone and of experts, are the conformance suite's.
 const std::vector<std::string> kBlockFormatsOnMetal = {"qwen3-wide-gguf-q2_k", "qwen3-wide-gguf-q3_k_m"};
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Family, ::testing::ValuesIn(kCheckpoints), test_name);
@@ -125,10 +126,9 @@ TEST_P(MetalInt8Family, MatchesOnMetal) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalInt8Family,
-                         ::testing::ValuesIn(with_soak<std::string>({"llama-bf16-llama3"},
-                                                                    {"gemma3-bf16", "mistral-f16", "qwen2-bf16", "qwen2-window-bf16",
-                                                                     "qwen3-bf16", "qwen3moe-f16", "gpt2-f16",
-                                                                     "smollm3-gguf-f16"})),
+                         ::testing::ValuesIn(with_soak<std::string>(
+                             {"llama-bf16-llama3"}, {"gemma3-bf16", "mistral-f16", "qwen2-bf16", "qwen2-window-bf16",
+                                                     "qwen3-bf16", "qwen3moe-f16", "gpt2-f16", "smollm3-gguf-f16"})),
                          test_name);
 
 // A prompt as long as the model's context. logits.npy has the rows that positions.json names.

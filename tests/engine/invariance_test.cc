@@ -60,8 +60,8 @@ TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
     const auto blocks = assign_blocks(engine->limits(), 16, 256, 23);
     std::vector<Sequence> crowd;
     for (uint32_t s = 0; s < 16; ++s) {
-      Sequence neighbour{random_ids(3 + s * (large ? 2 : 9), engine->limits().vocab, 100 + s), blocks[s], s % 3 == 0 ? 1 : 1 + s * 2,
-                         false};
+      Sequence neighbour{random_ids(3 + s * (large ? 2 : 9), engine->limits().vocab, 100 + s), blocks[s],
+                         s % 3 == 0 ? 1 : 1 + s * 2, false};
       crowd.push_back(neighbour);
     }
     crowd[5] = {ids, blocks[5], chunk, true};
@@ -113,14 +113,13 @@ TEST_P(Invariance, BlockSizeDoesNotMatter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Invariance,
-                         ::testing::ValuesIn(with_soak<std::string>(
-                             unless_sanitized<std::string>({"default"}, {}),
-                             {"default:int8"})),
+                         ::testing::ValuesIn(with_soak<std::string>(unless_sanitized<std::string>({"default"}, {}),
+                                                                    {"default:int8"})),
                          [](const auto& info) { return info.param == "default" ? "default" : "default_int8"; });
 INSTANTIATE_TEST_SUITE_P(TinyModels, Invariance,
-                         ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "gguf-q8_0-llama3", "mistral-bf16-window",
-                              "qwen3moe-bf16", "qwen3moe-gguf-q8_0", "gemma3-bf16", "llama-bf16-llama3:int8",
-                              "mistral-bf16-window:int8", "gemma3-bf16:int8"),
+                         ::testing::Values("llama-bf16-llama3", "llama-f16-yarn", "gguf-q8_0-llama3",
+                                           "mistral-bf16-window", "qwen3moe-bf16", "qwen3moe-gguf-q8_0", "gemma3-bf16",
+                                           "llama-bf16-llama3:int8", "mistral-bf16-window:int8", "gemma3-bf16:int8"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)

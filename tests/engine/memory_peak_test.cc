@@ -91,17 +91,19 @@ TEST_P(MemoryPeak, IsWhatThePlanSaid) {
   EXPECT_NEAR(static_cast<double>(bytes.peak), static_cast<double>(bytes.planned), allowed);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Configs, MemoryPeak,
-    ::testing::ValuesIn(with_soak<Case>(
-        {Case{"Qwen2-0.5B", "bf16", 48, false, "int4"}},
-        {Case{"Qwen2-0.5B", "bf16", 128, false}, Case{"TinyLlama-1.1B", "q4_k", 128, false}, Case{"Devstral-Small-2507", "q4_k", 16, true},
-         Case{"Devstral-Small-2507", "bf16", 16, true, "int4"}, Case{"Qwen3-30B-A3B", "q4_k", 16, true}})),
-    [](const auto& info) {
-      std::string name = std::string(info.param.config) + info.param.quantize;
-      std::replace_if(name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Configs, MemoryPeak,
+                         ::testing::ValuesIn(with_soak<Case>({Case{"Qwen2-0.5B", "bf16", 48, false, "int4"}},
+                                                             {Case{"Qwen2-0.5B", "bf16", 128, false},
+                                                              Case{"TinyLlama-1.1B", "q4_k", 128, false},
+                                                              Case{"Devstral-Small-2507", "q4_k", 16, true},
+                                                              Case{"Devstral-Small-2507", "bf16", 16, true, "int4"},
+                                                              Case{"Qwen3-30B-A3B", "q4_k", 16, true}})),
+                         [](const auto& info) {
+                           std::string name = std::string(info.param.config) + info.param.quantize;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace ingot::testing

@@ -29,7 +29,7 @@ std::unique_ptr<Engine> load(const std::string& name, const std::string& device 
   if (colon != std::string::npos) options.kv_dtype = name.substr(colon + 1);
   options.device = device;
   options.max_model_len = 128;
-  options.max_seqs = small(device) ? 2 : 8;
+  options.max_seqs = small(device) ? 3 : 8;
   options.kv_blocks = 8 * 8;
   options.max_step_tokens = small(device) ? 4 : 96;
   options.max_logits_rows = 64;
@@ -63,8 +63,8 @@ TEST_P(MetalNeighbours, DoNotMatter) {
   }
 }
 
-const std::vector<std::string> kModels = {"llama-bf16-llama3",   "llama-f16-yarn",  "mistral-bf16-window", "qwen3moe-f16",
-                                          "llama-f16-yarn:int8", "gemma3-bf16:int8"};
+const std::vector<std::string> kModels = {"llama-bf16-llama3", "llama-f16-yarn",      "mistral-bf16-window",
+                                          "qwen3moe-f16",      "llama-f16-yarn:int8", "gemma3-bf16:int8"};
 
 std::string neighbours_name(const ::testing::TestParamInfo<std::tuple<std::string, std::string>>& info) {
   std::string name = std::get<0>(info.param) + "_" + std::get<1>(info.param);

@@ -99,11 +99,12 @@ TEST_P(QuantizeAtLoadMetal, MetalComputesWithTheQuantizedValues) {
 
 // int4 is q4_k, and q8_0 for some: both, with bf16 beside them.
 using Pair = std::tuple<const char*, const char*>;
-INSTANTIATE_TEST_SUITE_P(Checkpoints, QuantizeAtLoadMetal,
-                         ::testing::ValuesIn(with_soak<Pair>(
-                             unless_sanitized<Pair>({{"llama-bf16-wide", "int4"}}, {}),
-                             {Pair{"llama-bf16-wide", "int8"}, Pair{"qwen3moe-f16", "int8"}, Pair{"qwen3moe-bf16", "int8"},
-                              Pair{"qwen3moe-bf16", "int4"}, Pair{"gpt2-bf16", "int8"}, Pair{"gpt2-bf16", "int4"}})));
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, QuantizeAtLoadMetal,
+    ::testing::ValuesIn(with_soak<Pair>(unless_sanitized<Pair>({{"llama-bf16-wide", "int4"}}, {}),
+                                        {Pair{"llama-bf16-wide", "int8"}, Pair{"qwen3moe-f16", "int8"},
+                                         Pair{"qwen3moe-bf16", "int8"}, Pair{"qwen3moe-bf16", "int4"},
+                                         Pair{"gpt2-bf16", "int8"}, Pair{"gpt2-bf16", "int4"}})));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(QuantizeAtLoadMetal);
 
 // The documented loss (docs/models.md) on tiny models, whose logits have a deviation of about 1.

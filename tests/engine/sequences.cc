@@ -158,7 +158,8 @@ EngineOptions fixture_options(const std::string& model_path, const std::string& 
 double reference_difference(const EngineOptions& options, const std::string& name) {
   const std::unique_ptr<Engine> engine = Engine::load(options);
   Reference reference = fixture_reference(name);
-  if (engine->limits().max_step_tokens > 1) return max_difference(run_as_served(*engine, reference.ids), reference.logits);
+  if (engine->limits().max_step_tokens > 1)
+    return max_difference(run_as_served(*engine, reference.ids), reference.logits);
   // Longer than the windows of the fixtures; wide models have none.
   reference.ids.resize(engine->config().hidden > 128 ? 8 : 20);
   reference.logits.resize(reference.ids.size());

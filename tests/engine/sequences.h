@@ -35,8 +35,8 @@ std::vector<Logits> run_sequences(Engine& engine, const std::vector<Sequence>& s
 
 // Logits of one sequence alone, in one prefill as far as the limits allow.
 Logits run_alone(Engine& engine, const std::vector<int32_t>& ids);
-// The same as a server would run it: a prompt, in chunks as large as the limits allow, and its last `decoded` tokens one
-// a step.
+// The same as a server would run it: a prompt, in chunks as large as the limits allow, and its last `decoded` tokens
+// one a step.
 Logits run_as_served(Engine& engine, const std::vector<int32_t>& ids, size_t decoded = 2);
 
 // One row a step, in turn a row of a prompt and a decode row: both ways of a product with the fewest kernels there are.
