@@ -10,6 +10,8 @@ function(ingot_test_binary name)
   target_compile_definitions(${name} PRIVATE INGOT_FIXTURES="${PROJECT_SOURCE_DIR}/tests/fixtures")
   if(INGOT_SANITIZE)
     target_compile_definitions(${name} PRIVATE INGOT_SANITIZED)
+    # It is the libraries that are looked at; the tests' own code costs a third of the time to compile like this.
+    target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
