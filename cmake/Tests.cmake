@@ -10,8 +10,8 @@ function(ingot_test_binary name)
   target_compile_definitions(${name} PRIVATE INGOT_FIXTURES="${PROJECT_SOURCE_DIR}/tests/fixtures")
   if(INGOT_SANITIZE)
     target_compile_definitions(${name} PRIVATE INGOT_SANITIZED)
-    # It is the libraries that are looked at; the tests' own code costs a third of the time to compile like this.
-    target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
+    # It is the libraries that are looked at.
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
@@ -47,9 +47,6 @@ function(ingot_test_part name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
   if(ARG_COST)
     set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
-  endif()
-  if(NOT TARGET ${name})  # scripts/test.sh builds what a label needs by the names of its tests
-    add_custom_target(${name} DEPENDS ${ARG_OF})
   endif()
 endfunction()
 

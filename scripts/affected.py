@@ -2,6 +2,7 @@
 """Which tests cover a file: prints the names of the ctest entries, the nearest first.
 
 usage: affected.py [--targets] BUILD_FOLDER PATH...
+       affected.py --of BUILD_FOLDER TEST...      what ninja has to build for these tests
 """
 
 import pathlib
@@ -113,9 +114,11 @@ def targets_for(tests, build_dir):
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--targets"]
+    arguments = [a for a in sys.argv[1:] if a not in ("--targets", "--of")]
     if len(arguments) < 2:
         sys.exit(__doc__)
+    if "--of" in sys.argv:
+        return print("\n".join(targets_for(arguments[1:], arguments[0])))
     tests = tests_for(arguments[1:], arguments[0])
     print("\n".join(targets_for(tests, arguments[0]) if "--targets" in sys.argv else tests))
 

@@ -53,9 +53,10 @@ part() {
   shift 4
   [ -n "$only" ] || say "$name: building"
   within "$build_s" scripts/build.sh "$name" --configure || { fail "$name/configure" && return; }
-  # With a label only the tests that carry it are built: a test and its target have one name.
+  # With a label only what the tests that carry it need is built.
   if [ $# -gt 0 ] && [ -z "$only" ]; then
-    for test in $(ctest --test-dir "$dir" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p'); do targets="$targets $test"; done
+    # shellcheck disable=SC2046  # a list of names
+    targets=$(python3 scripts/affected.py --of "$dir" $(ctest --test-dir "$dir" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p'))
   fi
   # shellcheck disable=SC2086  # a list of targets
   [ -n "$only" ] || within "$build_s" scripts/build.sh "$name" $targets || { fail "$name/build" && return; }
@@ -90,8 +91,8 @@ for name in "$@"; do
   case "$name" in
     only) part release build 600 600 -R "$only" ;;
     release) part release build 1200 1200 ;;
-    asan) part asan build-asan 1200 1200 ;;
-    tsan) part tsan build-tsan 600 600 -L tsan ;;
+    asan) part asan build-asan 1200 1200 -LE command ;;
+    tsan) part tsan build-tsan 600 600 -L tsan -LE command ;;
     format) format_part ;;
     *) die "unknown part '$name'" "Known: release asan tsan format" ;;
   esac
