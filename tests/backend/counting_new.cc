@@ -9,15 +9,10 @@ std::atomic<bool> counting{false};
 std::atomic<int> allocations{0};
 }  // namespace
 
-// The thread sanitizer brings an operator new of its own.
-#if defined(__SANITIZE_THREAD__)
+// A sanitizer brings an operator new of its own, and wants what it gave back.
+#ifdef INGOT_SANITIZED
 #define INGOT_COUNT_NEW 0
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define INGOT_COUNT_NEW 0
-#endif
-#endif
-#ifndef INGOT_COUNT_NEW
+#else
 #define INGOT_COUNT_NEW 1
 #endif
 
