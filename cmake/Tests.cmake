@@ -12,6 +12,8 @@ function(ingot_test_binary name)
     target_compile_definitions(${name} PRIVATE INGOT_SANITIZED)
     # It is the libraries that are looked at.
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${name} PRIVATE -O1)  # sooner compiled, and fast enough
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-// The suite runs each thing once, where it can go wrong; INGOT_SOAK=1 runs the same programs in full: every pairing, every
-// seed, long loads.
+// The suite runs each thing once, where it can go wrong; INGOT_SOAK=1 runs the same programs in full: every pairing,
+// every seed, long loads.
 namespace ingot::test {
 
 inline bool soak() {
@@ -28,7 +28,8 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// With a sanitizer only `thin`: the numbers are the release suite's matter, and kernels take many times longer to compile.
+// With a sanitizer only `thin`: the numbers are the release suite's matter, and kernels take many times longer to
+// compile.
 template <typename T>
 std::vector<T> unless_sanitized(std::vector<T> always, std::vector<T> thin) {
   return kSanitized && !soak() ? thin : always;

@@ -24,8 +24,8 @@ namespace ingot::python {
 namespace {
 
 std::unique_ptr<Llm> load_llm(std::string model, std::string quantize, std::string device, int threads, std::string isa,
-                          int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype, int32_t max_step_tokens,
-                          int32_t max_seqs, bool prefix_caching) {
+                              int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype, int32_t max_step_tokens,
+                              int32_t max_seqs, bool prefix_caching) {
   LlmOptions options;
   options.engine.model = std::move(model);
   options.engine.quantize = std::move(quantize);

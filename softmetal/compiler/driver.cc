@@ -253,21 +253,23 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
   // Takes half of the time to compile watched kernels, whose time is not spent on the addresses it improves.
   const std::vector<std::string> no_strength_reduction = {"-mllvm", "-disable-lsr"};
 #if defined(SOFTMETAL_ASAN)
-  f = f + std::vector<std::string>{"-O1",
-                                   "-g1",
-                                   "-DSM_SANITIZED",
-                                   "-fsanitize=address,undefined",
-                                   "-fno-sanitize=vptr,function",
-                                   "-fno-sanitize-recover=all",
-                                   "-fno-omit-frame-pointer"} +
+  f = f +
+      std::vector<std::string>{"-O1",
+                               "-g1",
+                               "-DSM_SANITIZED",
+                               "-fsanitize=address,undefined",
+                               "-fno-sanitize=vptr,function",
+                               "-fno-sanitize-recover=all",
+                               "-fno-omit-frame-pointer"} +
       no_strength_reduction;
 #elif defined(SOFTMETAL_TSAN)
   f = f + std::vector<std::string>{"-O1", "-g1", "-DSM_SANITIZED", "-fsanitize=thread", "-fno-omit-frame-pointer"} +
       no_strength_reduction;
 #else
   if (flavor.traced) {
-    f = f + std::vector<std::string>{
-                "-O1", "-g1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE", "-fsanitize=kernel-address"} +
+    f = f +
+        std::vector<std::string>{
+            "-O1", "-g1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE", "-fsanitize=kernel-address"} +
         no_strength_reduction;
     for (const char* option : {"-asan-instrumentation-with-call-threshold=0", "-asan-globals=0", "-asan-stack=0",
                                "-asan-initialization-order=0", "-asan-opt=0", "-asan-kernel-mem-intrinsic-prefix=1"}) {

@@ -45,7 +45,7 @@ struct SourcePiece {
 };
 
 struct Program {
-  std::string source;  // C++ after the standard library; line markers name the .metal files
+  std::string source;               // C++ after the standard library; line markers name the .metal files
   std::vector<SourcePiece> pieces;  // the source, cut
   std::vector<KernelInfo> kernels;
   std::vector<FunctionConstant> constants;

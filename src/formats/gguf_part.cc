@@ -226,7 +226,8 @@ class Parser {
     }
     std::vector<int64_t> integers;
     integers.reserve(count);
-    for (uint64_t i = 0; i < count; ++i) integers.push_back(type == gguf_value::boolean ? read_bool() : read_integer(type));
+    for (uint64_t i = 0; i < count; ++i)
+      integers.push_back(type == gguf_value::boolean ? read_bool() : read_integer(type));
     return integers;
   }
 

@@ -219,8 +219,9 @@ std::string resolve_location(const std::string& base, const std::string& locatio
 std::string origin_of(const std::string& text) {
   const UrlHandle url(curl_url(), curl_url_cleanup);
   if (!url || curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK || !is_http(url.get())) return "";
-  return ascii_lower(fmt::format("{}://{}:{}", url_part(url.get(), CURLUPART_SCHEME), url_part(url.get(), CURLUPART_HOST),
-                           url_part(url.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT)));
+  return ascii_lower(fmt::format("{}://{}:{}", url_part(url.get(), CURLUPART_SCHEME),
+                                 url_part(url.get(), CURLUPART_HOST),
+                                 url_part(url.get(), CURLUPART_PORT, CURLU_DEFAULT_PORT)));
 }
 
 std::string url_encode(std::string_view text, bool keep_slashes) {

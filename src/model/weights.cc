@@ -23,7 +23,6 @@ struct WeightPlan::Resolved {
 
 namespace {
 
-
 // Buffers some old checkpoints carry along; they are recomputed from the configuration.
 bool is_derived(std::string_view name) {
   return name.ends_with("rotary_emb.inv_freq") || name == kRopeFactors || name.ends_with(".attn.masked_bias") ||

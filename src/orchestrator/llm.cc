@@ -11,8 +11,8 @@
 #include "core/random.h"
 #include "engine/validate.h"
 #include "model/config.h"
-#include "orchestrator/open_tokenizer.h"
 #include "orchestrator/free_memory.h"
+#include "orchestrator/open_tokenizer.h"
 #include "orchestrator/step_loop.h"
 #include "text/tokenizer.h"
 

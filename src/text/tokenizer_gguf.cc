@@ -14,7 +14,6 @@ namespace {
 
 // tokenizer.ggml.token_type
 
-
 class GgufReader {
  public:
   GgufReader(const GgufFile& file, const std::string& source) : file_(file) { data_.source = source; }
@@ -165,7 +164,8 @@ class GgufReader {
     std::vector<int32_t> order;
     for (size_t id = 0; id < count; ++id) {
       if (std::isnan((*scores)[id])) fail("tokenizer.ggml.scores[{}] is not a number", id);
-      if (type_of(id) == gguf_token::normal || type_of(id) == gguf_token::unused) order.push_back(static_cast<int32_t>(id));
+      if (type_of(id) == gguf_token::normal || type_of(id) == gguf_token::unused)
+        order.push_back(static_cast<int32_t>(id));
     }
     // Equal scores share a rank, so the order among them does not matter.
     std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return (*scores)[a] > (*scores)[b]; });

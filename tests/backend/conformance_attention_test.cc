@@ -172,8 +172,7 @@ TEST_P(AttentionProducts, HeadSizes) {
 
 TEST_P(AttentionProducts, BlockSizes) {
   for (int64_t block_size : {8, 16, 32, 64}) {
-    for (int64_t head_size : {80, 64})
-      check({head_size, block_size, 2, 1, 0, head_size, KvType::bf16, false}, true);
+    for (int64_t head_size : {80, 64}) check({head_size, block_size, 2, 1, 0, head_size, KvType::bf16, false}, true);
     check({64, block_size, 4, 1, 0, 64, KvType::f16, false}, true);
   }
 }
@@ -191,8 +190,7 @@ TEST_P(AttentionProducts, CacheTypes) {
 }
 
 TEST_P(AttentionProducts, Int8) {
-  for (int64_t head_size : {40, 8, 64, 80, 256})
-    check({head_size, 16, 3, 2, 0, head_size, KvType::int8, false}, true);
+  for (int64_t head_size : {40, 8, 64, 80, 256}) check({head_size, 16, 3, 2, 0, head_size, KvType::int8, false}, true);
   for (int64_t block_size : {8, 32, 64}) check({64, block_size, 4, 1, 0, 64, KvType::int8, false}, true);
   for (int64_t window : {100, 1, 15, 257}) check({64, 16, 9, 1, window, 64, KvType::int8, false}, true);
 }

@@ -205,8 +205,7 @@ TEST_P(Conformance, PrefillProducts) {
   std::vector<DType> list = {DType::q8_0, DType::f16, DType::bf16, DType::q4_1};
   if (bf16()) std::swap(list[0], list[2]);
   for (DType type : few(types, list))
-    for (int64_t decode_rows :
-         few(1, type == list[0] ? std::vector<int64_t>{5, 0} : std::vector<int64_t>{0, 5})) {
+    for (int64_t decode_rows : few(1, type == list[0] ? std::vector<int64_t>{5, 0} : std::vector<int64_t>{0, 5})) {
       SetUp();
       constexpr int64_t kIn = 96, kOut = 48, kRows = 21;
       const auto weight = make_matrix(random_, type, kOut, kIn), up = make_matrix(random_, type, kOut, kIn);
@@ -313,8 +312,8 @@ TEST_P(Conformance, LinearOfDecodeRows) {
 TEST_P(Conformance, GatedLinear) {
   for (ActivationKind activation :
        few<ActivationKind>(bf16() ? 1 : 3, {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh}))
-    for (int64_t rows : few<int64_t>(1, activation == ActivationKind::gelu ? std::vector<int64_t>{6, 1}
-                                                                           : std::vector<int64_t>{1, 6})) {
+    for (int64_t rows : few<int64_t>(
+             1, activation == ActivationKind::gelu ? std::vector<int64_t>{6, 1} : std::vector<int64_t>{1, 6})) {
       SetUp();
       constexpr int64_t kIn = 64, kOut = 35;
       const auto gate = make_matrix(random_, DType::f32, kOut, kIn);
@@ -345,8 +344,8 @@ TEST_P(Conformance, GatedLinear) {
 TEST_P(Conformance, LinearWithActivation) {
   for (ActivationKind activation :
        few<ActivationKind>(bf16() ? 1 : 3, {ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh}))
-    for (int64_t rows : few<int64_t>(1, activation == ActivationKind::gelu ? std::vector<int64_t>{1, 40}
-                                                                           : std::vector<int64_t>{40, 1})) {
+    for (int64_t rows : few<int64_t>(
+             1, activation == ActivationKind::gelu ? std::vector<int64_t>{1, 40} : std::vector<int64_t>{40, 1})) {
       SetUp();
       constexpr int64_t kIn = 64, kOut = 35;
       const auto weight = make_matrix(random_, DType::f32, kOut, kIn);
@@ -378,10 +377,10 @@ TEST_P(Conformance, Experts) {
     DType type;
     bool normalize;
   };
-  const std::vector<Shape> shapes = {
-      {7, 5, 2, 64, 40, DType::bf16, false}, {37, 9, 4, 96, 64, DType::q8_0, true}, {1, 5, 2, 64, 32, DType::f32, true},
-      {21, 130, 8, 32, 24, DType::f16, true}, {33, 2, 1, 32, 32, DType::q4_0, true}, {1, 6, 3, 64, 32, DType::bf16, true},
-      {19, 6, 3, 256, 256, DType::q4_1, true}};
+  const std::vector<Shape> shapes = {{7, 5, 2, 64, 40, DType::bf16, false},  {37, 9, 4, 96, 64, DType::q8_0, true},
+                                     {1, 5, 2, 64, 32, DType::f32, true},    {21, 130, 8, 32, 24, DType::f16, true},
+                                     {33, 2, 1, 32, 32, DType::q4_0, true},  {1, 6, 3, 64, 32, DType::bf16, true},
+                                     {19, 6, 3, 256, 256, DType::q4_1, true}};
   for (const Shape& s : few(bf16() ? 1 : 5, shapes)) {
     SetUp();
     RegionPlan plan;

@@ -246,7 +246,7 @@ TEST_P(MetalLinearBits, OfDecodeRowsDoNotDependOnTheirBatch) {
   const Product all = product(*w, 40, 40);
   const std::vector<std::byte> want = run(watched(), all);
   // Each size that kernels are made for; f16 has no blocks, and few of them will do.
-  for (int64_t rows : soak()                    ? std::vector<int64_t>{1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 33}
+  for (int64_t rows : soak()                     ? std::vector<int64_t>{1, 2, 3, 4, 5, 7, 8, 9, 11, 15, 16, 17, 33}
                       : GetParam() == DType::f16 ? std::vector<int64_t>{3, 33}
                                                  : std::vector<int64_t>{1, 7, 33}) {
     const int64_t first = rows * 5 % (40 - rows);

@@ -14,7 +14,7 @@
 namespace ingot::testing {
 namespace {
 
-constexpr double kInt8Tolerance = 0.15;       // an int8 cache; of logits whose standard deviation is at least 1
+constexpr double kInt8Tolerance = 0.15;  // an int8 cache; of logits whose standard deviation is at least 1
 
 double tolerance(const std::string& name) {
   return name.find("-gguf-q") != std::string::npos ? kQuantizedTolerance : kTolerance;

@@ -63,9 +63,9 @@ TEST_P(Fixture, MutationsWouldBeSeen) {
 }
 
 const std::vector<std::string> kFixtures = {
-    "llama-bf16-bias",     "llama-bf16-linear", "llama-bf16-llama3", "llama-bf16-tied", "llama-f16-untied-sharded",
-    "llama-f16-yarn",      "gguf-bf16-bias",    "gguf-bf16-llama3",  "gguf-f16-llama3", "gguf-q4_0-llama3",
-    "mistral-bf16-window", "gguf-q8_0-llama3",
+    "llama-bf16-bias",          "llama-bf16-linear", "llama-bf16-llama3",   "llama-bf16-tied",
+    "llama-f16-untied-sharded", "llama-f16-yarn",    "gguf-bf16-bias",      "gguf-bf16-llama3",
+    "gguf-f16-llama3",          "gguf-q4_0-llama3",  "mistral-bf16-window", "gguf-q8_0-llama3",
 };
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Fixture, ::testing::ValuesIn(kFixtures), test_name);

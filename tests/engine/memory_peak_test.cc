@@ -100,8 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Configs, MemoryPeak,
                                                               Case{"Qwen3-30B-A3B", "q4_k", 16, true}})),
                          [](const auto& info) {
                            std::string name = std::string(info.param.config) + info.param.quantize;
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
+                           std::replace_if(name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
                            return name;
                          });
 

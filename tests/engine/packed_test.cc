@@ -11,7 +11,6 @@
 namespace ingot::testing {
 namespace {
 
-
 struct Packed {
   const char* name;
   double rounding = 0;  // of weights that are quantized again: what it adds to the tolerance
@@ -60,7 +59,8 @@ TEST_P(MetalPackedModel, MatchesOnMetal) {
 
 // All become q4_0, q4_1 or q8_0, which other tests have on Metal.
 INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalPackedModel,
-                         ::testing::ValuesIn(soak() ? std::vector<Packed>(std::begin(kPackedModels), std::end(kPackedModels))
+                         ::testing::ValuesIn(soak() ? std::vector<Packed>(std::begin(kPackedModels),
+                                                                          std::end(kPackedModels))
                                                     : std::vector<Packed>()));
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MetalPackedModel);
 

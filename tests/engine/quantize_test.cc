@@ -26,7 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-EngineOptions quantize_options(const std::string& model, const std::string& quantize, const std::string& device = "cpu") {
+EngineOptions quantize_options(const std::string& model, const std::string& quantize,
+                               const std::string& device = "cpu") {
   EngineOptions options = fixture_options(model, device);
   options.quantize = quantize;
   return options;
@@ -119,8 +120,8 @@ TEST(QuantizeAtLoadError, IsWhatTheDocsSay) {
                            {"gpt2-bf16", "int8", 0.01, 0.15},
                            {"gemma3-bf16", "int8", 0.01, 0.3}}) {
     const Reference reference = fixture_reference(loss.model);
-    const double d = max_difference(logits_of(quantize_options(fixture_model(loss.model), loss.quantize), reference.ids),
-                                    reference.logits);
+    const double d = max_difference(
+        logits_of(quantize_options(fixture_model(loss.model), loss.quantize), reference.ids), reference.logits);
     RecordProperty(std::string(loss.model) + "_" + loss.quantize, std::to_string(d));
     EXPECT_LT(d, loss.most) << loss.model << " " << loss.quantize;
     EXPECT_GT(d, loss.least) << loss.model << " " << loss.quantize << ": nothing was quantized";
@@ -158,7 +159,8 @@ double difference_of_export(const std::string& name, const std::string& quantize
   const TempDir folder;
   write_gguf({folder / "model.gguf"}, exported.values, *exported.checkpoint, {});
   const std::vector<int32_t> ids = fixture_reference(name).ids;
-  return max_difference(logits_of(quantize_options((folder / "model.gguf").string(), ""), ids), logits_of(options, ids));
+  return max_difference(logits_of(quantize_options((folder / "model.gguf").string(), ""), ids),
+                        logits_of(options, ids));
 }
 
 // A last bit of a scale or an angle may differ; where activations are rounded to 8 bits or bf16, that may move one to
@@ -219,8 +221,8 @@ TEST(QuantizeAtLoadPlan, ActivationsOnMetalFollowTheFile) {
 }
 
 TEST(QuantizeAtLoadError, RefusedWithTheSameSentence) {
-  for (const EngineOptions& options :
-       {quantize_options(fixture_model("gguf-q8_0-llama3"), "int8"), quantize_options(fixture_model("gpt2-bf16"), "int3")}) {
+  for (const EngineOptions& options : {quantize_options(fixture_model("gguf-q8_0-llama3"), "int8"),
+                                       quantize_options(fixture_model("gpt2-bf16"), "int3")}) {
     std::string loading, inspecting;
     try {
       Engine::load(options);

@@ -55,8 +55,8 @@ struct Reference {
   Logits logits;
 };
 Reference fixture_reference(const std::string& name);
-// Of logits from the reference: 16-bit weights are computed exactly but for the rounding of activations; the CPU's block
-// formats also round activations to 8 bits, which costs a 96-wide model more than a real one.
+// Of logits from the reference: 16-bit weights are computed exactly but for the rounding of activations; the CPU's
+// block formats also round activations to 8 bits, which costs a 96-wide model more than a real one.
 inline constexpr double kTolerance = 0.05;
 inline constexpr double kQuantizedTolerance = 0.15;
 // The parameter of a test as part of its name.

@@ -122,7 +122,8 @@ std::string safetensors_test_name(const testing::TestParamInfo<HostileSafetensor
   for (char c : info.param.what) name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Files, SafetensorsHostile, testing::ValuesIn(hostile_safetensors_files()), safetensors_test_name);
+INSTANTIATE_TEST_SUITE_P(Files, SafetensorsHostile, testing::ValuesIn(hostile_safetensors_files()),
+                         safetensors_test_name);
 
 TEST(SafetensorsDamaged, TruncatedOrMutatedNeverCrashes) {
   const std::string whole = file_of(kGood, 28);

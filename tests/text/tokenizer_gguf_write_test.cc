@@ -41,7 +41,8 @@ TEST_P(WrittenTokenizer, ReadsBackTheSame) {
   const std::string bytes = write(data, vocab);
   const std::shared_ptr<GgufFile> file = GgufFile::open_bytes(as_bytes(bytes));
   EXPECT_EQ(file->get_strings("tokenizer.ggml.tokens")->size(), static_cast<size_t>(vocab));
-  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kTokenizers / GetParam()), back = load_tokenizer(*file);
+  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kTokenizers / GetParam()),
+                                         back = load_tokenizer(*file);
   for (const char* text : kWrittenTexts)
     for (const bool special : {false, true}) {
       const EncodeOptions options{.add_special = special, .parse_special = special};
@@ -59,7 +60,8 @@ TEST(WrittenTokenizerMarks, ComeBeforeEveryText) {
   const TokenizerData data = read_folder_tokenizer(kTokenizers / "mistral");
   const std::string bytes = write(data, static_cast<int64_t>(data.tokens.size()));
   const std::shared_ptr<GgufFile> file = GgufFile::open_bytes(as_bytes(bytes));
-  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kTokenizers / "mistral"), back = load_tokenizer(*file);
+  const std::shared_ptr<const Tokenizer> original = load_tokenizer(kTokenizers / "mistral"),
+                                         back = load_tokenizer(*file);
   for (const std::string_view text : kWrittenTexts) {
     if (text.starts_with(" ")) continue;
     EXPECT_EQ(back->encode(text, {.add_special = true, .parse_special = false}),

@@ -64,24 +64,24 @@ namespace metal {
 // precise:: and fast:: name the same functions: Apple's fast ones differ in their last digits, which cannot be had
 // here.
 #define SM_ELEMENTARY                                                       \
-  SM_MATH1(exp, SM_LIBM(exp)(x))                                          \
-  SM_MATH1(exp2, SM_LIBM(exp2)(x))                                        \
-  SM_MATH1(exp10, SM_LIBM(exp2)(x * 3.32192809488736235f))                \
-  SM_MATH1(log, SM_LIBM(log)(x))                                          \
-  SM_MATH1(log2, SM_LIBM(log2)(x))                                        \
-  SM_MATH1(log10, SM_LIBM(log10)(x))                                      \
-  SM_MATH1(sin, SM_LIBM(sin)(x))                                          \
-  SM_MATH1(cos, SM_LIBM(cos)(x))                                          \
-  SM_MATH1(tan, SM_LIBM(tan)(x))                                          \
-  SM_MATH1(asin, SM_LIBM(asin)(x))                                        \
-  SM_MATH1(acos, SM_LIBM(acos)(x))                                        \
-  SM_MATH1(atan, SM_LIBM(atan)(x))                                        \
-  SM_MATH1(sinh, SM_LIBM(sinh)(x))                                        \
-  SM_MATH1(cosh, SM_LIBM(cosh)(x))                                        \
-  SM_MATH1(tanh, SM_LIBM(tanh)(x))                                        \
-  SM_MATH1(asinh, SM_LIBM(asinh)(x))                                      \
-  SM_MATH1(acosh, SM_LIBM(acosh)(x))                                      \
-  SM_MATH1(atanh, SM_LIBM(atanh)(x))                                      \
+  SM_MATH1(exp, SM_LIBM(exp)(x))                                            \
+  SM_MATH1(exp2, SM_LIBM(exp2)(x))                                          \
+  SM_MATH1(exp10, SM_LIBM(exp2)(x * 3.32192809488736235f))                  \
+  SM_MATH1(log, SM_LIBM(log)(x))                                            \
+  SM_MATH1(log2, SM_LIBM(log2)(x))                                          \
+  SM_MATH1(log10, SM_LIBM(log10)(x))                                        \
+  SM_MATH1(sin, SM_LIBM(sin)(x))                                            \
+  SM_MATH1(cos, SM_LIBM(cos)(x))                                            \
+  SM_MATH1(tan, SM_LIBM(tan)(x))                                            \
+  SM_MATH1(asin, SM_LIBM(asin)(x))                                          \
+  SM_MATH1(acos, SM_LIBM(acos)(x))                                          \
+  SM_MATH1(atan, SM_LIBM(atan)(x))                                          \
+  SM_MATH1(sinh, SM_LIBM(sinh)(x))                                          \
+  SM_MATH1(cosh, SM_LIBM(cosh)(x))                                          \
+  SM_MATH1(tanh, SM_LIBM(tanh)(x))                                          \
+  SM_MATH1(asinh, SM_LIBM(asinh)(x))                                        \
+  SM_MATH1(acosh, SM_LIBM(acosh)(x))                                        \
+  SM_MATH1(atanh, SM_LIBM(atanh)(x))                                        \
   SM_MATH1(sqrt, __builtin_sqrtf(x))                                        \
   SM_MATH1(rsqrt, 1.0f / __builtin_sqrtf(x))                                \
   SM_MATH1(floor, __builtin_floorf(x))                                      \
@@ -94,10 +94,10 @@ namespace metal {
   SM_MATH1(fract, __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f)) \
   SM_MATH1(sign, x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? x : 0.0f)          \
   SM_MATH1(saturate, __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f))       \
-  SM_MATH2(pow, SM_LIBM(pow)(x, y))                                       \
-  SM_MATH2(powr, SM_LIBM(pow)(x, y))                                      \
-  SM_MATH2(fmod, SM_LIBM(fmod)(x, y))                                     \
-  SM_MATH2(atan2, SM_LIBM(atan2)(x, y))                                   \
+  SM_MATH2(pow, SM_LIBM(pow)(x, y))                                         \
+  SM_MATH2(powr, SM_LIBM(pow)(x, y))                                        \
+  SM_MATH2(fmod, SM_LIBM(fmod)(x, y))                                       \
+  SM_MATH2(atan2, SM_LIBM(atan2)(x, y))                                     \
   SM_MATH2(copysign, __builtin_copysignf(x, y))                             \
   SM_MATH2(fdim, __builtin_fdimf(x, y))                                     \
   SM_MATH2(fmin, __builtin_fminf(x, y))                                     \

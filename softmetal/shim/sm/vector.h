@@ -43,21 +43,21 @@ using native = typename native_element<T>::type __attribute__((ext_vector_type(N
 
 // A copy of two or four elements is one access of memory on a GPU, which clang does not see in a copy by element.
 #ifdef SM_CUDA
-#define SM_WHOLE_COPY(N)                                                                                         \
-  SM_INLINE constexpr vec(const vec& o) {                                                                        \
-    if (__builtin_is_constant_evaluated() || N == 3) {                                                           \
-      for (int i = 0; i < N; ++i) d[i] = o.d[i];                                                                 \
-    } else {                                                                                                     \
-      *(native<T, N>*)d = *(const native<T, N>*)o.d;                                                             \
-    }                                                                                                            \
-  }                                                                                                              \
-  SM_INLINE constexpr vec& operator=(const vec& o) {                                                             \
-    if (__builtin_is_constant_evaluated() || N == 3) {                                                           \
-      for (int i = 0; i < N; ++i) d[i] = o.d[i];                                                                 \
-    } else {                                                                                                     \
-      *(native<T, N>*)d = *(const native<T, N>*)o.d;                                                             \
-    }                                                                                                            \
-    return *this;                                                                                                \
+#define SM_WHOLE_COPY(N)                               \
+  SM_INLINE constexpr vec(const vec& o) {              \
+    if (__builtin_is_constant_evaluated() || N == 3) { \
+      for (int i = 0; i < N; ++i) d[i] = o.d[i];       \
+    } else {                                           \
+      *(native<T, N>*)d = *(const native<T, N>*)o.d;   \
+    }                                                  \
+  }                                                    \
+  SM_INLINE constexpr vec& operator=(const vec& o) {   \
+    if (__builtin_is_constant_evaluated() || N == 3) { \
+      for (int i = 0; i < N; ++i) d[i] = o.d[i];       \
+    } else {                                           \
+      *(native<T, N>*)d = *(const native<T, N>*)o.d;   \
+    }                                                  \
+    return *this;                                      \
   }
 #else
 #define SM_WHOLE_COPY(N)

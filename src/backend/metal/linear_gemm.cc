@@ -27,7 +27,6 @@ struct FinishParams {
   uint32_t rows, outputs, out_stride;
 };
 
-
 softmetal::GemmElement element(DType type) {
   return type == DType::f16    ? softmetal::GemmElement::f16
          : type == DType::bf16 ? softmetal::GemmElement::bf16

@@ -17,7 +17,6 @@ constexpr int64_t kTileStride = 64 + 8;
 constexpr uint32_t kTileThreads = 128;
 constexpr int64_t kAddThreads = 256;
 
-
 // The one table of variants: the first line that fits is taken. More outputs a lane group read the activations less
 // often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
 // groups busy. Those of Apple's families are chosen by these counts and not tuned on hardware; those of NVIDIA's are
@@ -275,7 +274,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   }
   if (tiled > 0) {
     p.row_tiles = static_cast<uint32_t>(ceil_div(tiled, tile_rows));
-    plan.groups += p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, gated ? kTileOutputs / 2 : kTileOutputs));
+    plan.groups +=
+        p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, gated ? kTileOutputs / 2 : kTileOutputs));
     plan.threadgroup_bytes = std::max(
         plan.threadgroup_bytes, static_cast<size_t>((tile_rows + kTileOutputs) * kTileStride) * dtype_bytes(type, 1));
   }

@@ -25,7 +25,10 @@ std::string named_parameter(std::string_view message) {
 }  // namespace
 
 ApiError::ApiError(int status, std::string message, std::string param, std::string code)
-    : Error(error_kind(status), std::move(message)), status_(status), param_(std::move(param)), code_(std::move(code)) {}
+    : Error(error_kind(status), std::move(message)),
+      status_(status),
+      param_(std::move(param)),
+      code_(std::move(code)) {}
 
 std::string ErrorAnswer::log_text() const {
   if (status >= 500) return message;

@@ -12,22 +12,22 @@ constant bool ATTENTION_ONE_SPAN [[function_constant(55)]];    // decode: a thre
 constant bool ATTENTION_TURNED [[function_constant(56)]];      // all dims are rotated, and they are a multiple of 64
 constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
 
-constant constexpr uint kSpan = 64;         // keys
+constant constexpr uint kSpan = 64;  // keys
 constant constexpr uint kMaxHeadSize = 256;
 
 struct AttentionParams {
-  float scale;      // of q . k, times log2(e)
+  float scale;  // of q . k, times log2(e)
   float norm_eps;
   uint heads, kv_heads;
   uint rope_dims;
-  uint split;       // keys a split, a multiple of the span
-  uint piece;       // decode: keys a threadgroup, the span or the split
-  uint max_blocks;  // row length of the block table
-  uint max_pieces;  // row length of the partial results
-  uint cache_ready; // decode: no dispatch of this step writes the cache but for the new keys
-  uint first_row;   // prefill: first row of the step it looks at
-  uint first_seq;   // prefill: first sequence
-  uint first_tile;  // prefill: first tile of query rows
+  uint split;        // keys a split, a multiple of the span
+  uint piece;        // decode: keys a threadgroup, the span or the split
+  uint max_blocks;   // row length of the block table
+  uint max_pieces;   // row length of the partial results
+  uint cache_ready;  // decode: no dispatch of this step writes the cache but for the new keys
+  uint first_row;    // prefill: first row of the step it looks at
+  uint first_seq;    // prefill: first sequence
+  uint first_tile;   // prefill: first tile of query rows
 };
 
 // ---- rotation ----
@@ -111,8 +111,8 @@ struct AttentionHead {
   }
 };
 
-// Norms and rotates one head; what becomes of its elements, each rounded to R, is the sink's business. Called by a whole
-// simdgroup.
+// Norms and rotates one head; what becomes of its elements, each rounded to R, is the sink's business. Called by a
+// whole simdgroup.
 template <typename R, typename T, typename Sink>
 static void attention_rotate_into(device const T* head, device const float* weight, device const float2* rope,
                                   constant AttentionParams& p, uint lane, thread Sink& sink) {
@@ -134,7 +134,7 @@ static void attention_rotate_into(device const T* head, device const float* weig
     sink.take(i + half_dims, float(R(b * turn.x + a * turn.y)));
   }
   MATRIX_ROLLED for (uint d = p.rope_dims + lane; d < ATTENTION_HEAD_SIZE; d += 32)
-    sink.take(d, float(R(attention_normed(head, weight, scale, d))));
+      sink.take(d, float(R(attention_normed(head, weight, scale, d))));
 }
 
 template <typename Out>
@@ -210,7 +210,9 @@ static ulong attention_tile_offset(device const int* blocks, uint kv_heads, uint
 // The scale of a row, as an offset in floats.
 static ulong attention_scale_offset(ulong slot, uint kv_heads, uint kv_head) {
   return ((slot / ATTENTION_BLOCK_SIZE * kv_heads + kv_head) * attention_head_stride<int8_t>() +
-          ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE) / 4 + slot % ATTENTION_BLOCK_SIZE;
+          ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE) /
+             4 +
+         slot % ATTENTION_BLOCK_SIZE;
 }
 
 struct AttentionLargest {
@@ -241,16 +243,17 @@ static AttentionQuantize attention_quantize(device int8_t* cache, ulong slot, ui
   const bool tiny = finite && largest < 1e-30f;
   if (lane == 0) {
     device float* scales = (device float*)cache;
-    scales[attention_scale_offset(slot, kv_heads, kv_head)] =
-        tiny ? 0.0f : finite ? largest / 127.0f : as_type<float>(0x7fc00000u);
+    scales[attention_scale_offset(slot, kv_heads, kv_head)] = tiny     ? 0.0f
+                                                              : finite ? largest / 127.0f
+                                                                       : as_type<float>(0x7fc00000u);
   }
   AttentionQuantize sink = {cache + attention_row_offset<int8_t>(slot, kv_heads, kv_head),
                             tiny || !finite ? 0.0f : 127.0f / largest};
   return sink;
 }
 
-// Norms, rotates and writes one key, also to `copy` [head size] where numbers are no integers and there is one. Called by a
-// whole simdgroup, and so is the next.
+// Norms, rotates and writes one key, also to `copy` [head size] where numbers are no integers and there is one. Called
+// by a whole simdgroup, and so is the next.
 template <typename T, typename S>
 static void attention_write_key(device const T* head, device const float* weight, device const float2* rope,
                                 constant AttentionParams& p, uint lane, device S* cache, ulong slot, uint kv_head,
@@ -281,10 +284,10 @@ static void attention_write_key(device const T* head, device const float* weight
 template <typename T, typename Sink>
 static void attention_copy_into(device const T* head, uint lane, thread Sink& sink) {
   T x[kMaxHeadSize / 32];
-  MATRIX_UNROLL for (uint n = 0; n < kMaxHeadSize / 32; ++n)
-    if (n * 32 + lane < ATTENTION_HEAD_SIZE) x[n] = head[n * 32 + lane];
-  MATRIX_UNROLL for (uint n = 0; n < kMaxHeadSize / 32; ++n)
-    if (n * 32 + lane < ATTENTION_HEAD_SIZE) sink.take(n * 32 + lane, float(x[n]));
+  MATRIX_UNROLL for (uint n = 0; n < kMaxHeadSize / 32; ++n) if (n * 32 + lane < ATTENTION_HEAD_SIZE) x[n] =
+      head[n * 32 + lane];
+  MATRIX_UNROLL for (uint n = 0; n < kMaxHeadSize / 32; ++n) if (n * 32 + lane < ATTENTION_HEAD_SIZE)
+      sink.take(n * 32 + lane, float(x[n]));
 }
 template <typename T, typename S>
 static void attention_write_value(device const T* head, constant AttentionParams& p, uint lane, device S* cache,
@@ -318,15 +321,15 @@ template <typename C>
 static void attention_load(thread simdgroup_matrix<C, 8, 8>* m, device const C* from, bool transpose, uint dims,
                            uint count, threadgroup C* part, uint lane) {
   if (count >= 8) {
-    MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
-      if (j * 8 < dims) simdgroup_load(m[j], from + j * 8, ATTENTION_HEAD_SIZE, ulong2(0, 0), transpose);
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < dims)
+        simdgroup_load(m[j], from + j * 8, ATTENTION_HEAD_SIZE, ulong2(0, 0), transpose);
     return;
   }
   for (uint i = lane; i < 256; i += 32)
     part[i] = i / 32 < count && i % 32 < dims ? from[ulong(i / 32) * ATTENTION_HEAD_SIZE + i % 32] : C(0);
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
-    if (j * 8 < dims) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < dims)
+      simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 static void attention_load(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, bool transpose, uint dims,

@@ -3,14 +3,16 @@
 
 #include "attention_cache.h"
 
-constant constexpr uint kAttentionTiles = 4;    // of eight keys, whose loads are issued together
-constant constexpr float kMasked = -1e30f;  // stands for minus infinity, which fast math may not know
+constant constexpr uint kAttentionTiles = 4;  // of eight keys, whose loads are issued together
+constant constexpr float kMasked = -1e30f;    // stands for minus infinity, which fast math may not know
 
-// Rows in threadgroup memory lie a little further apart than they are long: lanes of different rows meet different banks.
+// Rows in threadgroup memory lie a little further apart than they are long: lanes of different rows meet different
+// banks.
 constant constexpr uint kScoreStride = kSpan + 16;
 constant constexpr uint kWeightStride = kSpan + 8;
 constant uint ATTENTION_SUM_STRIDE = ATTENTION_HEAD_SIZE + 8;
-constant uint ATTENTION_WORK = 8 * (ATTENTION_SUM_STRIDE > kScoreStride ? ATTENTION_SUM_STRIDE : kScoreStride);  // floats
+constant uint ATTENTION_WORK =
+    8 * (ATTENTION_SUM_STRIDE > kScoreStride ? ATTENTION_SUM_STRIDE : kScoreStride);  // floats
 constant constexpr uint kAttentionParts = 8 * kWeightStride + 256;        // weights, and a corner for cut tiles
 constant uint ATTENTION_WIDTH = ATTENTION_HEAD_SIZE % 64 == 0 ? 64 : 32;  // dims taken together
 
@@ -47,12 +49,12 @@ static void attention_score(thread const simdgroup_matrix<C, 8, 8>* rows, thread
                             threadgroup float* out) {
   simdgroup_float8x8 scores = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   MATRIX_UNROLL for (uint d = 0; d < ATTENTION_HEAD_SIZE / 8; d += 2)
-    matrix_multiply_deep(scores, rows[d], rows[d + 1], k[d], k[d + 1]);
+      matrix_multiply_deep(scores, rows[d], rows[d + 1], k[d], k[d + 1]);
   simdgroup_store(scores, out, kScoreStride);
 }
 
-// Weights of 64 keys, to [8][weight stride], from the scores of eight rows with them. Four lanes share a row (row = lane /
-// 4), which sees keys [low, high). Returns the row's (largest score, sum of weights). `scales` are those of
+// Weights of 64 keys, to [8][weight stride], from the scores of eight rows with them. Four lanes share a row (row =
+// lane / 4), which sees keys [low, high). Returns the row's (largest score, sum of weights). `scales` are those of
 // attention_scales. `Whole`: all rows see all 64 keys. The same operations in the same order, but without looking at
 // every key.
 template <bool Whole, typename S, typename C>
@@ -80,8 +82,8 @@ static float2 attention_softmax(threadgroup const float* scores,  // [8][score s
   }
   best = max(best, simd_shuffle_xor(best, 1));
   best = max(best, simd_shuffle_xor(best, 2));
-  // The scales of a row's values may lie anywhere, its weights are halves: a power of two is taken out of the scales, and
-  // added to the score that the weights are relative to.
+  // The scales of a row's values may lie anywhere, its weights are halves: a power of two is taken out of the scales,
+  // and added to the score that the weights are relative to.
   uint power = 127;
   if (sizeof(S) == 1) {
     float largest = 0;
@@ -124,8 +126,7 @@ static void attention_weigh(thread simdgroup_float8x8* sums, threadgroup const C
   simdgroup_matrix<C, 8, 8> seen[2];
   simdgroup_load(seen[0], weights, kWeightStride);
   simdgroup_load(seen[1], weights + 8, kWeightStride);
-  MATRIX_UNROLL for (uint j = 0; j < 8; j += 2)
-    if (j * 8 < width)
+  MATRIX_UNROLL for (uint j = 0; j < 8; j += 2) if (j * 8 < width)
       matrix_multiply_broad(sums[j], sums[j + 1], seen[0], seen[1], v[j * 2], v[j * 2 + 1], v[j * 2 + 2], v[j * 2 + 3]);
 }
 
@@ -152,16 +153,14 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
     simdgroup_matrix<C, 8, 8> rows[kMaxHeadSize / 8];
     attention_load_head(rows, q, false, 8, part, lane);
     if (Whole) {
-      MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile)
-        heads[tile] = uint(blocks[(first_key + tile * 8) / ATTENTION_BLOCK_SIZE]) * p.kv_heads + kv_head;
+      MATRIX_UNROLL for (uint tile = 0; tile < kSpan / 8; ++tile) heads[tile] =
+          uint(blocks[(first_key + tile * 8) / ATTENTION_BLOCK_SIZE]) * p.kv_heads + kv_head;
       MATRIX_UNROLL for (uint first = 0; first < kSpan / 8; first += kAttentionTiles) {
         simdgroup_matrix<C, 8, 8> k[kAttentionTiles][kMaxHeadSize / 8];
-        MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t)
-          attention_load_head(k[t], keys + attention_head_offset<S>(heads[first + t], first_key + (first + t) * 8), true,
-                              8, part, lane);
+        MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t) attention_load_head(
+            k[t], keys + attention_head_offset<S>(heads[first + t], first_key + (first + t) * 8), true, 8, part, lane);
         simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
-        MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t)
-          attention_score(rows, k[t], work + (first + t) * 8);
+        MATRIX_UNROLL for (uint t = 0; t < kAttentionTiles; ++t) attention_score(rows, k[t], work + (first + t) * 8);
       }
       attention_load_values(v, values, heads, first_key, 0, 0, part, lane);
     } else {
@@ -199,7 +198,8 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
   const float2 result = attention_softmax<Whole, S>(work, scales, first_key, low, high, p, weights, lane);
 
   if (wide) {
-    // Keys by sixteen at fixed places; weights of keys that are not seen are zero, and so are values that are not there.
+    // Keys by sixteen at fixed places; weights of keys that are not seen are zero, and so are values that are not
+    // there.
     MATRIX_UNROLL for (uint dim = 0; dim < ATTENTION_HEAD_SIZE; dim += ATTENTION_WIDTH) {
       simdgroup_float8x8 sums[8];
       MATRIX_UNROLL for (uint j = 0; j < 8; ++j) matrix_clear_broad(sums[j]);
@@ -208,7 +208,7 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
           if (dim + first > 0) attention_load_values(v, values, heads, first_key, first, dim, part, lane);
           simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
           MATRIX_UNROLL for (uint pair = 0; pair < 2; ++pair)
-            attention_weigh(sums, weights + (first + pair * 2) * 8, v[pair], ATTENTION_WIDTH);
+              attention_weigh(sums, weights + (first + pair * 2) * 8, v[pair], ATTENTION_WIDTH);
         }
       } else {
         MATRIX_ROLLED for (uint tile = first_tile / 2 * 2; tile < last_tile; tile += 2) {
@@ -238,11 +238,11 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
         simdgroup_load(a, weights + tile * 8, kWeightStride);
         attention_load(b, values + attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key) + d, false, dims,
                        min(length - key, 8u), part, lane);
-        MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
-          if (j * 8 < dims) simdgroup_multiply_accumulate(sums[j], a, b[j], sums[j]);
+        MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < dims)
+            simdgroup_multiply_accumulate(sums[j], a, b[j], sums[j]);
       }
-      MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
-        if (j * 8 < dims) simdgroup_store(sums[j], work + d + j * 8, ATTENTION_SUM_STRIDE);
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < dims)
+          simdgroup_store(sums[j], work + d + j * 8, ATTENTION_SUM_STRIDE);
     }
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);

@@ -25,9 +25,9 @@ METAL_FUNC void wait_for_dispatches() { softmetal_wait_for_dispatches(); }
 METAL_FUNC void wait_for_dispatches() {}
 #endif
 
-// Copies of 16 bytes to threadgroup memory, which some devices make beside the thread that asks for them and without its
-// registers. end_copies() follows the last of them at once: loads in between would be waited for too. The thread waits
-// before it reads what it copied, and before a barrier behind which others do.
+// Copies of 16 bytes to threadgroup memory, which some devices make beside the thread that asks for them and without
+// its registers. end_copies() follows the last of them at once: loads in between would be waited for too. The thread
+// waits before it reads what it copied, and before a barrier behind which others do.
 METAL_FUNC void begin_copy(threadgroup uint4* to, device const uint4* from) {
 #ifdef SOFTMETAL_COPIES
   softmetal_begin_copy(to, from);
@@ -48,8 +48,8 @@ METAL_FUNC void wait_for_copies() {
 
 // ---- matrices, several at a time ----
 //
-// Some matrix units take 16 rows by 16 columns at once, and lanes that load 16 bytes: softmetal has both for NVIDIA GPUs
-// and says so by a macro. Elsewhere these are the operations on 8 by 8 matrices that they stand for.
+// Some matrix units take 16 rows by 16 columns at once, and lanes that load 16 bytes: softmetal has both for NVIDIA
+// GPUs and says so by a macro. Elsewhere these are the operations on 8 by 8 matrices that they stand for.
 
 #ifdef SOFTMETAL_WIDE_MATRICES
 constant constexpr bool kWideMatrices = true;
@@ -119,10 +119,10 @@ METAL_FUNC void matrix_clear_broad(thread simdgroup_float8x8& d) {
 #endif
 }
 
-// Eight rows of 32 columns as four matrices: four runs of 8 columns, `apart` elements from one to the next. Which columns
-// a matrix has is the device's business: it is the same for all that is loaded here, so products over these columns
-// agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is
-// [8][32] of the simdgroup's own.
+// Eight rows of 32 columns as four matrices: four runs of 8 columns, `apart` elements from one to the next. Which
+// columns a matrix has is the device's business: it is the same for all that is loaded here, so products over these
+// columns agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is [8][32] of
+// the simdgroup's own.
 template <typename T, typename Pointer>
 METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
                                  uint count, threadgroup T* part, uint lane, uint apart = 8) {
@@ -174,8 +174,8 @@ METAL_FUNC void matrix_load_lanes(thread simdgroup_matrix<T, 8, 8>* m, device co
   matrix_set_wide(m, MatrixPair<T>::of(bits.x), MatrixPair<T>::of(bits.y), MatrixPair<T>::of(bits.z),
                   MatrixPair<T>::of(bits.w), transpose, part, lane);
 }
-// Sixteen rows of 32 columns of 16 bits in threadgroup memory, 64 times 16 bytes, for matrix_load_pair: lane l gives eight
-// columns, run l % 4, of rows l / 4 and l / 4 + 8. Where they are put is the device's business.
+// Sixteen rows of 32 columns of 16 bits in threadgroup memory, 64 times 16 bytes, for matrix_load_pair: lane l gives
+// eight columns, run l % 4, of rows l / 4 and l / 4 + 8. Where they are put is the device's business.
 METAL_FUNC void matrix_put_pair(threadgroup uint4* to, uint4 upper, uint4 lower, uint lane) {
 #ifdef SOFTMETAL_WIDE_MATRICES
   to[lane] = uint4(upper.x, lower.x, upper.y, lower.y);  // in the order of a left operand's registers
@@ -185,8 +185,8 @@ METAL_FUNC void matrix_put_pair(threadgroup uint4* to, uint4 upper, uint4 lower,
   to[32 + lane] = lower;
 #endif
 }
-// Matrices `first` and first + 1 of the four of the upper rows, and of the lower, as matrix_load_wide has columns; `first`
-// is 0 or 2.
+// Matrices `first` and first + 1 of the four of the upper rows, and of the lower, as matrix_load_wide has columns;
+// `first` is 0 or 2.
 template <typename T>
 METAL_FUNC void matrix_load_pair(thread simdgroup_matrix<T, 8, 8>* upper, thread simdgroup_matrix<T, 8, 8>* lower,
                                  threadgroup const uint4* from, uint first, uint lane) {
@@ -216,7 +216,8 @@ METAL_FUNC half4 matrix_halves(uint word) {
   const uint high = (bytes >> 16 & 0xffu) | (bytes >> 8 & 0xff0000u) | 0x64006400u;
   return half4(as_type<half2>(low) - half2(1152), as_type<half2>(high) - half2(1152));
 }
-// Eight rows of up to 32 columns (a multiple of 8) of integers, as matrices of halves. Rows begin at multiples of 8 bytes.
+// Eight rows of up to 32 columns (a multiple of 8) of integers, as matrices of halves. Rows begin at multiples of 8
+// bytes.
 METAL_FUNC void matrix_load_integers(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, ulong stride,
                                      bool transpose, uint columns, uint count, threadgroup half* part, uint lane) {
   const uint row = lane / 4, column = lane % 4 * 8;
@@ -225,8 +226,8 @@ METAL_FUNC void matrix_load_integers(thread simdgroup_matrix<half, 8, 8>* m, dev
   *(threadgroup half4*)(part + lane * 8) = matrix_halves(words.x);
   *(threadgroup half4*)(part + lane * 8 + 4) = matrix_halves(words.y);
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
-    if (j * 8 < columns) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < columns)
+      simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<half, 8, 8>* m, device const int8_t* from, ulong stride,
@@ -248,8 +249,8 @@ METAL_FUNC void matrix_load_lines(thread simdgroup_matrix<T, 8, 8>* m, Pointer f
   matrix_load_wide(m + 4, from + 32, stride, transpose, count, part, lane);
 #endif
 }
-// Two times eight rows of `width` columns (32 or 64) as right operands of products: m[j * 2] of the first eight rows, m[j *
-// 2 + 1] of the second. Which columns a matrix has is the device's business again, and matrix_store_right's.
+// Two times eight rows of `width` columns (32 or 64) as right operands of products: m[j * 2] of the first eight rows,
+// m[j * 2 + 1] of the second. Which columns a matrix has is the device's business again, and matrix_store_right's.
 template <typename T, typename Pointer>
 METAL_FUNC void matrix_load_right(thread simdgroup_matrix<T, 8, 8>* m, Pointer first, Pointer second, ulong stride,
                                   uint width, uint first_count, uint second_count, threadgroup T* part, uint lane) {
@@ -267,9 +268,9 @@ METAL_FUNC void matrix_load_right(thread simdgroup_matrix<T, 8, 8>* m, Pointer f
   }
 #endif
 }
-// The same two in two steps, for numbers of 16 bits or less: where loads go to registers, fetching begins them and taking
-// makes matrices of what came, `words` being 8 or 16 of the lane's own; elsewhere taking does it all. What has been written
-// since is patched in, row by row.
+// The same two in two steps, for numbers of 16 bits or less: where loads go to registers, fetching begins them and
+// taking makes matrices of what came, `words` being 8 or 16 of the lane's own; elsewhere taking does it all. What has
+// been written since is patched in, row by row.
 template <typename S>
 METAL_FUNC void matrix_fetch_lines(thread uint* words, device const S* from, ulong stride, uint count) {
 #ifdef SOFTMETAL_WIDE_MATRICES
@@ -306,8 +307,8 @@ METAL_FUNC void matrix_patch_right(thread uint* words, threadgroup const S* row,
 }
 template <typename T, typename S>
 METAL_FUNC void matrix_take_right(thread simdgroup_matrix<T, 8, 8>* m, thread const uint* words, device const S* first,
-                                  device const S* second, ulong stride, uint width, uint first_count,
-                                  uint second_count, threadgroup T* part, uint lane) {
+                                  device const S* second, ulong stride, uint width, uint first_count, uint second_count,
+                                  threadgroup T* part, uint lane) {
 #ifdef SOFTMETAL_WIDE_MATRICES
   softmetal_take_right<T, S>(m, words, width);
 #else
@@ -320,8 +321,7 @@ METAL_FUNC void matrix_store_right(thread const simdgroup_float8x8* m, threadgro
 #ifdef SOFTMETAL_WIDE_MATRICES
   softmetal_store_right(m, to, stride, width);
 #else
-  MATRIX_UNROLL for (uint j = 0; j < 8; ++j)
-    if (j * 8 < width) simdgroup_store(m[j], to + j * 8, stride);
+  MATRIX_UNROLL for (uint j = 0; j < 8; ++j) if (j * 8 < width) simdgroup_store(m[j], to + j * 8, stride);
 #endif
 }
 

@@ -12,14 +12,15 @@ using namespace metal;
 //   meta   scales
 // A *unit* is what a lane takes at a time: 8 columns of f32, f16 and bf16, 16 of q8_0, 32 of the others. Codes and high
 // bits are blocks of four units, [8 rows][4 units] each, and scales blocks of 256 columns, [8 rows]: what a simdgroup
-// loads at once, four lanes a row, is 512 bytes in a row. Where the columns are no multiple of a block, and in f32, each
-// row of a plane is contiguous instead: PackedPlanes has the distances. Together the planes are as large as the tensor in
-// the file (rows of f32 are padded, with zeros, to a multiple of 8 columns, those of f16 and bf16 to 32), and every plane
-// starts at a multiple of 16 bytes.
+// loads at once, four lanes a row, is 512 bytes in a row. Where the columns are no multiple of a block, and in f32,
+// each row of a plane is contiguous instead: PackedPlanes has the distances. Together the planes are as large as the
+// tensor in the file (rows of f32 are padded, with zeros, to a multiple of 8 columns, those of f16 and bf16 to 32), and
+// every plane starts at a multiple of 16 bytes.
 //
 // Codes lie in pairs, 16 bits apart, so that `word >> shift & mask` gives columns 2i and 2i + 1 as two 16-bit fields:
 //   8 bits  a word is 4 columns: shifts 0, 8
-//   4 bits  a word is 8 columns: shifts 2, 6, 10, 14, where the lowest two bits of the word follow the highest: the word,
+//   4 bits  a word is 8 columns: shifts 2, 6, 10, 14, where the lowest two bits of the word follow the highest: the
+//   word,
 //           and the same turned by 8 bits, have two pairs each in the lower ten bits of their halves
 //   2 bits  a word is 16 columns: shifts 0, 2, ... 14
 //   1 bit   a word is 32 columns: shifts 0, 1, ... 15
@@ -30,7 +31,8 @@ using namespace metal;
 //   q4_1 q5_1       f16 d, f16 min, a block of 32
 //   q2_k            a block of 256: f16 d, f16 dmin; u8 [16] scale | min << 4, of 16 columns each
 //   q3_k            a block of 256: f16 d; pairs (scales of the halves of 32 columns, 32 too high)
-//   q4_k q5_k       a block of 256: f16 d, f16 dmin; then as in the file, for i < 4: u8 [4] scale i | scale i + 4 >> 4 <<
+//   q4_k q5_k       a block of 256: f16 d, f16 dmin; then as in the file, for i < 4: u8 [4] scale i | scale i + 4 >> 4
+//   <<
 //                   6; u8 [4] the same of mins; u8 [4] lower halves of scale i + 4 | of min i + 4 << 4
 //   q6_k            a block of 256: i8 [16] scales of 16 columns each; f16 d
 // Pairs are 8 times (a, b) of 6 bits: u8 [8] low nibbles a | b << 4, then u8 [4] their high bits, two a byte:
@@ -56,8 +58,8 @@ enum PackedFormat : uint {
   packed_q6_k,
 };
 
-// Bytes: from row to row in each plane, from block to block, from the start of a panel to the planes after the codes, of a
-// panel.
+// Bytes: from row to row in each plane, from block to block, from the start of a panel to the planes after the codes,
+// of a panel.
 struct PackedPlanes {
   uint code_stride;
   uint high_stride;
@@ -80,10 +82,10 @@ struct PackedRow {
 // A unit as loaded, before any arithmetic, so that many loads can be in flight.
 struct PackedUnit {
   uint4 codes;
-  uint4 more;   // f32: columns 4 to 7
+  uint4 more;  // f32: columns 4 to 7
   uint2 high;
-  uint d;       // f16 bits: d | min or dmin << 16
-  uint sub;     // scales inside a block of 256, see packed_scales
+  uint d;    // f16 bits: d | min or dmin << 16
+  uint sub;  // scales inside a block of 256, see packed_scales
 };
 
 // Eight columns.
@@ -103,9 +105,9 @@ METAL_FUNC constexpr uint packed_low_bits(uint format) {
   return format == packed_q8_0 ? 8 : format == packed_q2_k || format == packed_q3_k ? 2 : 4;
 }
 METAL_FUNC constexpr uint packed_high_bits(uint format) {
-  return format == packed_q6_k ? 2
+  return format == packed_q6_k                                                                              ? 2
          : format == packed_q3_k || format == packed_q5_0 || format == packed_q5_1 || format == packed_q5_k ? 1
-                                                                                                             : 0;
+                                                                                                            : 0;
 }
 METAL_FUNC constexpr uint packed_zero(uint format) {
   return format == packed_q4_0   ? 8
@@ -275,10 +277,10 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
 //
 // Weights are rounded to a half, and come out packed_boost() times too large.
 //
-// Where subnormal halves can be used, bits of a code in the low bits of a half are the code times a power of two, and one
-// fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 4 (q8_0: 1). A
-// weight of 4 bits is up to 15 times its scale, of 8 bits 128 times. Elsewhere 1024 + code is a half, and a factor above 1
-// keeps small scales normal; weights may be up to 4,000.
+// Where subnormal halves can be used, bits of a code in the low bits of a half are the code times a power of two, and
+// one fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 4 (q8_0:
+// 1). A weight of 4 bits is up to 15 times its scale, of 8 bits 128 times. Elsewhere 1024 + code is a half, and a
+// factor above 1 keeps small scales normal; weights may be up to 4,000.
 
 METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals; }
 // Codes of 4 bits are used where they lie in their word: even pairs in bits 2 to 5 of a half, odd ones in bits 6 to 9.
@@ -289,8 +291,8 @@ METAL_FUNC constexpr float packed_boost(uint format) {
   if (!packed_is_subnormal(format)) return 16.0f;
   return packed_is_nibbles(format) || packed_low_bits(format) == 8 ? 0x1p-8f : 0x1p-7f;
 }
-// What a scale is multiplied by. A code in bits n and up of a subnormal half is 2^(n - 24) times itself: that of bytes n is
-// 0, of nibbles 2, of others 4.
+// What a scale is multiplied by. A code in bits n and up of a subnormal half is 2^(n - 24) times itself: that of bytes
+// n is 0, of nibbles 2, of others 4.
 METAL_FUNC constexpr float packed_factor(uint format) {
   const uint place = packed_low_bits(format) == 8 ? 0 : packed_is_nibbles(format) ? 2 : 4;
   return packed_boost(format) * (packed_is_subnormal(format) ? float(1u << (24 - place)) : 1.0f);
@@ -302,7 +304,8 @@ METAL_FUNC constexpr bool packed_has_min(uint format) {
 }
 // What is taken off a code: the zero point, or about the middle, for which the min makes up: so both terms are small.
 METAL_FUNC constexpr uint packed_middle(uint format) {
-  return packed_has_min(format) ? (1u << (packed_low_bits(format) + packed_high_bits(format))) / 2 : packed_zero(format);
+  return packed_has_min(format) ? (1u << (packed_low_bits(format) + packed_high_bits(format))) / 2
+                                : packed_zero(format);
 }
 // Of the first and second half of a unit; of subnormal nibbles, which have one scale a unit, of even and odd pairs. A
 // weight is code * scale + min; without subnormals (code - middle) * scale + min.

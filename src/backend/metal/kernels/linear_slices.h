@@ -4,9 +4,10 @@
 
 // The second way of linear.metal: few rows on the matrix unit.
 //
-// A *step* is what a simdgroup loads of a panel at once: four units of each of 8 rows, 32 columns of 16-bit weights, 64 of
-// q8_0, 128 of the others. LINEAR_LANES slices of the steps are summed apart, each in order, and added in order: the bits
-// of a result follow from the columns and the format alone. Weights of blocks become halves, packed_boost() times too large.
+// A *step* is what a simdgroup loads of a panel at once: four units of each of 8 rows, 32 columns of 16-bit weights, 64
+// of q8_0, 128 of the others. LINEAR_LANES slices of the steps are summed apart, each in order, and added in order: the
+// bits of a result follow from the columns and the format alone. Weights of blocks become halves, packed_boost() times
+// too large.
 
 constant bool LINEAR_BLOCKS = LINEAR_FORMAT > packed_bf16;
 constant constexpr uint kLinearMostSlices = 8;
@@ -19,9 +20,7 @@ METAL_FUNC uint linear_slice_steps(uint cols) {
   return (parts + LINEAR_LANES - 1) / LINEAR_LANES * whole;
 }
 
-METAL_FUNC float linear_unboost(float sum) {
-  return LINEAR_BLOCKS ? sum * (1.0f / packed_boost(LINEAR_FORMAT)) : sum;
-}
+METAL_FUNC float linear_unboost(float sum) { return LINEAR_BLOCKS ? sum * (1.0f / packed_boost(LINEAR_FORMAT)) : sum; }
 
 // Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows and stores the results.
 METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* bias, device const float* bias_up,
@@ -57,8 +56,8 @@ struct LinearInputs {
   device const T* at[8];  // the first row of eight; by lanes: the lane's row and run
   uint count[8];          // rows
 };
-// Lanes look up their rows where these are scattered, and for blocks where it costs nothing. Rows past the last repeat it,
-// which takes fewer instructions than not to load them; what comes of them is not stored.
+// Lanes look up their rows where these are scattered, and for blocks where it costs nothing. Rows past the last repeat
+// it, which takes fewer instructions than not to load them; what comes of them is not stored.
 constant bool LINEAR_BY_LANES = LINEAR_EXPERTS || (LINEAR_BLOCKS && kWideMatrices);
 
 // Panels past the last repeat it and are not stored.
@@ -117,15 +116,14 @@ METAL_FUNC void linear_load_input(thread simdgroup_matrix<T, 8, 8>* b, thread co
 template <typename T>
 METAL_FUNC void linear_multiply(thread simdgroup_float8x8 (&sums)[8][8], thread simdgroup_matrix<T, 8, 8> (&a)[8][4],
                                 thread simdgroup_matrix<T, 8, 8> (*b)[4], uint eights, uint first, uint count) {
-  PACKED_UNROLL for (uint k = 0; k < 4; k += 2)
-    PACKED_UNROLL for (uint g = 0; g < count; ++g)
+  PACKED_UNROLL for (uint k = 0; k < 4; k += 2) PACKED_UNROLL for (uint g = 0; g < count; ++g)
       PACKED_UNROLL for (uint i = 0; i < eights; i += 2) {
-        if (i + 1 < eights)
-          matrix_multiply_wide(sums[i][first + g], sums[i + 1][first + g], a[i][k], a[i][k + 1], a[i + 1][k],
-                               a[i + 1][k + 1], b[g][k], b[g][k + 1]);
-        else
-          matrix_multiply_deep(sums[i][first + g], a[i][k], a[i][k + 1], b[g][k], b[g][k + 1]);
-      }
+    if (i + 1 < eights)
+      matrix_multiply_wide(sums[i][first + g], sums[i + 1][first + g], a[i][k], a[i][k + 1], a[i + 1][k],
+                           a[i + 1][k + 1], b[g][k], b[g][k + 1]);
+    else
+      matrix_multiply_deep(sums[i][first + g], a[i][k], a[i][k + 1], b[g][k], b[g][k + 1]);
+  }
 }
 
 // ---- a slice --------------------------------------------------------------------------------------------------------
@@ -136,13 +134,13 @@ METAL_FUNC void linear_load_panels(thread simdgroup_matrix<T, 8, 8> (&a)[4][8][4
   PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
     if (step + u < last) {
       PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-        matrix_load_wide(a[u][i], panels.at[i] + (step + u) * 256, 32, transpose, 8, part, lane);
+          matrix_load_wide(a[u][i], panels.at[i] + (step + u) * 256, 32, transpose, 8, part, lane);
     }
   }
 }
 
-// sums = steps [first, last) of the panels times those of x. The first weights are loaded before the dispatch that makes
-// x has ended.
+// sums = steps [first, last) of the panels times those of x. The first weights are loaded before the dispatch that
+// makes x has ended.
 template <typename T>
 METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread const LinearPanels<T>& panels, uint eights,
                              thread const LinearInputs<T>& inputs, constant LinearParams& p, uint first, uint last,
@@ -159,7 +157,7 @@ METAL_FUNC void linear_slice(thread simdgroup_float8x8 (&sums)[8][8], thread con
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
       if (u == 0 || step + u < last) {
         PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
-          linear_load_input(b[u][g], inputs, g, (step + u) * 32, p, part, lane);
+            linear_load_input(b[u][g], inputs, g, (step + u) * 32, p, part, lane);
       }
     }
     simdgroup_barrier(mem_flags::mem_none);  // all loads are issued before the first use
@@ -180,8 +178,8 @@ struct LinearUnits {
 // Steps of a turn whose scales are loaded together.
 METAL_FUNC uint linear_meta_steps() { return min(256 / linear_step_columns(), LINEAR_UNROLL); }
 
-METAL_FUNC void linear_load_step(thread LinearUnits& units, thread const PackedRow* rows, uint eights, uint step, uint u,
-                                 uint lane) {
+METAL_FUNC void linear_load_step(thread LinearUnits& units, thread const PackedRow* rows, uint eights, uint step,
+                                 uint u, uint lane) {
   PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
     if (packed_has_wide_meta(LINEAR_FORMAT))
       units.at[u][i] = packed_load_codes(LINEAR_FORMAT, rows[i], (step + u) * 4);
@@ -189,10 +187,11 @@ METAL_FUNC void linear_load_step(thread LinearUnits& units, thread const PackedR
       units.at[u][i] = packed_load(LINEAR_FORMAT, rows[i], (step + u) * 4 + lane % 4);
   }
 }
-METAL_FUNC void linear_load_metas(thread LinearUnits& units, thread const PackedRow* rows, uint eights, uint step, uint u) {
+METAL_FUNC void linear_load_metas(thread LinearUnits& units, thread const PackedRow* rows, uint eights, uint step,
+                                  uint u) {
   if (!packed_has_wide_meta(LINEAR_FORMAT)) return;
-  PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-    units.meta[u][i] = packed_load_meta(rows[i], (step + u) / (256 / linear_step_columns()));
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i) units.meta[u][i] =
+      packed_load_meta(rows[i], (step + u) / (256 / linear_step_columns()));
 }
 
 // x of a chunk is loaded as soon as that of the step before is multiplied.
@@ -202,7 +201,7 @@ constant bool LINEAR_AHEAD = LINEAR_ROWS <= 16;
 METAL_FUNC void linear_load_chunk(thread simdgroup_half8x8 (&b)[8][4], thread const LinearInputs<half>& inputs,
                                   uint step, uint chunk, constant LinearParams& p, threadgroup half* part, uint lane) {
   PACKED_UNROLL for (uint g = 0; g < LINEAR_ROWS / 8; ++g)
-    linear_load_input(b[g], inputs, g, step * linear_step_columns() + chunk * 8, p, part, lane);
+      linear_load_input(b[g], inputs, g, step * linear_step_columns() + chunk * 8, p, part, lane);
 }
 
 // The steps [block, block + linear_meta_steps()) of a turn of the loop below. `next` is the turn whose units are loaded
@@ -217,7 +216,7 @@ METAL_FUNC void linear_multiply_steps(thread simdgroup_float8x8 (&sums)[8][8], t
   PACKED_UNROLL for (uint u = block; u < block + together; ++u) {
     if (!LINEAR_AHEAD) {
       PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk)
-        linear_load_chunk(b[chunk], inputs, step + u, chunk, p, part, lane);
+          linear_load_chunk(b[chunk], inputs, step + u, chunk, p, part, lane);
     }
     PackedHalfScales scales[8];
     const uint part_step = LINEAR_UNROLL % whole == 0 ? u % whole : (step + u) % whole;
@@ -230,10 +229,10 @@ METAL_FUNC void linear_multiply_steps(thread simdgroup_float8x8 (&sums)[8][8], t
     PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk) {
       simdgroup_half8x8 a[8][4];
       PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-        matrix_set_wide(a[i], packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 0),
-                        packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 1),
-                        packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 2),
-                        packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 3), false, part, lane);
+          matrix_set_wide(a[i], packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 0),
+                          packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 1),
+                          packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 2),
+                          packed_decode_half(LINEAR_FORMAT, units.at[u][i], scales[i], chunk, 3), false, part, lane);
       linear_multiply(sums, a, b[chunk], eights, 0, tiles);
       if (LINEAR_AHEAD) linear_load_chunk(b[chunk], inputs, min(step + u + 1, last - 1), chunk, p, part, lane);
     }
@@ -249,8 +248,8 @@ METAL_FUNC void linear_multiply_steps(thread simdgroup_float8x8 (&sums)[8][8], t
   }
 }
 
-// The same for blocks. The registers of a unit, and where rows are few of a chunk of x, are loaded again as soon as they
-// are multiplied.
+// The same for blocks. The registers of a unit, and where rows are few of a chunk of x, are loaded again as soon as
+// they are multiplied.
 METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thread const LinearPanels<half>& panels,
                                     uint eights, thread const LinearInputs<half>& inputs, constant LinearParams& p,
                                     uint first, uint last, bool waits, threadgroup half* part, uint lane) {
@@ -273,7 +272,7 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
     if (first + block < last) {
       linear_load_metas(units, rows, eights, moves ? 0 : first, block);
       PACKED_UNROLL for (uint u = block; u < block + together; ++u)
-        linear_load_step(units, rows, eights, moves ? 0 : first, u, lane);
+          linear_load_step(units, rows, eights, moves ? 0 : first, u, lane);
     }
   }
   if (waits) wait_for_dispatches();
@@ -281,7 +280,7 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
   simdgroup_half8x8 b[4][8][4];
   if (LINEAR_AHEAD) {
     PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk)
-      linear_load_chunk(b[chunk], inputs, first, chunk, p, part, lane);
+        linear_load_chunk(b[chunk], inputs, first, chunk, p, part, lane);
   }
   const uint end = even ? last - LINEAR_UNROLL : last;
   uint step = first, picker = packed_picker(LINEAR_FORMAT, lane % 4);
@@ -290,8 +289,8 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
     PACKED_UNROLL for (uint block = 0; block < LINEAR_UNROLL; block += together) {
       if (block == 0 || step + block < last)
         linear_multiply_steps(sums, units, b, rows, eights, inputs, p, step, block, last,
-                              even || step + LINEAR_UNROLL + block < last,
-                              moves ? LINEAR_UNROLL : step + LINEAR_UNROLL, picker, part, lane);
+                              even || step + LINEAR_UNROLL + block < last, moves ? LINEAR_UNROLL : step + LINEAR_UNROLL,
+                              picker, part, lane);
     }
     if (moves) {
       PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
@@ -304,8 +303,8 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
   if (even) linear_multiply_steps(sums, units, b, rows, eights, inputs, p, step, 0, last, false, 0, picker, part, lane);
 }
 
-// Simdgroups of the threadgroup take slices of the columns; when there are more than slices, sets of them take outputs of
-// their own. With fewer simdgroups than slices LINEAR_ROWS is at most 16.
+// Simdgroups of the threadgroup take slices of the columns; when there are more than slices, sets of them take outputs
+// of their own. With fewer simdgroups than slices LINEAR_ROWS is at most 16.
 template <typename T>
 METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, device const uchar* x,
                               device const float* bias, device const float* bias_up, device uchar* out,
@@ -315,7 +314,7 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;  // panels, of both matrices
   const uint tiles = LINEAR_ROWS / 8;                                    // of 8 rows of x
   const uint round = eights <= 4 ? min(tiles, 2u) : 1;                   // of them added up at a time
-  const bool once = LINEAR_OUTPUTS == 0 && LINEAR_LANES > 1;  // a slice for every simdgroup
+  const bool once = LINEAR_OUTPUTS == 0 && LINEAR_LANES > 1;             // a slice for every simdgroup
   const uint sets = once ? simdgroups / LINEAR_LANES : max(simdgroups / LINEAR_LANES, 1u);
   const uint set = once ? simdgroup / LINEAR_LANES : min(simdgroup / LINEAR_LANES, sets - 1);
   const uint set_threads = once ? LINEAR_LANES * 32 : min(simdgroups, LINEAR_LANES) * 32;
@@ -334,13 +333,12 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   threadgroup uchar* parts = memory + sets * set_bytes;
   for (uint slice = simdgroup - set * LINEAR_LANES; slice < LINEAR_LANES; slice += once ? LINEAR_LANES : simdgroups) {
     simdgroup_float8x8 sums[8][8];
-    PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-      PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] =
+        make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     const uint first = min(slice * slice_steps, steps), last = min(first + slice_steps, steps);
     const bool waits = (once || slice < simdgroups) && !LINEAR_EXPERTS;
     if (LINEAR_BLOCKS) {
-      const LinearPanels<half> panels =
-          linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane);
+      const LinearPanels<half> panels = linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane);
       const LinearInputs<half> inputs = linear_inputs((device const half*)x, p, order, item, lane);
       linear_slice_blocks(sums, panels, eights, inputs, p, first, last, waits,
                           (threadgroup half*)parts + simdgroup * 256, lane);
@@ -351,8 +349,7 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
                       lane);
     }
     PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
-      PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-        PACKED_UNROLL for (uint g = 0; g < round; ++g)
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < round; ++g)
           simdgroup_store(sums[i][done + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
       if (tiles != round) {  // every simdgroup has one slice, so all of them are here
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -371,9 +368,9 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
 
 // ---- many of the few ------------------------------------------------------------------------------------------------
 
-// A part of x is [unroll][LINEAR_ROWS][32]. A thread brings pairs of 16 bytes, of rows eight apart: first to a place of its
-// own in threadgroup memory, and a turn later to where simdgroups take them from. Rows past the last repeat it; what
-// comes of them is not stored.
+// A part of x is [unroll][LINEAR_ROWS][32]. A thread brings pairs of 16 bytes, of rows eight apart: first to a place of
+// its own in threadgroup memory, and a turn later to where simdgroups take them from. Rows past the last repeat it;
+// what comes of them is not stored.
 METAL_FUNC uint linear_pairs() { return LINEAR_UNROLL * LINEAR_ROWS * 2; }
 METAL_FUNC void linear_begin_input(threadgroup uint4* own, device const uchar* x, constant LinearParams& p,
                                    uint first_row, uint step, uint thread_index) {
@@ -400,12 +397,12 @@ METAL_FUNC void linear_put_input(threadgroup uint4* tile, threadgroup const uint
   }
 }
 
-// From 32 rows on x costs more than W when every simdgroup reads it. Here LINEAR_OUTPUTS simdgroups, each with outputs of
-// its own and all the columns, take x from threadgroup memory, two parts by turns; it is the left operand. Slices follow
-// one another; their sums so far wait in threadgroup memory too, so that registers are for weights on their way.
-// With LINEAR_SPLIT a threadgroup takes one slice and leaves its sums in partials, [slice][row][output], for linear_add:
-// where outputs are few, there would be too few threadgroups.
-// 16-bit weights alone; slices are equally long, and LINEAR_UNROLL divides them.
+// From 32 rows on x costs more than W when every simdgroup reads it. Here LINEAR_OUTPUTS simdgroups, each with outputs
+// of its own and all the columns, take x from threadgroup memory, two parts by turns; it is the left operand. Slices
+// follow one another; their sums so far wait in threadgroup memory too, so that registers are for weights on their way.
+// With LINEAR_SPLIT a threadgroup takes one slice and leaves its sums in partials, [slice][row][output], for
+// linear_add: where outputs are few, there would be too few threadgroups. 16-bit weights alone; slices are equally
+// long, and LINEAR_UNROLL divides them.
 template <typename T>
 METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, device const uchar* x,
                               device const float* bias, device const float* bias_up, device uchar* out,
@@ -428,8 +425,8 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
   simdgroup_matrix<T, 8, 8> b[4][8][4];
   linear_load_panels(b, panels, eights, first, last, true, (threadgroup T*)memory, lane);
   simdgroup_float8x8 sums[8][8];  // of a slice, [8 rows][8 outputs]
-  PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
-    PACKED_UNROLL for (uint i = 0; i < eights; ++i) sums[g][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  PACKED_UNROLL for (uint g = 0; g < tiles; ++g) PACKED_UNROLL for (uint i = 0; i < eights; ++i) sums[g][i] =
+      make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   wait_for_dispatches();
   linear_begin_input(own, x, p, first_row, first, thread_index);
   linear_put_input(tile, own, thread_index);
@@ -443,37 +440,33 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
     if (step + 2 * LINEAR_UNROLL < last)
       linear_begin_input(own, x, p, first_row, step + 2 * LINEAR_UNROLL, thread_index);
     PACKED_UNROLL for (uint u = 0; u < LINEAR_UNROLL; ++u) {
-      PACKED_UNROLL for (uint k = 0; k < 4; k += 2)
-        PACKED_UNROLL for (uint g = 0; g < tiles; g += 2) {
-          simdgroup_matrix<T, 8, 8> upper[2], lower[2];
-          matrix_load_pair(upper, lower, tile + side * part + (u * tiles + g) * 32, k, lane);
-          PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-            matrix_multiply_wide(sums[g][i], sums[g + 1][i], upper[0], upper[1], lower[0], lower[1], b[u][i][k],
-                                 b[u][i][k + 1]);
-        }
+      PACKED_UNROLL for (uint k = 0; k < 4; k += 2) PACKED_UNROLL for (uint g = 0; g < tiles; g += 2) {
+        simdgroup_matrix<T, 8, 8> upper[2], lower[2];
+        matrix_load_pair(upper, lower, tile + side * part + (u * tiles + g) * 32, k, lane);
+        PACKED_UNROLL for (uint i = 0; i < eights; ++i) matrix_multiply_wide(
+            sums[g][i], sums[g + 1][i], upper[0], upper[1], lower[0], lower[1], b[u][i][k], b[u][i][k + 1]);
+      }
       if (more) {
-        PACKED_UNROLL for (uint i = 0; i < eights; ++i)
-          matrix_load_wide(b[u][i], panels.at[i] + (step + LINEAR_UNROLL + u) * 256, 32, true, 8,
-                           (threadgroup T*)memory, lane);
+        PACKED_UNROLL for (uint i = 0; i < eights; ++i) matrix_load_wide(
+            b[u][i], panels.at[i] + (step + LINEAR_UNROLL + u) * 256, 32, true, 8, (threadgroup T*)memory, lane);
       }
       simdgroup_barrier(mem_flags::mem_none);  // the next weights are under way
     }
     side ^= 1;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (!LINEAR_SPLIT && step + LINEAR_UNROLL == slice_end) {
-      PACKED_UNROLL for (uint g = 0; g < tiles; ++g)
-        PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
-          threadgroup float* total = totals + (g * eights + i) * 64;
-          if (slice_end != slice_steps) {
-            simdgroup_float8x8 before;
-            simdgroup_load(before, total, 8);
-            matrix_add(before, sums[g][i]);
-            simdgroup_store(before, total, 8);
-          } else {
-            simdgroup_store(sums[g][i], total, 8);
-          }
-          sums[g][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      PACKED_UNROLL for (uint g = 0; g < tiles; ++g) PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
+        threadgroup float* total = totals + (g * eights + i) * 64;
+        if (slice_end != slice_steps) {
+          simdgroup_float8x8 before;
+          simdgroup_load(before, total, 8);
+          matrix_add(before, sums[g][i]);
+          simdgroup_store(before, total, 8);
+        } else {
+          simdgroup_store(sums[g][i], total, 8);
         }
+        sums[g][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      }
       slice_end += slice_steps;
     }
   }
