@@ -47,6 +47,7 @@ TEST(ModelName, PathsAndNonsenseAreNoNames) {
                            "a/b@x@y",
                            "a/b:x:y",
                            "a/b@x\ny",
+                           "a/b@x\x7f",
                            "a\\b/c"})
     EXPECT_FALSE(parse_model_name(text)) << text;
   EXPECT_FALSE(parse_model_name("a/" + std::string(95, 'b')));

@@ -80,6 +80,23 @@ void run_crowd(const LlmOptions& options, int clients, int rounds, bool expect_p
   expect_clean(llm);
 }
 
+// One tokenizer serves all requests; what it remembers of words is shared.
+TEST(LlmLoad, ManyThreadsTokenizeAtOnce) {
+  const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(std::string(INGOT_FIXTURES) + "/tokenizers/llama3");
+  const auto text = [](int i) { return "word" + std::to_string(i) + " and " + std::to_string(i * 7919) + " more"; };
+  std::vector<std::vector<int32_t>> alone;
+  for (int i = 0; i < 50; ++i) alone.push_back(tokenizer->encode(text(i)));
+  std::vector<std::thread> threads;
+  std::atomic<int> different = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) different += tokenizer->encode(text((i + 13 * t) % 50)) != alone[(i + 13 * t) % 50];
+      for (int i = 50; i < 100; ++i) tokenizer->encode(text(i));
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(different, 0);
+}
+
 TEST(LlmLoad, CrowdGetsTheAnswersOfSingleRequests) { run_crowd(tiny_options(), 12, 25, false); }
 
 TEST(LlmLoad, CrowdWithConstantPreemption) {

@@ -166,6 +166,12 @@ class LlmTest(unittest.TestCase):
         self.assertEqual([c.token_ids for c in first.choices], [c.token_ids for c in again.choices])
         self.assertNotEqual(first.choices[0].token_ids, first.choices[1].token_ids)
 
+    def test_no_seed_is_a_random_one(self):
+        options = dict(max_tokens=16, temperature=1.0, ignore_eos=True)
+        answers = {tuple(self.llm.generate([4, 5, 6], seed=None, **options).choices[0].token_ids) for _ in range(4)}
+        answers |= {tuple(self.llm.generate([4, 5, 6], **options).choices[0].token_ids) for _ in range(4)}
+        self.assertGreater(len(answers), 4)
+
     def test_logprobs_are_reported(self):
         answer = self.llm.generate([4, 5, 6], max_tokens=3, temperature=0, logprobs=2, prompt_logprobs=1, ignore_eos=True)
         self.assertEqual(len(answer.choices[0].scores), 3)

@@ -167,6 +167,26 @@ TEST(Commands, FillAndCopy) {
   EXPECT_EQ(y[63], 3);
 }
 
+// Bytes of address space of this process.
+size_t mapped_bytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  file >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(Device, BuffersAreUnmapped) {
+  Gpu gpu;
+  const auto make = [&] {
+    for (int i = 0; i < 64; ++i)
+      NS::TransferPtr(gpu.device->newBuffer(16 << 20, MTL::ResourceStorageModePrivate));
+  };
+  make();
+  const size_t before = mapped_bytes();
+  make();
+  EXPECT_LT(mapped_bytes(), before + (256 << 20)) << "a gigabyte was asked for and given back";
+}
+
 TEST(Heaps, HandOutWhatFits) {
   Gpu gpu;
   auto d = NS::TransferPtr(MTL::HeapDescriptor::alloc()->init());
