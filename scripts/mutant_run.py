@@ -124,7 +124,7 @@ class Workspace:
         names = affected.tests_for([mutation.path], self.build_dir(preset))
         if preset != "release":
             labels = {t.name: t.labels for t in self.entries(preset).values()}
-            keep = (lambda l: "tsan" in l) if preset == "tsan" else (lambda l: "metal" not in l and "softmetal" not in l)
+            keep = (lambda l: "tsan" in l) if preset == "tsan" else (lambda l: not {"metal", "softmetal", "command"} & set(l))
             names = [n for n in names if keep(labels.get(n, []))]
         if mutation.path.startswith("python/vllm_apple/"):
             names.append(VLLM_TEST)

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <thread>
+
+#include "backend/cpu/linear/memory.h"
 #include "core/error.h"
 #include "counting_new.h"
 #include "formats/block_quant.h"
@@ -228,6 +232,26 @@ TEST_F(CpuBackendTest, Declines) {
   EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.kv_heads = 3; }));
   EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.rope_dims = 128; }));
   EXPECT_TRUE(declined([](ModelConfig&, KvLayout& k) { k.block_size = 12; }));
+}
+
+// The matrices of two models that are loaded at once lie in one region, and none on another.
+TEST_F(CpuBackendTest, WeightsOfTwoModelsDoNotOverlap) {
+  constexpr size_t kBytes = size_t{100} << 10;
+  std::vector<std::shared_ptr<std::byte>> kept[2];
+  const auto load = [&](int model) {
+    for (int i = 0; i < 20; ++i) {
+      kept[model].push_back(cpu::allocate_weights(kBytes));
+      std::fill_n(kept[model].back().get(), kBytes, static_cast<std::byte>(100 * model + i));
+    }
+  };
+  std::thread other(load, 1);
+  load(0);
+  other.join();
+  for (int model = 0; model < 2; ++model)
+    for (int i = 0; i < 20; ++i) {
+      const std::byte* p = kept[model][static_cast<size_t>(i)].get();
+      EXPECT_EQ(std::count(p, p + kBytes, static_cast<std::byte>(100 * model + i)), static_cast<int64_t>(kBytes));
+    }
 }
 
 }  // namespace

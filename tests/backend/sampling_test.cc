@@ -28,12 +28,12 @@ struct Row {
 
 class Bench {
  public:
-  Bench(Backend& backend, int64_t vocab) : backend_(backend), vocab_(vocab) {
+  Bench(Backend& backend, int64_t vocab, int32_t max_rows = kMaxRows) : backend_(backend), vocab_(vocab) {
     RegionPlan plan;
-    logits_ = plan.take(static_cast<size_t>(kMaxRows * vocab));
+    logits_ = plan.take(static_cast<size_t>(max_rows * vocab));
     backend.create_scratch(plan.bytes());
     backend.create_sampler({kSlots, kMaxTokens, vocab});
-    layout_ = make_output_layout(kMaxRows, kMaxTop, 2, vocab);
+    layout_ = make_output_layout(max_rows, kMaxTop, 2, vocab);
     backend.create_io(8 << 20, layout_);
   }
 
@@ -224,6 +224,28 @@ TEST_P(Sampling, LogitBias) {
   expect_like_reference(
       rows([](SamplingParams& p) { p.logit_bias = {{3, 5.0f}, {7, -100.0f}, {1002, 4.0f}, {3, 1.0f}}; }));
 }
+// A device may have memory for as many changed rows as sequences run; one that only rates a token is not changed.
+TEST_P(Sampling, RowsThatChooseNothingAreNotChanged) {
+  constexpr int32_t kRows = 65;
+  constexpr int64_t kFew = 37;
+  std::mt19937 random(5);
+  const std::vector<float> logits = random_floats(random, kRows * kFew);
+  TestStep step;
+  SamplingParams params = greedy();
+  params.logit_bias = {{3, 100.0f}};
+  step.add_sample(0, params, {RowOutput::Kind::score, 0, 3});
+  for (int32_t r = 1; r < kRows; ++r) step.add_sample(r, params, {RowOutput::Kind::logprobs, 1, -1});
+  const auto device = GetParam().make();
+  ReferenceBackend reference;
+  const std::vector<Row> got = Bench(*device, kFew, kRows).run(step, logits);
+  const std::vector<Row> want = Bench(reference, kFew, kRows).run(step, logits);
+  for (size_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(got[r].token, 3) << r;
+    EXPECT_EQ(got[r].rank, want[r].rank) << r;
+    EXPECT_NEAR(got[r].logprob, want[r].logprob, 1e-5) << r;
+  }
+}
+
 TEST_P(Sampling, AllowedTokens) {
   expect_like_reference(rows([](SamplingParams& p) { p.allowed_token_ids = {0, 5, 64, 900, 1002}; }));
   expect_like_reference(rows([](SamplingParams& p) {

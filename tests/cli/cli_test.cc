@@ -70,6 +70,11 @@ TEST_F(Cli, HelpAndVersion) {
   }
 }
 
+TEST_F(Cli, LimitsOfTheServerHaveLimits) {
+  expect_failure("serve -m /nowhere --max-connections 1048577", 2, "--max-connections");
+  expect_failure("serve -m /nowhere --max-connections 1048576", 1, "/nowhere");
+}
+
 TEST_F(Cli, BadCallsExitWithTwo) {
   expect_failure("", 2, "subcommand");
   expect_failure("fly", 2, "fly");

@@ -112,6 +112,21 @@ TEST(MemoryPlan, AnInt8CacheTakesAboutHalf) {
   EXPECT_NEAR(blocks("int8") / blocks("f16"), more, 0.01);
 }
 
+// A model length nobody asked for gives way to the memory there is.
+TEST(MemoryPlan, TheModelLengthFollowsTheBlocksThatFit) {
+  EngineOptions options = tiny_options();
+  options.max_seqs = 2;
+  const ModelConfig config = inspect_model(options).config;
+  const std::unique_ptr<CpuBackend> device = make_cpu_backend({.threads = 1});
+  const auto plan = [&](uint64_t weights) { return plan_memory(config, options, {}, *device, weights); };
+  const MemoryPlan whole = plan(0);
+  const uint64_t block = whole.kv_bytes / static_cast<uint64_t>(whole.kv.num_blocks);
+  const uint64_t fixed = whole.total_bytes() - whole.kv_bytes + (256ull << 20);  // what is left to the system
+  const MemoryPlan tight = plan(device->info().memory_bytes - fixed - 3 * block - block / 2);
+  EXPECT_EQ(tight.limits.num_blocks, 3);
+  EXPECT_EQ(tight.limits.max_model_len, 3 * options.block_size);
+}
+
 TEST(MemoryPlan, ScratchPoolBoundsTheStep) {
   Variable pool("VLLM_METAL_SCRATCH_POOL_MB", "1");
   const MemoryPlan plan = inspect_model(tiny_options()).plan;
@@ -128,6 +143,9 @@ TEST(MemoryPlan, BadOptionsAreNamed) {
   EngineOptions options = tiny_options();
   options.max_model_len = 1 << 30;
   EXPECT_THAT(load_error(options), HasSubstr("--max-model-len"));
+  options = tiny_options();
+  options.load_format = "sharded";
+  EXPECT_THAT(load_error(options), HasSubstr("--load-format sharded: must be auto or dummy"));
   options = tiny_options();
   options.kv_dtype = "q4_0";
   EXPECT_THAT(load_error(options), HasSubstr("--kv-dtype q4_0: must be f16, bf16, int8 or f32"));

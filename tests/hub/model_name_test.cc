@@ -22,6 +22,13 @@ TEST(ModelName, Parts) {
   EXPECT_EQ(parse_model_name("a/b:dir/x.gguf")->variant, "dir/x.gguf");
 }
 
+TEST(ModelName, PathsThatStayInTheirFolder) {
+  for (const char* path : {"a", "a/b.gguf", "a~b/..c", " ~"}) EXPECT_TRUE(is_safe_relative_path(path)) << path;
+  for (const char* path : {"", "/a", "a/", "a//b", ".", "a/../b", "a\\b", "a\x7f", "a\n"})
+    EXPECT_FALSE(is_safe_relative_path(path)) << path;
+  EXPECT_FALSE(is_safe_relative_path(std::string(1 << 20, 'a')));
+}
+
 TEST(ModelName, PathsAndNonsenseAreNoNames) {
   for (const char* text : {"",
                            "gpt2",

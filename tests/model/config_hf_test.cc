@@ -111,6 +111,14 @@ TEST(HfConfig, RopeInItsThreeSpellings) {
   EXPECT_FALSE(yarn.truncate);
 }
 
+// A layer that slides needs to know how far.
+TEST(HfConfig, SlidingLayersNeedAWindow) {
+  const std::string qwen2 = R"({"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": true,
+                               "layer_types": ["full_attention", "sliding_attention"])";
+  EXPECT_EQ(read_with(qwen2 + R"(, "sliding_window": 8})").layer(1).window, 8);
+  for (const char* window : {"null", "0"}) EXPECT_THROW(read_with(qwen2 + R"(, "sliding_window": )" + window + "}"), Error);
+}
+
 // What only some families have, from the keys that only they have.
 TEST(HfConfig, FamiliesDiffer) {
   const ModelConfig qwen2 = read_with(R"({"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": true,

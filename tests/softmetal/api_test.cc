@@ -134,6 +134,25 @@ TEST(Commands, OutliveTheirQueueAndBuffers) {
   EXPECT_EQ(read<uint32_t>(out.get()), (std::vector<uint32_t>{9, 8, 7, 6}));
 }
 
+// Asked from another thread than the one that runs them.
+TEST(Commands, TheirStatusMayBeAskedWhileTheyRun) {
+  Gpu gpu;
+  for (int round = 0; round < 50; ++round) {
+    auto buffer = gpu.empty(4096);
+    auto* commands = gpu.queue->commandBuffer();
+    auto* blit = commands->blitCommandEncoder();
+    blit->fillBuffer(buffer.get(), NS::Range(0, 4096), static_cast<uint8_t>(round));
+    blit->endEncoding();
+    commands->addCompletedHandler([](MTL::CommandBuffer*) {});  // so that it runs at once, not in the wait
+    commands->commit();
+    while (commands->status() < MTL::CommandBufferStatusCompleted) std::this_thread::yield();
+    EXPECT_EQ(commands->error(), nullptr);
+    EXPECT_GE(commands->GPUEndTime(), commands->GPUStartTime());
+    commands->waitUntilCompleted();
+    EXPECT_EQ(read<uint8_t>(buffer.get())[4095], round);
+  }
+}
+
 TEST(Commands, AFailureLeavesTheDeviceUsable) {
   Gpu gpu;
   gpu.compile(

@@ -49,6 +49,16 @@ std::string error_of(std::string_view source, ErrorKind kind, const RenderOption
 TEST(Jinja, IntegersOfAnyBase) {
   EXPECT_EQ(render("{{ '0x1f'|int(7, 0) }} {{ '10'|int(7, 0) }} {{ '0'|int(7, 0) }}"), "31 10 0");
   EXPECT_EQ(render("{{ '010'|int(7, 0) }}"), "10");  // no integer to Python, but a number
+  EXPECT_EQ(render("{{ '9007199254740993'|int(7, 0) }}"), "9007199254740993");  // which a float would round
+}
+
+// What a branch may set is the caller's variable as long as it has not.
+TEST(Jinja, ABranchNotTakenHidesNothing) {
+  Variables variables;
+  variables.emplace_back("x", from_json(Json(1)));
+  const char* const source =
+      "{% for taken in [true, false] %}{% if taken %}a{% else %}{% set x = 2 %}{% endif %}{{ x }} {% endfor %}";
+  EXPECT_EQ(render(source, variables), "a1 2 ");
 }
 
 TEST(Jinja, SnippetsEqualPython) {

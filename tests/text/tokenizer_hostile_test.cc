@@ -52,6 +52,15 @@ TEST(HostileTokenizer, TheGoodOneIsGood) {
   EXPECT_EQ(tokenizer.encode("ab a<s>"), (std::vector<int32_t>{3, 2, 0, 3}));
 }
 
+// An added token says only what is unusual about it: by itself it takes no space beside it.
+TEST(HostileTokenizer, AddedTokensAreAlone) {
+  json file = good_tokenizer();
+  file["added_tokens"] = json::parse(R"([{"id": 3, "content": "<s>", "special": true}])");
+  file["model"]["vocab"][" "] = 4;
+  const Tokenizer tokenizer(read_hf_tokenizer(file.dump(), "t"));
+  EXPECT_EQ(tokenizer.encode("a <s> a"), (std::vector<int32_t>{3, 0, 4, 3, 4, 0}));
+}
+
 TEST(HostileTokenizer, Ids) {
   EXPECT_THAT(error_with("/model/vocab/a", "-1"), HasSubstr("model.vocab[\"a\"] is -1"));
   EXPECT_THAT(error_with("/model/vocab/a", "2147483648"), HasSubstr("model.vocab[\"a\"] is 2147483648"));

@@ -72,6 +72,20 @@ def test_the_plugin_steps_aside(monkeypatch):
     assert vllm_apple.register() is None
 
 
+def test_the_cache_leaves_memory_to_the_system():
+    """Whatever share of the memory is asked for, half a GiB stays free."""
+    from types import SimpleNamespace
+
+    from vllm_apple.worker import AppleWorker
+
+    gib = 1 << 30
+    worker = object.__new__(AppleWorker)
+    worker.inspection = SimpleNamespace(memory={"available": 16 * gib, "total": 3 * gib, "kv_cache": gib})
+    for share, usable in ((0.5, 8 * gib), (1.0, 16 * gib - gib // 2)):
+        worker.cache_config = SimpleNamespace(gpu_memory_utilization=share)
+        assert worker.determine_available_memory() == usable - 2 * gib
+
+
 # -- clamped, warned --------------------------------------------------------------------------------------------------
 
 
