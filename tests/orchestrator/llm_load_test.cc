@@ -80,6 +80,25 @@ void run_crowd(const LlmOptions& options, int clients, int rounds, bool expect_p
   expect_clean(llm);
 }
 
+// A reader may ask for what is there so far while the step loop writes it.
+TEST(LlmLoad, ReadersAskWhileItIsWritten) {
+  LlmOptions options = tiny_options();
+  Llm llm(Engine::load(options.engine), nullptr, options);
+  for (int round = 0; round < 5; ++round) {
+    GenerationRequest request = greedy(prompt_of(llm, 40, static_cast<unsigned>(round)), 4);
+    request.prompt_logprobs = 1;
+    const std::shared_ptr<Generation> generation = llm.submit(request);
+    size_t scores = 0;
+    while (!generation->done()) {
+      scores = std::max(scores, generation->prompt_scores().size());
+      EXPECT_LE(generation->summary().completion_tokens, 4);
+    }
+    EXPECT_EQ(generation->prompt_scores().size(), 40u);
+    EXPECT_LE(scores, 40u);
+  }
+  expect_clean(llm);
+}
+
 // One tokenizer serves all requests; what it remembers of words is shared.
 TEST(LlmLoad, ManyThreadsTokenizeAtOnce) {
   const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(std::string(INGOT_FIXTURES) + "/tokenizers/llama3");
