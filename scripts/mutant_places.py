@@ -87,7 +87,7 @@ EXCLUDED = [
     ("src/engine/devices.cc", r"2 \* bf16 > all", "half of each: either will do"),
     ("src/model/dummy.cc", r"\bword\b|\bsum\b", "dummy weights: any numbers are as good"),
     ("src/backend/cpu/cpu_backend.cc", r"= allocate\(", "asks for large pages or not: speed only"),
-    ("src/backend/metal/device.cc", r"!device\.\w+\)", "a Mac without a GPU or a queue"),
+    ("src/backend/metal/gpu.cc", r"!device\.\w+\)", "a Mac without a GPU or a queue"),
     ("src/server/request_parser.h", r"(?:head|body)_bytes =", "the connection always gives its own"),
     ("src/orchestrator/generation_stream.h", r"unpublished_", "publishes nothing, once"),
     ("*", r"\bnext_(?:\w+_)? = |\bid_? = [01];", "a number that only tells things apart"),

@@ -8,7 +8,7 @@
 #include <softmetal/audit.h>
 
 #include "backend/metal/attention.h"
-#include "backend/metal/device.h"
+#include "backend/metal/gpu.h"
 #include "backend/metal/encoder.h"
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/library.h"

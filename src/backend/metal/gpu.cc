@@ -1,7 +1,7 @@
 // metal-cpp wants its implementation in exactly one file.
 #define NS_PRIVATE_IMPLEMENTATION
 #define MTL_PRIVATE_IMPLEMENTATION
-#include "backend/metal/device.h"
+#include "backend/metal/gpu.h"
 
 #include "backend/metal/metal_backend.h"
 #include "core/error.h"
