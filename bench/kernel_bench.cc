@@ -16,8 +16,8 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/metal/linear_plan.h"
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/linear/plan.h"
+#include "backend/metal/device.h"
 #include "core/error.h"
 #include "engine/stage.h"
 #include "engine/step_builder.h"

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "backend/backend.h"
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 #include "backend/metal/traffic.h"
 #include "core/error.h"
 #include "engine/step_builder.h"

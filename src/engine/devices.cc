@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 #include "backend/cpu/isa.h"
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 #include "core/error.h"
 #include "core/settings.h"
 #include "core/threads.h"

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "attention_rig.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 #include "backend/metal/attention_cut.h"
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 #include "cuda_device.h"
 #include "metal_mode.h"
 #include "soak.h"

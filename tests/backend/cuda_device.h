@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 
 namespace ingot::test {
 

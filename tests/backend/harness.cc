@@ -6,10 +6,10 @@
 #include <cstring>
 #include <set>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels/select.h"
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 #include "core/half.h"
 #include "cuda_device.h"
 #include "metal_mode.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/metal/library.h"
-#include "backend/metal/linear_plan.h"
+#include "backend/metal/linear/plan.h"
 #include "core/half.h"
 #include "formats/block_quant.h"
 #include "quant_blocks.h"

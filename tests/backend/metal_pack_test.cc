@@ -4,7 +4,7 @@
 #include <set>
 
 #include "backend/metal/family.h"
-#include "backend/metal/linear_plan.h"
+#include "backend/metal/linear/plan.h"
 #include "core/error.h"
 #include "quant_blocks.h"
 

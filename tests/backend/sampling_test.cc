@@ -4,7 +4,7 @@
 #include <cstring>
 #include <map>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 #include "backend/cpu/philox.h"
 #include "harness.h"
 #include "reference.h"

@@ -5,9 +5,9 @@
 #include <tuple>
 
 #include "backend/backend.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 #include "backend/cuda_device.h"
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 #include "backend/metal_mode.h"
 #include "engine/sequences.h"
 #include "engine/step_builder.h"

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 #include "core/error.h"
 #include "engine/loader.h"
 #include "engine/sequences.h"

@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 #include "core/error.h"
 #include "orchestrator/llm_rig.h"
 

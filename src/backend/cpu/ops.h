@@ -8,7 +8,7 @@
 #include "backend/cpu/kv_cache.h"
 #include "backend/cpu/linear/linear.h"
 #include "backend/cpu/sampling.h"
-#include "backend/cpu/step_view.h"
+#include "backend/cpu/step.h"
 #include "core/threads.h"
 #include "model/config.h"
 

@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/memory.h"
-#include "backend/cpu/step_view.h"
+#include "backend/cpu/step.h"
 #include "core/threads.h"
 
 namespace ingot::cpu {

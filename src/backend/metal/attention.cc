@@ -118,7 +118,7 @@ AttentionCut Attention::cut(const AttentionShape& shape, int64_t rows, int64_t l
   return groups >= kManyGroups && longest <= kWholeKeys ? AttentionCut::whole : AttentionCut::splits;
 }
 
-void Attention::decode(Context& context, const StepInput& input, const AttentionArgs& args) {
+void Attention::decode(Context& context, const StepView& input, const AttentionArgs& args) {
   const StagedStep& step = input.step();
   const AttentionShape& shape = args.shape;
   const int64_t rows = step.decode_rows, longest = std::max<int64_t>(step.max_seq_len, 1);
@@ -132,7 +132,7 @@ void Attention::decode(Context& context, const StepInput& input, const Attention
   decode(context, input, args, AttentionCut::spans);
 }
 
-void Attention::decode(Context& context, const StepInput& input, const AttentionArgs& args, AttentionCut cut) {
+void Attention::decode(Context& context, const StepView& input, const AttentionArgs& args, AttentionCut cut) {
   const StagedStep& step = input.step();
   const AttentionShape& shape = args.shape;
   const KvLayout& layout = cache_.layout();
@@ -209,7 +209,7 @@ void Attention::decode(Context& context, const StepInput& input, const Attention
                    {static_cast<NS::UInteger>((shape.head_size + 31) / 32 * 32), 1, 1});
 }
 
-void Attention::prefill_write(Context& context, const StepInput& input, const AttentionArgs& args) {
+void Attention::prefill_write(Context& context, const StepView& input, const AttentionArgs& args) {
   const StagedStep& step = input.step();
   const AttentionShape& shape = args.shape;
   const int64_t rows = step.tokens - step.decode_rows;
@@ -235,7 +235,7 @@ void Attention::prefill_write(Context& context, const StepInput& input, const At
   encoder.dispatch({static_cast<NS::UInteger>((heads + 3) / 4), static_cast<NS::UInteger>(rows), 1}, {128, 1, 1});
 }
 
-void Attention::prefill(Context& context, const StepInput& input, const AttentionArgs& args) {
+void Attention::prefill(Context& context, const StepView& input, const AttentionArgs& args) {
   const StagedStep& step = input.step();
   const AttentionShape& shape = args.shape;
   const size_t element = number_bytes(cache_.layout().dtype);

@@ -6,7 +6,7 @@
 #include "backend/metal/attention_cut.h"
 #include "backend/metal/encoder.h"
 #include "backend/metal/kv_cache.h"
-#include "backend/metal/step_input.h"
+#include "backend/metal/step.h"
 
 namespace ingot::metal {
 
@@ -26,9 +26,9 @@ class Attention {
   // `max_length`: the longest sequence there can be; with it the length of a split is chosen.
   Attention(const KvCache& cache, DType activation, int64_t max_length);
 
-  void decode(Context& context, const StepInput& input, const AttentionArgs& args);
-  void prefill_write(Context& context, const StepInput& input, const AttentionArgs& args);
-  void prefill(Context& context, const StepInput& input, const AttentionArgs& args);
+  void decode(Context& context, const StepView& input, const AttentionArgs& args);
+  void prefill_write(Context& context, const StepView& input, const AttentionArgs& args);
+  void prefill(Context& context, const StepView& input, const AttentionArgs& args);
 
   int64_t split() const { return split_; }
 
@@ -36,7 +36,7 @@ class Attention {
   struct Params;
   bool shared(const AttentionShape& shape) const;
   AttentionCut cut(const AttentionShape& shape, int64_t rows, int64_t longest) const;
-  void decode(Context& context, const StepInput& input, const AttentionArgs& args, AttentionCut cut);
+  void decode(Context& context, const StepView& input, const AttentionArgs& args, AttentionCut cut);
   Params params(const StagedStep& step, const AttentionArgs& args) const;
   void reserve(Context& context, size_t bytes);
 

@@ -1,4 +1,4 @@
-#include "backend/metal/linear.h"
+#include "backend/metal/linear/linear.h"
 #include "backend/metal/ops.h"
 
 namespace ingot::metal {

@@ -3,7 +3,7 @@
 #define MTL_PRIVATE_IMPLEMENTATION
 #include "backend/metal/gpu.h"
 
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 #include "core/error.h"
 #include "core/memory.h"
 #ifndef __APPLE__

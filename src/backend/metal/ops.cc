@@ -60,7 +60,7 @@ void norm(Context& context, const NormOp& op, BufferView weight, BufferView bias
   encoder.dispatch({static_cast<NS::UInteger>(op.rows), 1, 1}, {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
 }
 
-void rope_table(Context& context, const StepInput& input, BufferView inv_freq, float factor, BufferView out) {
+void rope_table(Context& context, const StepView& input, BufferView inv_freq, float factor, BufferView out) {
   struct Params {
     uint32_t pairs, count;
     float factor;
@@ -76,7 +76,7 @@ void rope_table(Context& context, const StepInput& input, BufferView inv_freq, f
   encoder.dispatch({groups_of(count, kThreads), 1, 1}, {kThreads, 1, 1});
 }
 
-void gather_rows(Context& context, const StepInput& input, const GatherRowsOp& op) {
+void gather_rows(Context& context, const StepView& input, const GatherRowsOp& op) {
   Encoder& encoder = context.encoder;
   const uint32_t dim = static_cast<uint32_t>(op.dim);
   encoder.use("gather_rows");
@@ -101,7 +101,7 @@ void copy_outputs(MTL::BlitCommandEncoder* blit, const OutputLayout& out, MTL::B
   copy(out.logits, logits_rows * static_cast<size_t>(out.vocab) * 4);
 }
 
-void prepare_blocks(Context& context, const StepInput& input, const KvCache& cache) {
+void prepare_blocks(Context& context, const StepView& input, const KvCache& cache) {
   struct Params {
     uint32_t zeros, copies, words, v_offset;
   };

@@ -82,7 +82,7 @@ void Sampler::prepare(const StagedStep& step, const std::byte* stage) {
   processes_ = processed > 0;
 }
 
-void Sampler::reset_slots(Context& context, const StepInput& input) {
+void Sampler::reset_slots(Context& context, const StepView& input) {
   Encoder& encoder = context.encoder;
   const uint32_t limits[2] = {static_cast<uint32_t>(layout_.max_tokens), static_cast<uint32_t>(layout_.vocab)};
   encoder.use("sample_reset");
@@ -95,7 +95,7 @@ void Sampler::reset_slots(Context& context, const StepInput& input) {
   encoder.dispatch({static_cast<NS::UInteger>(input.step().resets), 1, 1}, {kThreads, 1, 1});
 }
 
-void Sampler::sample(Context& context, const StepInput& input, BufferView logits, BufferView output, uint64_t number) {
+void Sampler::sample(Context& context, const StepView& input, BufferView logits, BufferView output, uint64_t number) {
   const NS::UInteger rows = static_cast<NS::UInteger>(input.step().samples);
   const int64_t chunks = chunks_of(layout_.vocab);
   OutputParams params{};

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "backend/metal/encoder.h"
-#include "backend/metal/step_input.h"
+#include "backend/metal/step.h"
 
 namespace ingot::metal {
 
@@ -21,9 +21,9 @@ class Sampler {
   // Looks at a step's parameters in host memory before it is encoded: which kernels it needs, whether there is room.
   void prepare(const StagedStep& step, const std::byte* stage);
 
-  void reset_slots(Context& context, const StepInput& input);
+  void reset_slots(Context& context, const StepView& input);
   // `number` counts steps.
-  void sample(Context& context, const StepInput& input, BufferView logits, BufferView output, uint64_t number);
+  void sample(Context& context, const StepView& input, BufferView logits, BufferView output, uint64_t number);
 
   // What the step before `number` sampled: int32 [rows].
   BufferView previous_tokens(uint64_t number) const;

@@ -4,7 +4,7 @@
 
 using namespace metal;
 
-// How a packed weight matrix lies in device memory, and how a kernel reads it. Written by backend/metal/linear.cc.
+// How a packed weight matrix lies in device memory, and how a kernel reads it. Written by backend/metal/linear/pack.cc.
 //
 // Rows lie in panels of 8, the last one filled up with zeros. A panel has up to three planes, one after another:
 //   codes  low bits of the columns (or the numbers themselves), 16 bytes a unit (q2_k, q3_k: 8; f32: 32)

@@ -1,4 +1,4 @@
-#include "backend/metal/linear_pack.h"
+#include "backend/metal/linear/pack.h"
 
 #include <algorithm>
 #include <bit>

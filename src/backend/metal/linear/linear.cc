@@ -1,9 +1,9 @@
-#include "backend/metal/linear.h"
+#include "backend/metal/linear/linear.h"
 
 #include <algorithm>
 
 #include "backend/metal/family.h"
-#include "backend/metal/linear_gemm.h"
+#include "backend/metal/linear/gemm.h"
 #include "core/error.h"
 
 namespace ingot::metal {

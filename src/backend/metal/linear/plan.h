@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "backend/backend.h"
-#include "backend/metal/linear_pack.h"
+#include "backend/metal/linear/pack.h"
 
 // Which kernel a matrix product takes, and with which constants and sizes. No Metal here: numbers in, numbers out.
 namespace ingot::metal {

@@ -1,4 +1,4 @@
-#include "backend/metal/linear_gemm.h"
+#include "backend/metal/linear/gemm.h"
 
 #include <softmetal/gemm.h>
 

@@ -6,10 +6,10 @@
 namespace ingot::metal {
 
 // A staged step with its arrays as views of the private buffer they are copied to.
-class StepInput {
+class StepView {
  public:
-  StepInput() = default;
-  StepInput(const StagedStep& step, MTL::Buffer* buffer) : step_(step), buffer_(buffer) {}
+  StepView() = default;
+  StepView(const StagedStep& step, MTL::Buffer* buffer) : step_(step), buffer_(buffer) {}
 
   const StagedStep& step() const { return step_; }
   BufferView token_ids() const { return at(step_.token_ids, 4 * tokens()); }

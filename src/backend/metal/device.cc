@@ -1,4 +1,4 @@
-#include "backend/metal/metal_backend.h"
+#include "backend/metal/device.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,12 +12,12 @@
 #include "backend/metal/encoder.h"
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/library.h"
-#include "backend/metal/linear.h"
-#include "backend/metal/linear_gemm.h"
+#include "backend/metal/linear/linear.h"
+#include "backend/metal/linear/gemm.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/ops.h"
 #include "backend/metal/sampling.h"
-#include "backend/metal/step_input.h"
+#include "backend/metal/step.h"
 #include "core/error.h"
 #include "core/threads.h"
 
@@ -144,7 +144,7 @@ class Metal final : public MetalBackend {
   void rehearse(const StagedStep& step, const std::function<void()>& encode) override {
     idle("rehearse");
     drop_encoding();
-    step_ = StepInput(step, input_.get());
+    step_ = StepView(step, input_.get());
     times_ = {};
     encoder_.begin_rehearsal();
     rehearsing_ = true;
@@ -192,7 +192,7 @@ class Metal final : public MetalBackend {
       throw_error(ErrorKind::internal, "gpu: ring {} is still in flight; wait for it first", step.ring);
     if (step.zeros + step.copies > 0 && !cache_)
       throw_error(ErrorKind::internal, "gpu: block copies without a KV cache");
-    step_ = StepInput(step, input_.get());
+    step_ = StepView(step, input_.get());
     if (sampler_) sampler_->prepare(step, ring.stage_host.data());
     times_ = {};
     ring.fail = std::exchange(fail_next_, false);
@@ -580,7 +580,7 @@ class Metal final : public MetalBackend {
   Ring* last_submitted_ = nullptr;
   NS::SharedPtr<NS::AutoreleasePool> pool_;     // of the step being encoded
   NS::SharedPtr<MTL::CommandBuffer> commands_;  // being encoded
-  StepInput step_;
+  StepView step_;
   StepTimes times_;
   bool rehearsing_ = false;
   bool samples_ = false;    // the step being encoded has outputs

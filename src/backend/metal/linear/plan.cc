@@ -1,4 +1,4 @@
-#include "backend/metal/linear_plan.h"
+#include "backend/metal/linear/plan.h"
 
 #include <algorithm>
 

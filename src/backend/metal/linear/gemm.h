@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "backend/metal/linear_pack.h"
-#include "backend/metal/linear_plan.h"
+#include "backend/metal/linear/pack.h"
+#include "backend/metal/linear/plan.h"
 #include "backend/metal/memory.h"
 
 namespace ingot::metal {

@@ -9,8 +9,8 @@
 
 #include "backend/backend.h"
 #include "backend/metal/encoder.h"
-#include "backend/metal/linear_pack.h"
-#include "backend/metal/linear_plan.h"
+#include "backend/metal/linear/pack.h"
+#include "backend/metal/linear/plan.h"
 #include "backend/metal/memory.h"
 
 namespace ingot::metal {

@@ -1,4 +1,4 @@
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/device.h"
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@
 #include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
 #include "backend/cpu/sampling.h"
-#include "backend/cpu/step_view.h"
+#include "backend/cpu/step.h"
 #include "core/error.h"
 #include "core/threads.h"
 
