@@ -4,9 +4,9 @@
 #include "backend/cpu/linear/linear.h"
 #include "backend/cpu/linear/memory.h"
 #include "backend/cpu/linear/packed.h"
-#include "backend/cpu/linear/source_block.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "formats/block_codes.h"
 
 namespace ingot::cpu {
 namespace {
@@ -147,13 +147,13 @@ void put_scales(const uint8_t* source, int64_t block, int row, uint8_t* record) 
     if constexpr (kFormat.header_bytes == 64) std::memcpy(header + 32 + 2 * row, from + kD + 2, 2);
   }
   if constexpr (kFormat.scales == Scales::super32_min) {
-    source_scale_min(from + 4, sub, scales[row], scales[16 + row]);
+    block_scale_min(from + 4, sub, scales[row], scales[16 + row]);
   } else {
     for (int half = 0; half < 2; ++half) {
       const int i = 2 * sub + half;
       uint8_t& scale = scales[16 * half + row];
       if constexpr (kType == DType::q6_k) scale = from[192 + i];
-      if constexpr (kType == DType::q3_k) scale = static_cast<uint8_t>(source_scale_q3(from + 96, i));
+      if constexpr (kType == DType::q3_k) scale = static_cast<uint8_t>(block_scale_q3(from + 96, i));
       if constexpr (kType == DType::q2_k) scale = from[i];
     }
   }
@@ -171,7 +171,7 @@ void pack_row(const uint8_t* source, int64_t cols, int row, uint8_t* panel) {
     for (int64_t block = 0; block < cols / kBlock; ++block) {
       uint8_t* record = panel + record_offset<kType>(block);
       uint32_t words[8];
-      source_codes<kType>(source, block, words);
+      block_codes<kType>(source, block, words);
       put_codes<kType>(words, row, record);
       put_scales<kType>(source, block, row, record);
     }

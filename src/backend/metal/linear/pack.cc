@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstring>
 
-#include "backend/cpu/linear/source_block.h"
 #include "core/error.h"
+#include "formats/block_codes.h"
 
 namespace ingot::metal {
 namespace {
@@ -87,8 +87,8 @@ void put_meta(const uint8_t* block, uint8_t* out) {
     case DType::q3_k:
       std::memcpy(out, block + 108, 2);
       for (int i = 0; i < 8; ++i) {
-        a[i] = static_cast<uint8_t>(cpu::source_scale_q3(block + 96, 2 * i) + 32);
-        b[i] = static_cast<uint8_t>(cpu::source_scale_q3(block + 96, 2 * i + 1) + 32);
+        a[i] = static_cast<uint8_t>(block_scale_q3(block + 96, 2 * i) + 32);
+        b[i] = static_cast<uint8_t>(block_scale_q3(block + 96, 2 * i + 1) + 32);
       }
       put_pairs(a, b, out + 2);
       return;
@@ -110,7 +110,7 @@ void pack_row(const uint8_t* source, int64_t cols, const PackedPlanes& planes, u
   const int64_t block_units = 4 * packed_unit_columns(kType) / kUnit;  // units of 32 columns of a block
   for (int64_t unit = 0; unit < cols / kUnit; ++unit) {
     uint32_t words[8];
-    cpu::source_codes<kType>(source, unit, words);
+    block_codes<kType>(source, unit, words);
     uint8_t values[kUnit];
     std::memcpy(values, words, sizeof(values));  // a word is four columns, one a byte
     const int64_t block = unit / block_units, place = unit % block_units;

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <cstring>
 
-#include "backend/cpu/linear/format.h"
+#include "core/dtype.h"
 
-// Reading the block formats of GGUF: codes of 32 columns as 8 words of 4 (see format.h), and scales as they are stored.
+// Reading the block formats of GGUF: codes of 32 columns as 8 words of 4, and scales as they are stored. For packing.
 // `row` points at the first block of a row.
-namespace ingot::cpu {
+namespace ingot {
 
 inline uint32_t load_u32(const uint8_t* p) {
   uint32_t v;
@@ -20,7 +20,7 @@ inline uint32_t spread_bits(uint32_t b) { return (b & 15) * 0x00204081u & 0x0101
 
 // Codes of block `block` (32 columns) of a row: words[j] has columns 4j..4j+3.
 template <DType kType>
-void source_codes(const uint8_t* row, int64_t block, uint32_t (&words)[8]) {
+void block_codes(const uint8_t* row, int64_t block, uint32_t (&words)[8]) {
   constexpr uint32_t kNibbles = 0x0f0f0f0fu, kPairs = 0x03030303u, kBits = 0x01010101u;
   if constexpr (kType == DType::q4_0 || kType == DType::q4_1 || kType == DType::q5_0 || kType == DType::q5_1) {
     constexpr bool kMin = kType == DType::q4_1 || kType == DType::q5_1;
@@ -65,7 +65,7 @@ void source_codes(const uint8_t* row, int64_t block, uint32_t (&words)[8]) {
 }
 
 // The 6-bit scale (and min) of sub-block i of a Q4_K or Q5_K super-block's 12 bytes.
-inline void source_scale_min(const uint8_t* p, int i, uint8_t& scale, uint8_t& min) {
+inline void block_scale_min(const uint8_t* p, int i, uint8_t& scale, uint8_t& min) {
   if (i < 4) {
     scale = p[i] & 63;
     min = p[i + 4] & 63;
@@ -76,10 +76,10 @@ inline void source_scale_min(const uint8_t* p, int i, uint8_t& scale, uint8_t& m
 }
 
 // The 6-bit scale, less 32, of sub-block i of a Q3_K super-block's 12 bytes.
-inline int8_t source_scale_q3(const uint8_t* p, int i) {
+inline int8_t block_scale_q3(const uint8_t* p, int i) {
   const int low = i < 8 ? p[i] & 15 : p[i - 8] >> 4;
   const int high = p[8 + i % 4] >> (i / 4 * 2) & 3;
   return static_cast<int8_t>((low | high << 4) - 32);
 }
 
-}  // namespace ingot::cpu
+}  // namespace ingot
