@@ -26,7 +26,7 @@ double cpu_us() {
 }
 
 struct Rig {
-  std::unique_ptr<CpuBackend> device;
+  std::unique_ptr<Backend> device;
   AttentionShape shape;
   int64_t layers = 30, context = 512, vocab = 49152;
   Region qkv, rope, out, logits;
@@ -65,6 +65,11 @@ struct Rig {
     for (int32_t i = 0; i < step.max_blocks; ++i) reinterpret_cast<int32_t*>(base + step.block_table)[i] = i;
     for (int32_t i = 0; i < samples; ++i) reinterpret_cast<StagedSampling*>(base + step.sampling)[i] = params;
     return step;
+  }
+
+  void attend(AttentionOp::Part part, int64_t layer) const {
+    device->encode(AttentionOp{
+        .part = part, .layer = layer, .shape = shape, .qkv = qkv, .rope = rope, .norm_eps = 1e-6f, .out = out});
   }
 
   double run(const StagedStep& step, const std::function<void()>& operations, int repeats = 15) const {
@@ -159,8 +164,7 @@ int main(int argc, char** argv) {
   rig.run(
       prefill,
       [&] {
-        for (int64_t layer = 0; layer < rig.layers; ++layer)
-          rig.device->prefill_write({layer, rig.shape, rig.qkv, rig.rope, {}, {}, 1e-6f});
+        for (int64_t layer = 0; layer < rig.layers; ++layer) rig.attend(AttentionOp::Part::prefill_write, layer);
       },
       5);
   fill(rig.qkv);
@@ -168,8 +172,7 @@ int main(int argc, char** argv) {
   rig.run(
       prefill,
       [&] {
-        for (int64_t layer = 0; layer < rig.layers; ++layer)
-          rig.device->prefill_attention({layer, rig.shape, rig.qkv, rig.out});
+        for (int64_t layer = 0; layer < rig.layers; ++layer) rig.attend(AttentionOp::Part::prefill, layer);
       },
       7);
   const StagedStep decode = rig.stage(context - 1, 1, true, 0, greedy);
@@ -177,15 +180,14 @@ int main(int argc, char** argv) {
   rig.run(
       decode,
       [&] {
-        for (int64_t layer = 0; layer < rig.layers; ++layer)
-          rig.device->decode_attention({layer, rig.shape, rig.qkv, rig.rope, {}, {}, 1e-6f, rig.out});
+        for (int64_t layer = 0; layer < rig.layers; ++layer) rig.attend(AttentionOp::Part::decode, layer);
       },
       100);
 
   const auto sample = [&](const char* name, int32_t rows_sampled, StagedSampling params) {
     const StagedStep step = rig.stage(0, 1, true, rows_sampled, params);
     std::printf("sample %-10s x%-2d", name, rows_sampled);
-    rig.run(step, [&] { rig.device->sample({rig.logits, rig.vocab}); }, 50);
+    rig.run(step, [&] { rig.device->encode(SampleOp{rig.logits, rig.vocab}); }, 50);
   };
   StagedSampling plain = greedy;
   plain.temperature = 1.0f;

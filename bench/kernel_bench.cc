@@ -16,8 +16,8 @@
 #include <tuple>
 #include <vector>
 
-#include "backend/metal/linear/plan.h"
 #include "backend/metal/device.h"
+#include "backend/metal/linear/plan.h"
 #include "core/error.h"
 #include "engine/stage.h"
 #include "engine/step_builder.h"
@@ -106,14 +106,14 @@ class Bench {
     const auto& ids = weights(n, k, format);
     size_t turn = 0;
     const double us = time(rows, prefill, [&] {
-      device_->linear({.rows = rows,
-                       .in = in_,
-                       .weight = ids[turn++ % ids.size()],
-                       .bias = {},
-                       .out = accumulate ? residual_ : out_,
-                       .accumulate = accumulate,
-                       .f32_out = f32,
-                       .decode_rows = prefill ? 0 : rows});
+      device_->encode(LinearOp{.rows = rows,
+                               .in = in_,
+                               .weight = ids[turn++ % ids.size()],
+                               .bias = {},
+                               .out = accumulate ? residual_ : out_,
+                               .accumulate = accumulate,
+                               .f32_out = f32,
+                               .decode_rows = prefill ? 0 : rows});
     });
     if (!accumulate) compare_bits(name, n, k, n * (f32 ? 4 : 2), format);
     add(name, rows, us, static_cast<double>(dtype_bytes(format, static_cast<size_t>(n * k))),
@@ -125,14 +125,13 @@ class Bench {
     size_t turn = 0;
     const double us = time(rows, prefill, [&] {
       const WeightId gate = ids[turn++ % ids.size()], up = ids[turn++ % ids.size()];
-      device_->gated_linear({.rows = rows,
-                             .in = in_,
-                             .gate = gate,
-                             .up = up,
-                             .gate_bias = {},
-                             .up_bias = {},
-                             .out = out_,
-                             .decode_rows = prefill ? 0 : rows});
+      device_->encode(LinearOp{.rows = rows,
+                               .in = in_,
+                               .weight = gate,
+                               .up = up,
+                               .out = out_,
+                               .activation = ActivationKind::silu,
+                               .decode_rows = prefill ? 0 : rows});
     });
     if (!prefill) compare_bits(name, -kFfn, kHidden, kFfn * 2, format);
     add(name, rows, us, 2.0 * static_cast<double>(dtype_bytes(format, static_cast<size_t>(kFfn * kHidden))),
@@ -141,7 +140,7 @@ class Bench {
   void norm(int64_t rows) {
     if (!wanted("norm")) return;
     const double us = time(rows, false, [&] {
-      device_->norm({.rows = rows, .dim = kHidden, .in = residual_, .weight = norm_, .bias = {}, .out = out_});
+      device_->encode(NormOp{.rows = rows, .dim = kHidden, .in = residual_, .weight = norm_, .bias = {}, .out = out_});
     });
     add("norm", rows, us, static_cast<double>(rows * kHidden * 6), 0);
   }
@@ -151,10 +150,8 @@ class Bench {
     context_ = context;
     const AttentionShape shape{
         .heads = kHeads, .kv_heads = kKvHeads, .head_size = kHead, .scale = 0.088f, .window = 0, .rope_dims = kHead};
-    const double us = time(rows, false, [&] {
-      device_->decode_attention(
-          {.layer = 0, .shape = shape, .qkv = in_, .rope = rope_, .q_norm = {}, .k_norm = {}, .out = out_});
-    });
+    const double us = time(
+        rows, false, [&] { device_->encode(AttentionOp{.shape = shape, .qkv = in_, .rope = rope_, .out = out_}); });
     add(name, rows, us, static_cast<double>(rows * context * kKvHeads * kHead * 4),
         4.0 * static_cast<double>(rows * context * kHeads * kHead));
     context_ = 512;
@@ -163,13 +160,14 @@ class Bench {
     if (!wanted("prefill attention")) return;
     const AttentionShape shape{
         .heads = kHeads, .kv_heads = kKvHeads, .head_size = kHead, .scale = 0.088f, .window = 0, .rope_dims = kHead};
-    const double us =
-        time(rows, true, [&] { device_->prefill_attention({.layer = 0, .shape = shape, .qkv = in_, .out = out_}); });
+    const double us = time(rows, true, [&] {
+      device_->encode(AttentionOp{.part = AttentionOp::Part::prefill, .shape = shape, .qkv = in_, .out = out_});
+    });
     add("prefill attention", rows, us, 0, 2.0 * static_cast<double>(rows * rows * kHeads * kHead));
   }
   void sample(int64_t rows) {
     if (!wanted("sample")) return;
-    const double us = time(rows, false, [&] { device_->sample({.logits = logits_, .vocab = kVocab}); });
+    const double us = time(rows, false, [&] { device_->encode(SampleOp{.logits = logits_, .vocab = kVocab}); });
     add("sample", rows, us, static_cast<double>(rows * kVocab * 4), 0);
   }
 
@@ -188,7 +186,7 @@ class Bench {
     device_->write_scratch({logits_.offset, logits.size() * 4}, std::as_bytes(std::span(logits)));
     // Makes the tables for what follows.
     const double route_us =
-        time(rows, false, [&] { device_->route({.logits = logits_, .route = route_, .normalize = true}); });
+        time(rows, false, [&] { device_->encode(RouteOp{.logits = logits_, .route = route_, .normalize = true}); });
     if (wanted(names[0], rows)) add(names[0], rows, route_us, 0, 0);
     std::vector<std::byte> starts((kExperts + 1) * 4);
     device_->read_scratch({route_.starts.offset, starts.size()}, starts);
@@ -202,21 +200,21 @@ class Bench {
       const auto& ids = weights(kExperts * kExpert, kModel, DType::bf16, kExperts);
       const double us = time(rows, false, [&] {
         const WeightId gate = ids[turn++ % ids.size()], up = ids[turn++ % ids.size()];
-        device_->expert_gated_linear(
-            {.route = route_, .activation = ActivationKind::silu, .in = in_, .gate = gate, .up = up, .out = out_});
+        device_->encode(ExpertLinearOp{.route = route_, .in = in_, .weight = gate, .up = up, .out = out_});
       });
       add(names[1], rows, us, 2 * bytes, 2 * operations);
     }
     if (wanted(names[2], rows)) {
       const auto& ids = weights(kExperts * kModel, kExpert, DType::bf16, kExperts);
       const double us = time(rows, false, [&] {
-        device_->expert_linear({.route = route_, .in = in_, .weight = ids[turn++ % ids.size()], .out = out_});
+        device_->encode(ExpertLinearOp{.route = route_, .in = in_, .weight = ids[turn++ % ids.size()], .out = out_});
       });
       add(names[2], rows, us, bytes, operations);
     }
     if (wanted(names[3], rows) && variant.empty()) {
-      const double us = time(
-          rows, false, [&] { device_->expert_sum({.route = route_, .dim = kModel, .in = in_, .out = residual_}); });
+      const double us = time(rows, false, [&] {
+        device_->encode(ExpertSumOp{.route = route_, .dim = kModel, .in = in_, .out = residual_});
+      });
       add(names[3], rows, us, 0, 0);
     }
   }
@@ -371,7 +369,7 @@ class Bench {
     for (int turn = 0; turn < 4; ++turn) {
       const StagedStep staged = stage_step(made, kVocab, turn % 2, device_->stage(turn % 2));
       const auto encode = [&] {
-        device_->rope_table({.inv_freq = frequencies_, .factor = 1.0f, .out = rope_});
+        device_->encode(RopeTableOp{.inv_freq = frequencies_, .factor = 1.0f, .out = rope_});
         for (int i = 0; i < count; ++i) operation();
       };
       if (turn == 0) device_->rehearse(staged, encode);

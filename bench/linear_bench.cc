@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "backend/cpu/linear/linear.h"
-#include "backend/cpu/linear/memory.h"
+#include "backend/cpu/memory.h"
 #include "core/error.h"
 #include "core/half.h"
 
@@ -198,8 +198,8 @@ int run(int argc, char** argv) {
           for (const Layer& l : layers) {
             product(l.qkv, worker);
             product(l.o, worker);
-            GatedLinearArgs args;
-            args.gate = &l.gate;
+            LinearArgs args;
+            args.weight = &l.gate;
             args.up = &l.up;
             args.in = x;
             args.rows = rows;
@@ -207,7 +207,8 @@ int run(int argc, char** argv) {
             args.out = y;
             args.out_stride = 1536;
             args.scratch = scratch.p.get();
-            gated_linear(args, worker);
+            args.activation = ActivationKind::silu;
+            linear(args, worker);
             product(l.down, worker);
           }
           if (worker.index() != 0) return;

@@ -1,4 +1,7 @@
-#include "backend/backend.h"
+#include "backend/matrix.h"
+
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace ingot {
@@ -32,6 +35,30 @@ void check_matrix(const MatrixSpec& spec) {
   if (rows != spec.rows || spec.rows < 1 || spec.cols < 1)
     throw_error(ErrorKind::bad_file, "matrix {}: its tensors have {} rows of {} columns, expected {}", spec.name, rows,
                 spec.cols, spec.rows);
+}
+
+const uint8_t* MatrixSource::row(int64_t row) const {
+  for (const MatrixPart& part : spec_.parts) {
+    const TensorView& tensor = *part.tensor;
+    if (row < tensor.shape[0])
+      return reinterpret_cast<const uint8_t*>(tensor.data.data()) +
+             static_cast<size_t>(part.source_row(row)) * dtype_bytes(tensor.dtype, static_cast<size_t>(spec_.cols));
+    row -= tensor.shape[0];
+  }
+  return nullptr;
+}
+
+void MatrixSource::drop_before(int64_t row) {
+  for (size_t i = 0; drop_ && i < spec_.parts.size() && row > 0; ++i) {
+    const MatrixPart& part = spec_.parts[i];
+    const TensorView& tensor = *part.tensor;
+    int64_t rows = std::min(row, tensor.shape[0]);
+    if (part.interleaved_head_size > 0) rows -= rows % part.interleaved_head_size;  // taken out of order
+    const size_t bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(rows * spec_.cols));
+    if (bytes > dropped_[i]) drop_(tensor.data.subspan(dropped_[i], bytes - dropped_[i]));
+    dropped_[i] = std::max(dropped_[i], bytes);
+    row -= tensor.shape[0];
+  }
 }
 
 }  // namespace ingot

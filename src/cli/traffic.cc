@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "backend/backend.h"
-#include "backend/metal/device.h"
 #include "backend/metal/traffic.h"
 #include "core/error.h"
 #include "engine/step_builder.h"
@@ -30,7 +29,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
   if (options.max_model_len == 0) options.max_model_len = prompt_len + 1;
   if (options.kv_blocks == 0) options.kv_blocks = prompt_len / options.block_size + largest;
   const std::unique_ptr<Engine> engine = load_engine(model);
-  auto& device = dynamic_cast<MetalBackend&>(engine->device());
+  const Backend& device = engine->device();
 
   // One prompt runs; the other sequences have it in common, but for the block that the new token goes to. What a kernel
   // loads does not depend on whose blocks they are.
@@ -69,7 +68,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
       builder.add({&prompt.back(), 1}, prompt_len, blocks[s]);
       builder.sample(s, greedy);
     }
-    const uint64_t barriers = device.barriers();
+    const uint64_t barriers = device.counters().barriers;
     take_metal_traffic();
     const StepStats stats = engine->run(builder.finish()).stats;
     const MetalTraffic traffic = take_metal_traffic();
@@ -95,13 +94,13 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
          {"stored", traffic.stored},
          {"dispatches", stats.dispatches},
          {"dispatches_per_layer", static_cast<double>(stats.dispatches) / static_cast<double>(engine->config().layers)},
-         {"barriers", device.barriers() - barriers},
+         {"barriers", device.counters().barriers - barriers},
          {"kernels", kernels}});
     if (!json)
       fmt::print("{:>5} {:>13} {:>7.3f} {:>13} {:>7.3f} {:>13} {:>13} {:>7.3f} {:>10} {:>9}\n", batch, traffic.weights,
                  ratio(traffic.weights, stats.weight_bytes), traffic.kv, ratio(traffic.kv, stats.kv_bytes),
                  traffic.activations, traffic.unique_activations, ratio(traffic.unique_activations, least),
-                 stats.dispatches, device.barriers() - barriers);
+                 stats.dispatches, device.counters().barriers - barriers);
   }
   if (json) fmt::print("{}\n", report.dump());
 }

@@ -9,6 +9,7 @@
 #include "core/settings.h"
 #include "engine/devices.h"
 #include "model/config_read.h"
+#include "model/decoder.h"
 #include "model/quantized.h"
 #include "model/weights.h"
 
@@ -32,7 +33,7 @@ Checked check_model(const EngineOptions& options) {
   checked.weights = std::make_unique<WeightPlan>(*checked.files.checkpoint, config, checked.files.gguf != nullptr);
   checked.plan =
       plan_memory(config, options, settings, *checked.device, checked.weights->device_bytes(*checked.device));
-  if (const std::optional<std::string> reason = checked.device->decline(config, checked.plan.kv))
+  if (const std::optional<std::string> reason = checked.device->decline(model_shape(config), checked.plan.kv))
     throw_error(ErrorKind::declined, "{} cannot run this model: {}", checked.device->info().name, *reason);
   return checked;
 }

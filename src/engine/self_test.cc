@@ -66,7 +66,7 @@ class SelfTest {
     const WeightId weight = device_.load_vector("norm", w);
     write(residual_, DType::f32, x);
     run([&] {
-      device_.norm({.rows = kRows, .dim = kDim, .in = residual_, .weight = weight, .bias = {}, .out = out_});
+      device_.encode(NormOp{.rows = kRows, .dim = kDim, .in = residual_, .weight = weight, .bias = {}, .out = out_});
     });
     std::vector<double> expected(x.size());
     for (int64_t r = 0; r < kRows; ++r) {
@@ -88,7 +88,7 @@ class SelfTest {
     MatrixSpec spec{"self-test", {{&tensor, 0}}, kDim, kDim};
     const WeightId weight = device_.load_matrix(spec);
     write(in_, type_, x);
-    run([&] { device_.linear({.rows = kRows, .in = in_, .weight = weight, .bias = {}, .out = out_}); });
+    run([&] { device_.encode(LinearOp{.rows = kRows, .in = in_, .weight = weight, .bias = {}, .out = out_}); });
     std::vector<double> expected(x.size(), 0);
     for (int64_t r = 0; r < kRows; ++r)
       for (int64_t n = 0; n < kDim; ++n)
@@ -106,8 +106,8 @@ class SelfTest {
     const AttentionShape shape{
         .heads = 1, .kv_heads = 1, .head_size = kHead, .scale = 0.2f, .window = 0, .rope_dims = kHead};
     run([&] {
-      device_.rope_table({.inv_freq = inv_freq, .factor = 1.0f, .out = rope_});
-      device_.decode_attention({.layer = 0, .shape = shape, .qkv = in_, .rope = rope_, .out = out_});
+      device_.encode(RopeTableOp{.inv_freq = inv_freq, .factor = 1.0f, .out = rope_});
+      device_.encode(AttentionOp{.layer = 0, .shape = shape, .qkv = in_, .rope = rope_, .out = out_});
     });
     std::vector<double> expected;
     for (int64_t i = 0; i < kHead; ++i) expected.push_back(f16_to_f32(f32_to_f16(qkv[2 * kHead + i])));
@@ -118,7 +118,7 @@ class SelfTest {
     std::vector<float> logits = values(kDim, 6);
     logits[77] = logits[99] = 10;  // a tie: the lower id wins
     write(logits_, DType::f32, logits);
-    run([&] { device_.sample({.logits = logits_, .vocab = kDim}); });
+    run([&] { device_.encode(SampleOp{.logits = logits_, .vocab = kDim}); });
     int32_t token = -1;
     std::memcpy(&token, device_.output(ring_).data() + output_.tokens, sizeof token);
     return {"greedy sampling", token == 77, static_cast<double>(std::abs(token - 77)), 0};

@@ -4,12 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "backend/kinds.h"
 #include "formats/packed_format.h"
 
 namespace ingot {
-
-enum class NormKind { rms, layer };
-enum class ActivationKind { silu, gelu_tanh, gelu };
 
 // How rotary frequencies are stretched past the trained context. Every kind ends as one table of inverse frequencies
 // and one attention factor, see model/rope.h.

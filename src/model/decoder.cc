@@ -42,20 +42,29 @@ DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, in
   return s;
 }
 
+ModelShape model_shape(const ModelConfig& config) {
+  return {.heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .head_size = config.head_size,
+          .rope_dims = config.rope_dims,
+          .experts = config.experts,
+          .experts_per_token = config.experts_per_token};
+}
+
 Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch)
     : config_(config), weights_(std::move(weights)), scratch_(scratch), rope_factor_(rope_attention_factor(config)) {
   if (config_.attention_scale == 0) config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_size));
 }
 
 void Decoder::encode(const StagedStep& step, Backend& device) const {
-  device.embed({.table = weights_.embedding,
-                .position_table = weights_.positions,
-                .scale = config_.embedding_scale,
-                .out = scratch_.residual});
+  device.encode(EmbedOp{.table = weights_.embedding,
+                        .position_table = weights_.positions,
+                        .scale = config_.embedding_scale,
+                        .out = scratch_.residual});
   if (weights_.inv_freq)
-    device.rope_table({.inv_freq = weights_.inv_freq, .factor = rope_factor_, .out = scratch_.rope});
+    device.encode(RopeTableOp{.inv_freq = weights_.inv_freq, .factor = rope_factor_, .out = scratch_.rope});
   if (weights_.local_inv_freq)
-    device.rope_table({.inv_freq = weights_.local_inv_freq, .factor = 1.0f, .out = scratch_.local_rope});
+    device.encode(RopeTableOp{.inv_freq = weights_.local_inv_freq, .factor = 1.0f, .out = scratch_.local_rope});
   const int64_t last = config_.layers - 1;
   for (int64_t layer = 0; layer < last; ++layer) {
     attention(step, layer, device);
@@ -67,18 +76,19 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
   // From here on only the rows that produce output matter.
   Rows rows{step.samples, step.samples, scratch_.residual};
   if (step.samples < step.tokens) {
-    device.gather_rows({.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
+    device.encode(GatherRowsOp{.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
     rows.residual = scratch_.sampled;
   }
   mlp(last, rows, device);
   norm(rows, weights_.final_norm, weights_.final_norm_bias, device);
-  device.linear({.rows = step.samples,
-                 .in = scratch_.narrow,
-                 .weight = weights_.head,
-                 .out = scratch_.logits,
-                 .f32_out = true,
-                 .decode_rows = step.samples});
-  device.sample({.logits = scratch_.logits, .vocab = config_.vocab});
+  device.encode(LinearOp{.rows = step.samples,
+                         .in = scratch_.narrow,
+                         .weight = weights_.head,
+                         .out = scratch_.logits,
+                         .f32_out = true,
+                         .decode_rows = step.samples,
+                         .role = "head"});
+  device.encode(SampleOp{.logits = scratch_.logits, .vocab = config_.vocab});
 }
 
 void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) const {
@@ -94,110 +104,100 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
   const Rows rows{step.tokens, step.decode_rows, scratch_.residual};
 
   norm(rows, w.attention_norm, w.attention_norm_bias, device);
-  device.linear({.rows = step.tokens,
-                 .in = scratch_.narrow,
-                 .weight = w.qkv,
-                 .bias = w.qkv_bias,
-                 .out = scratch_.wide,
-                 .decode_rows = step.decode_rows});
-  if (step.decode_rows > 0)
-    device.decode_attention({.layer = layer,
-                             .shape = shape,
-                             .qkv = scratch_.wide,
-                             .rope = rope,
-                             .q_norm = w.q_norm,
-                             .k_norm = w.k_norm,
-                             .norm_eps = config_.norm_eps,
-                             .out = scratch_.narrow});
-  if (step.decode_rows < step.tokens) {
-    device.prefill_write({.layer = layer,
-                          .shape = shape,
-                          .qkv = scratch_.wide,
-                          .rope = rope,
-                          .q_norm = w.q_norm,
-                          .k_norm = w.k_norm,
-                          .norm_eps = config_.norm_eps});
-    device.prefill_attention({.layer = layer, .shape = shape, .qkv = scratch_.wide, .out = scratch_.narrow});
+  device.encode(LinearOp{.rows = step.tokens,
+                         .in = scratch_.narrow,
+                         .weight = w.qkv,
+                         .bias = w.qkv_bias,
+                         .out = scratch_.wide,
+                         .decode_rows = step.decode_rows,
+                         .role = "qkv"});
+  AttentionOp attend = {.layer = layer,
+                        .shape = shape,
+                        .qkv = scratch_.wide,
+                        .rope = rope,
+                        .q_norm = w.q_norm,
+                        .k_norm = w.k_norm,
+                        .norm_eps = config_.norm_eps,
+                        .out = scratch_.narrow};
+  for (const auto part : {AttentionOp::Part::decode, AttentionOp::Part::prefill_write, AttentionOp::Part::prefill}) {
+    attend.part = part;
+    device.encode(attend);
   }
-  join(rows, scratch_.narrow, w.output, w.output_bias, w.attention_post_norm, device);
+  join(rows, scratch_.narrow, w.output, w.output_bias, w.attention_post_norm, "attn_out", device);
 }
 
 void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
   norm(rows, w.mlp_norm, w.mlp_norm_bias, device);
   if (config_.layer(layer).experts) return experts(w, rows, device);
-  if (config_.gated_mlp) {
-    device.gated_linear({.rows = rows.count,
-                         .activation = config_.activation,
+  const bool gated = config_.gated_mlp;
+  device.encode(LinearOp{.rows = rows.count,
                          .in = scratch_.narrow,
-                         .gate = w.gate,
-                         .up = w.up,
-                         .gate_bias = w.gate_bias,
-                         .up_bias = w.up_bias,
+                         .weight = gated ? w.gate : w.up,
+                         .bias = gated ? w.gate_bias : w.up_bias,
+                         .up = gated ? w.up : WeightId{},
+                         .up_bias = gated ? w.up_bias : WeightId{},
                          .out = scratch_.wide,
-                         .decode_rows = rows.decode_rows});
-  } else {
-    device.linear({.rows = rows.count,
-                   .in = scratch_.narrow,
-                   .weight = w.up,
-                   .bias = w.up_bias,
-                   .out = scratch_.wide,
-                   .activation = config_.activation,
-                   .decode_rows = rows.decode_rows});
-  }
-  join(rows, scratch_.wide, w.down, w.down_bias, w.mlp_post_norm, device);
+                         .activation = config_.activation,
+                         .decode_rows = rows.decode_rows,
+                         .role = gated ? "mlp gate_up" : "mlp up"});
+  join(rows, scratch_.wide, w.down, w.down_bias, w.mlp_post_norm, "mlp down", device);
 }
 
 void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) const {
   ExpertRoute route = scratch_.route;
   route.rows = rows.count;
-  device.linear({.rows = rows.count,
-                 .in = scratch_.narrow,
-                 .weight = w.router,
-                 .out = scratch_.router,
-                 .f32_out = true,
-                 .decode_rows = rows.decode_rows});
-  device.route({.logits = scratch_.router, .route = route, .normalize = config_.norm_expert_weights});
-  device.expert_gated_linear({.route = route,
-                              .activation = config_.activation,
-                              .in = scratch_.narrow,
-                              .gate = w.expert_gate,
-                              .up = w.expert_up,
-                              .out = scratch_.wide});
-  device.expert_linear({.route = route, .in = scratch_.wide, .weight = w.expert_down, .out = scratch_.branch});
-  device.expert_sum({.route = route, .dim = config_.hidden, .in = scratch_.branch, .out = rows.residual});
+  device.encode(LinearOp{.rows = rows.count,
+                         .in = scratch_.narrow,
+                         .weight = w.router,
+                         .out = scratch_.router,
+                         .f32_out = true,
+                         .decode_rows = rows.decode_rows,
+                         .role = "router"});
+  device.encode(RouteOp{.logits = scratch_.router, .route = route, .normalize = config_.norm_expert_weights});
+  device.encode(ExpertLinearOp{.route = route,
+                               .in = scratch_.narrow,
+                               .weight = w.expert_gate,
+                               .up = w.expert_up,
+                               .activation = config_.activation,
+                               .out = scratch_.wide,
+                               .role = "experts gate_up"});
+  device.encode(ExpertLinearOp{
+      .route = route, .in = scratch_.wide, .weight = w.expert_down, .out = scratch_.branch, .role = "experts down"});
+  device.encode(ExpertSumOp{.route = route, .dim = config_.hidden, .in = scratch_.branch, .out = rows.residual});
 }
 
 void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const {
-  device.norm({.kind = config_.norm,
-               .eps = config_.norm_eps,
-               .rows = rows.count,
-               .dim = config_.hidden,
-               .in = rows.residual,
-               .weight = weight,
-               .bias = bias,
-               .out = scratch_.narrow});
+  device.encode(NormOp{.kind = config_.norm,
+                       .eps = config_.norm_eps,
+                       .rows = rows.count,
+                       .dim = config_.hidden,
+                       .in = rows.residual,
+                       .weight = weight,
+                       .bias = bias,
+                       .out = scratch_.narrow});
 }
 
-void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm,
+void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, const char* role,
                    Backend& device) const {
-  device.linear({.rows = rows.count,
-                 .in = in,
-                 .weight = weight,
-                 .bias = bias,
-                 .out = post_norm ? scratch_.branch : rows.residual,
-                 .accumulate = !post_norm,
-                 .f32_out = true,
-                 .decode_rows = rows.decode_rows});
+  device.encode(LinearOp{.rows = rows.count,
+                         .in = in,
+                         .weight = weight,
+                         .bias = bias,
+                         .out = post_norm ? scratch_.branch : rows.residual,
+                         .accumulate = !post_norm,
+                         .f32_out = true,
+                         .decode_rows = rows.decode_rows,
+                         .role = role});
   if (!post_norm) return;
-  device.norm({.kind = config_.norm,
-               .eps = config_.norm_eps,
-               .rows = rows.count,
-               .dim = config_.hidden,
-               .in = scratch_.branch,
-               .weight = post_norm,
-               .out = rows.residual,
-               .accumulate = true});
+  device.encode(NormOp{.kind = config_.norm,
+                       .eps = config_.norm_eps,
+                       .rows = rows.count,
+                       .dim = config_.hidden,
+                       .in = scratch_.branch,
+                       .weight = post_norm,
+                       .out = rows.residual,
+                       .accumulate = true});
 }
 
 }  // namespace ingot

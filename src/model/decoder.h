@@ -26,6 +26,9 @@ struct DecoderScratch {
   static DecoderScratch plan(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
 };
 
+// What of a model a device looks at to tell whether it can run it.
+ModelShape model_shape(const ModelConfig& config);
+
 // One transformer for every model family: walks the layers and encodes a step's operations. The families differ in
 // their configuration only.
 class Decoder {
@@ -46,7 +49,8 @@ class Decoder {
   void experts(const LayerWeights& weights, const Rows& rows, Backend& device) const;
   void norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const;
   // residual += in W^T + bias, normed in between where the family does that.
-  void join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, Backend& device) const;
+  void join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, const char* role,
+            Backend& device) const;
 
   ModelConfig config_;
   ModelWeights weights_;

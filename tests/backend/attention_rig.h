@@ -114,31 +114,21 @@ class AttentionRig {
     RopeTableOp table;
     table.inv_freq = freqs_;
     table.out = rope_;
-    DecodeAttentionOp decode;
-    decode.layer = kLayer;
-    decode.shape = case_.shape;
-    decode.qkv = qkv_;
-    decode.rope = rope_;
-    decode.q_norm = q_norm_;
-    decode.k_norm = k_norm_;
-    decode.out = out_;
-    PrefillWriteOp write;
-    write.layer = kLayer;
-    write.shape = case_.shape;
-    write.qkv = qkv_;
-    write.rope = rope_;
-    write.q_norm = q_norm_;
-    write.k_norm = k_norm_;
-    PrefillAttentionOp attend;
+    AttentionOp attend;
     attend.layer = kLayer;
     attend.shape = case_.shape;
     attend.qkv = qkv_;
+    attend.rope = rope_;
+    attend.q_norm = q_norm_;
+    attend.k_norm = k_norm_;
     attend.out = out_;
     run_step(backend_, step, [&] {
-      if (freqs_) backend_.rope_table(table);
-      backend_.decode_attention(decode);
-      backend_.prefill_write(write);
-      backend_.prefill_attention(attend);
+      if (freqs_) backend_.encode(table);
+      for (const auto part :
+           {AttentionOp::Part::decode, AttentionOp::Part::prefill_write, AttentionOp::Part::prefill}) {
+        attend.part = part;
+        backend_.encode(attend);
+      }
     });
     ring_ = 1 - ring_;
     return get(backend_, out_, step.positions.size() * static_cast<size_t>(case_.shape.heads * case_.shape.head_size));

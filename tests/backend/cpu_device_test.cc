@@ -15,11 +15,11 @@ namespace ingot::test {
 namespace {
 
 // A model of one layer: the token's embedding goes through attention and a head that makes token t answer t + 1.
-class CpuBackendTest : public testing::Test {
+class CpuDevice : public testing::Test {
  protected:
   static constexpr int64_t kVocab = 64, kHidden = 64, kHeads = 4, kKvHeads = 2, kHeadSize = 16, kRows = 32;
 
-  CpuBackendTest() : device_(make_cpu_backend({.threads = 2, .isa = "", .drop_pages = {}})) {
+  CpuDevice() : device_(make_cpu_backend({.threads = 2, .isa = "", .drop_pages = {}})) {
     std::vector<float> one_hot(kVocab * kHidden, 0.0f), shifted(kVocab * kHidden, 0.0f);
     for (int64_t i = 0; i < kVocab; ++i) {
       one_hot[static_cast<size_t>(i * kHidden + i)] = 1.0f;
@@ -72,18 +72,22 @@ class CpuBackendTest : public testing::Test {
 
   void encode(const StagedStep& staged) {
     device_->begin(staged);
-    device_->embed({table_, {}, 1.0f, residual_});
-    device_->rope_table({freqs_, 1.0f, rope_});
-    device_->norm({NormKind::rms, 1e-5f, staged.tokens, kHidden, residual_, norm_weight_, {}, normed_});
-    device_->linear({staged.tokens, normed_, qkv_weight_, {}, qkv_, false, false});
-    const AttentionShape shape{kHeads, kKvHeads, kHeadSize, 0.25f, 0, kHeadSize};
-    device_->decode_attention({0, shape, qkv_, rope_, {}, {}, 1e-6f, attended_});
-    device_->prefill_write({0, shape, qkv_, rope_, {}, {}, 1e-6f});
-    device_->prefill_attention({0, shape, qkv_, attended_});
-    device_->linear({staged.tokens, attended_, o_weight_, {}, residual_, true, false});
-    device_->gather_rows({kHidden, residual_, gathered_});
-    device_->linear({staged.samples, gathered_, head_, {}, logits_, false, true});
-    device_->sample({logits_, kVocab});
+    device_->encode(EmbedOp{table_, {}, 1.0f, residual_});
+    device_->encode(RopeTableOp{freqs_, 1.0f, rope_});
+    device_->encode(NormOp{NormKind::rms, 1e-5f, staged.tokens, kHidden, residual_, norm_weight_, {}, normed_});
+    device_->encode(LinearOp{.rows = staged.tokens, .in = normed_, .weight = qkv_weight_, .out = qkv_});
+    AttentionOp attend{
+        .shape = {kHeads, kKvHeads, kHeadSize, 0.25f, 0, kHeadSize}, .qkv = qkv_, .rope = rope_, .out = attended_};
+    for (const auto part : {AttentionOp::Part::decode, AttentionOp::Part::prefill_write, AttentionOp::Part::prefill}) {
+      attend.part = part;
+      device_->encode(attend);
+    }
+    device_->encode(
+        LinearOp{.rows = staged.tokens, .in = attended_, .weight = o_weight_, .out = residual_, .accumulate = true});
+    device_->encode(GatherRowsOp{kHidden, residual_, gathered_});
+    device_->encode(
+        LinearOp{.rows = staged.samples, .in = gathered_, .weight = head_, .out = logits_, .f32_out = true});
+    device_->encode(SampleOp{logits_, kVocab});
   }
   void submit(const TestStep& step) {
     encode(step.stage(*device_));
@@ -93,13 +97,13 @@ class CpuBackendTest : public testing::Test {
     return reinterpret_cast<const int32_t*>(device_->output(ring).data() + layout_.tokens)[row];
   }
 
-  std::unique_ptr<CpuBackend> device_;
+  std::unique_ptr<Backend> device_;
   OutputLayout layout_;
   WeightId table_, head_, qkv_weight_, o_weight_, norm_weight_, freqs_;
   Region residual_, normed_, qkv_, rope_, attended_, gathered_, logits_;
 };
 
-TEST_F(CpuBackendTest, RunsAStep) {
+TEST_F(CpuDevice, RunsAStep) {
   submit(decode(5, 0, 0));
   const StepTimes times = device_->wait(0);
   EXPECT_EQ(token(0), 6);
@@ -111,7 +115,7 @@ TEST_F(CpuBackendTest, RunsAStep) {
   EXPECT_GT(device_->wait(1).gap_us, 0.0);
 }
 
-TEST_F(CpuBackendTest, TwoStepsInFlightChainTheirTokens) {
+TEST_F(CpuDevice, TwoStepsInFlightChainTheirTokens) {
   submit(decode(10, 0, 0));
   for (int i = 1; i < 20; ++i) {
     submit(decode(-1, i, i % 2));  // what row 0 of the step before sampled
@@ -122,7 +126,7 @@ TEST_F(CpuBackendTest, TwoStepsInFlightChainTheirTokens) {
   EXPECT_EQ(token(1), 30);
 }
 
-TEST_F(CpuBackendTest, NegativeIdsNameTheRow) {
+TEST_F(CpuDevice, NegativeIdsNameTheRow) {
   TestStep first;
   for (int32_t s = 0; s < 3; ++s) first.add_rows({s}, 16, 0, 1, true);
   first.token_ids = {20, 30, 40};
@@ -142,7 +146,7 @@ TEST_F(CpuBackendTest, NegativeIdsNameTheRow) {
   EXPECT_EQ(token(1, 2), 32);
 }
 
-TEST_F(CpuBackendTest, AFailedStepLeavesTheDeviceWorking) {
+TEST_F(CpuDevice, AFailedStepLeavesTheDeviceWorking) {
   submit(decode(5, 0, 0));
   device_->inject_failure();
   device_->wait(0);
@@ -161,7 +165,7 @@ TEST_F(CpuBackendTest, AFailedStepLeavesTheDeviceWorking) {
   EXPECT_EQ(token(1), 12);
 }
 
-TEST_F(CpuBackendTest, CountsWhatHappens) {
+TEST_F(CpuDevice, CountsWhatHappens) {
   const DeviceCounters before = device_->counters();
   const TestStep step = decode(5, 0, 0);
   const StagedStep staged = step.stage(*device_);
@@ -182,7 +186,7 @@ TEST_F(CpuBackendTest, CountsWhatHappens) {
   EXPECT_GT(before.allocations, 0u);
 }
 
-TEST_F(CpuBackendTest, AStepAllocatesNothing) {
+TEST_F(CpuDevice, AStepAllocatesNothing) {
   const StagedStep staged = decode(5, 0, 0).stage(*device_);
   if (!can_count_allocations()) GTEST_SKIP() << "this build has another operator new";
   start_counting_allocations();
@@ -195,15 +199,16 @@ TEST_F(CpuBackendTest, AStepAllocatesNothing) {
   EXPECT_EQ(stop_counting_allocations(), 1) << "the counter itself must work";
 }
 
-TEST_F(CpuBackendTest, RefusesMisuse) {
+TEST_F(CpuDevice, RefusesMisuse) {
   EXPECT_THROW(device_->submit(), Error);
   EXPECT_THROW(device_->wait(0), Error);
-  EXPECT_THROW(device_->norm({NormKind::rms, 1e-5f, 1, kHidden, residual_, norm_weight_, {}, normed_}), Error);
+  EXPECT_THROW(device_->encode(NormOp{NormKind::rms, 1e-5f, 1, kHidden, residual_, norm_weight_, {}, normed_}), Error);
   const StagedStep staged = decode(5, 0, 0).stage(*device_);
   device_->begin(staged);
-  EXPECT_THROW(device_->norm({NormKind::rms, 1e-5f, 1000, kHidden, residual_, norm_weight_, {}, normed_}), Error);
-  EXPECT_THROW(device_->norm({NormKind::rms, 1e-5f, 1, kHidden, residual_, WeightId{99}, {}, normed_}), Error);
-  EXPECT_THROW(device_->norm({NormKind::rms, 1e-5f, 1, kHidden, residual_, head_, {}, normed_}), Error);
+  EXPECT_THROW(device_->encode(NormOp{NormKind::rms, 1e-5f, 1000, kHidden, residual_, norm_weight_, {}, normed_}),
+               Error);
+  EXPECT_THROW(device_->encode(NormOp{NormKind::rms, 1e-5f, 1, kHidden, residual_, WeightId{99}, {}, normed_}), Error);
+  EXPECT_THROW(device_->encode(NormOp{NormKind::rms, 1e-5f, 1, kHidden, residual_, head_, {}, normed_}), Error);
   submit(decode(5, 0, 0));                      // an abandoned step does not stop the next
   EXPECT_THROW(device_->begin(staged), Error);  // the ring is in flight
   std::vector<std::byte> bytes(64);
@@ -212,26 +217,22 @@ TEST_F(CpuBackendTest, RefusesMisuse) {
   EXPECT_EQ(token(0), 6);
 }
 
-TEST_F(CpuBackendTest, Declines) {
-  ModelConfig config;
-  config.heads = 8;
-  config.kv_heads = 4;
-  config.head_size = 64;
-  config.rope_dims = 64;
+TEST_F(CpuDevice, Declines) {
+  ModelShape model{.heads = 8, .kv_heads = 4, .head_size = 64, .rope_dims = 64};
   KvLayout kv;
   kv.head_size = 64;
-  EXPECT_EQ(device_->decline(config, kv), std::nullopt);
+  EXPECT_EQ(device_->decline(model, kv), std::nullopt);
   const auto declined = [&](auto change) {
-    ModelConfig c = config;
+    ModelShape m = model;
     KvLayout k = kv;
-    change(c, k);
-    return device_->decline(c, k).has_value();
+    change(m, k);
+    return device_->decline(m, k).has_value();
   };
-  EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.head_size = 60; }));
-  EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.head_size = 576; }));
-  EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.kv_heads = 3; }));
-  EXPECT_TRUE(declined([](ModelConfig& c, KvLayout&) { c.rope_dims = 128; }));
-  EXPECT_TRUE(declined([](ModelConfig&, KvLayout& k) { k.block_size = 12; }));
+  EXPECT_TRUE(declined([](ModelShape& m, KvLayout&) { m.head_size = 60; }));
+  EXPECT_TRUE(declined([](ModelShape& m, KvLayout&) { m.head_size = 576; }));
+  EXPECT_TRUE(declined([](ModelShape& m, KvLayout&) { m.kv_heads = 3; }));
+  EXPECT_TRUE(declined([](ModelShape& m, KvLayout&) { m.rope_dims = 128; }));
+  EXPECT_TRUE(declined([](ModelShape&, KvLayout& k) { k.block_size = 12; }));
 }
 
 // The matrices of two models that are loaded at once lie in one region, and none on another.

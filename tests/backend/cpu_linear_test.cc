@@ -309,20 +309,20 @@ TEST_P(LinearTest, GatedIsActivationTimesUp) {
     for (int threads : {1, 3}) {
       std::vector<float> out(rows * n, NAN);
       std::vector<std::byte> memory(linear_scratch_bytes(rows, g.cols(), threads) + 64);
-      GatedLinearArgs args;
-      args.gate = &g;
+      LinearArgs args;
+      args.weight = &g;
       args.up = &u;
       args.in = in.data();
       args.rows = rows;
       args.in_stride = g.cols();
-      args.gate_bias = gate_bias.data();
+      args.bias = gate_bias.data();
       args.up_bias = up_bias.data();
       args.activation = kind;
       args.out = out.data();
       args.out_stride = n;
       args.scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
       ThreadPool pool(threads);
-      pool.run([&](Worker& worker) { gated_linear(args, worker); });
+      pool.run([&](Worker& worker) { linear(args, worker); });
       for (int64_t i = 0; i < rows * n; ++i) {
         const double want = reference_activation(kind, g_out[i]) * u_out[i];
         ASSERT_NEAR(out[i], want, 4e-6 * std::fabs(want) + 2e-6 * std::fabs(u_out[i])) << "gate " << g_out[i];

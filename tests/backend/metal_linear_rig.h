@@ -60,19 +60,17 @@ class MetalRig {
     return out;
   }
 
-  // The first `bools` from the end of `constants` are bool, the others uint.
-  MTL::ComputePipelineState* pipeline(const std::string& kernel, uint16_t first, std::span<const uint32_t> constants,
-                                      size_t bools) {
+  MTL::ComputePipelineState* pipeline(const std::string& kernel, std::span<const metal::Constant> constants) {
     std::string key = kernel;
-    for (uint32_t c : constants) key += " " + std::to_string(c);
+    for (const metal::Constant& c : constants) key += " " + std::to_string(c.value);
     if (auto it = pipelines_.find(key); it != pipelines_.end()) return it->second.get();
     auto values = NS::TransferPtr(MTL::FunctionConstantValues::alloc()->init());
-    for (size_t i = 0; i < constants.size(); ++i) {
-      const bool flag = constants[i] != 0;
-      if (i + bools < constants.size())
-        values->setConstantValue(&constants[i], MTL::DataTypeUInt, NS::UInteger{first} + i);
+    for (const metal::Constant& c : constants) {
+      const bool flag = c.value != 0;
+      if (c.boolean)
+        values->setConstantValue(&flag, MTL::DataTypeBool, NS::UInteger{c.index});
       else
-        values->setConstantValue(&flag, MTL::DataTypeBool, NS::UInteger{first} + i);
+        values->setConstantValue(&c.value, MTL::DataTypeUInt, NS::UInteger{c.index});
     }
     NS::Error* error = nullptr;
     auto function = NS::TransferPtr(

@@ -80,7 +80,7 @@ std::vector<std::byte> run(MetalRig& rig, Product p) {
   p.shape.bias = !p.bias.empty();
   p.shape.bias_up = !p.bias_up.empty();
   const LinearPlan plan = plan_linear(p.shape, p.variant ? *p.variant : linear_variant(p.shape, 9));
-  auto* pipeline = rig.pipeline(plan.kernel, kLinearFirstConstant, plan.constants, kLinearFlags);
+  auto* pipeline = rig.pipeline(plan.kernel, plan.constants);
   auto weight = rig.private_buffer(p.weight->packed, "weight");
   auto up = p.up != nullptr ? rig.private_buffer(p.up->packed, "weight up") : nullptr;
   auto in = rig.private_buffer(stored(p.shape.in, p.in), "scratch in");
@@ -106,7 +106,7 @@ std::vector<std::byte> run(MetalRig& rig, Product p) {
     encoder->setThreadgroupMemoryLength(plan.threadgroup_bytes, 0);
     encoder->dispatchThreadgroups(MTL::Size(plan.groups, 1, 1), MTL::Size(plan.threads, 1, 1));
     if (plan.add_groups == 0) return;
-    encoder->setComputePipelineState(rig.pipeline("linear_add", kLinearFirstConstant, plan.constants, kLinearFlags));
+    encoder->setComputePipelineState(rig.pipeline("linear_add", plan.constants));
     encoder->dispatchThreadgroups(MTL::Size(plan.add_groups, plan.add_row_groups, 1), MTL::Size(256, 1, 1));
   });
   return rig.read(out.get(), out_bytes);

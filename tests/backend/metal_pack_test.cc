@@ -57,10 +57,10 @@ TEST(MetalPack, KeepsTheSizeOfTheFile) {
 
 TEST(MetalPack, PartsOfOneFormatAreOne) {
   const auto s = make({{DType::q4_k, 16}, {DType::q4_k, 8}, {DType::q6_k, 8}}, 256);
-  const std::vector<PackedPart> parts = packed_parts(s->spec);
+  const std::vector<Segment> parts = packed_segments(s->spec);
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0].rows, 24);
-  EXPECT_EQ(parts[1].first, 24);
+  EXPECT_EQ(parts[1].first_row, 24);
   EXPECT_EQ(parts[1].offset, 24u * 144);
   // The second part is what it would be alone.
   const auto alone = make({{DType::q6_k, 8}}, 256);
@@ -102,7 +102,7 @@ TEST(MetalPack, AnyCutGivesTheSameBytesAndDropsEachSourceByteOnce) {
 TEST(MetalPack, RefusesTensorsThatDoNotFit) {
   const auto expect_refused = [](const MatrixSpec& spec, const std::string& why) {
     try {
-      packed_parts(spec);
+      packed_segments(spec);
       FAIL() << why;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::bad_file);
@@ -179,7 +179,7 @@ TEST(MetalPlan, FewStepsMeetEverySpecialisation) {
           const LinearPlan plan = plan_linear(shape, linear_variant(shape, 9));
           return std::pair(std::string(plan.kernel), plan.constants);
         };
-        std::set<std::pair<std::string, std::array<uint32_t, kLinearConstants>>> known;
+        std::set<decltype(key(1, 1))> known;
         const auto walk = [&](int64_t rows) {
           known.insert(key(rows, rows));
           known.insert(key(rows, 0));

@@ -14,7 +14,7 @@ namespace ingot::test {
 
 // ---- load ----
 
-WeightId ReferenceBackend::load_matrix(const MatrixSpec& spec) {
+size_t ReferenceBackend::add_matrix(const MatrixSpec& spec) {
   Matrix m{spec.rows, spec.cols, {}};
   std::vector<float> row(static_cast<size_t>(spec.cols));
   for (const MatrixPart& part : spec.parts) {
@@ -27,62 +27,62 @@ WeightId ReferenceBackend::load_matrix(const MatrixSpec& spec) {
     }
   }
   weights_.push_back(std::move(m));
-  return WeightId{static_cast<int32_t>(weights_.size()) - 1};
+  return matrix_bytes(spec);
 }
 
-WeightId ReferenceBackend::load_vector(const std::string&, std::span<const float> values) {
+size_t ReferenceBackend::add_vector(const std::string&, std::span<const float> values) {
   weights_.push_back({1, static_cast<int64_t>(values.size()), std::vector<double>(values.begin(), values.end())});
-  return WeightId{static_cast<int32_t>(weights_.size()) - 1};
+  return values.size() * 8;
 }
 
-void ReferenceBackend::create_kv_cache(const KvLayout& layout) {
-  kv_ = layout;
+void ReferenceBackend::make_kv_cache(const KvLayout& layout) {
   const size_t rows = kv_rows(layout);
   const KvNumbers zeros{std::vector<float>(rows * static_cast<size_t>(layout.head_size)),
                         std::vector<float>(rows, 1.0f)};
   cache_.assign(static_cast<size_t>(2 * layout.layers), zeros);
 }
 
-void ReferenceBackend::create_sampler(const SamplerLayout& layout) { slots_.resize(static_cast<size_t>(layout.slots)); }
+void ReferenceBackend::make_sampler(const SamplerLayout& layout) { slots_.resize(static_cast<size_t>(layout.slots)); }
 
-void ReferenceBackend::create_io(size_t stage_bytes, const OutputLayout& output) {
-  output_layout_ = output;
+std::array<std::span<std::byte>, 2> ReferenceBackend::make_io(size_t stage_bytes, const OutputLayout& output) {
   for (int ring = 0; ring < 2; ++ring) {
     stage_[ring].resize(stage_bytes);
     output_[ring].resize(output.bytes);
   }
+  return {stage_[0], stage_[1]};
 }
 
-void ReferenceBackend::write_scratch(Region region, std::span<const std::byte> bytes) {
+void ReferenceBackend::copy_to(Region region, std::span<const std::byte> bytes) {
   std::memcpy(at(region), bytes.data(), bytes.size());
 }
-void ReferenceBackend::read_scratch(Region region, std::span<std::byte> bytes) {
+void ReferenceBackend::copy_from(Region region, std::span<std::byte> bytes) {
   std::memcpy(bytes.data(), at(region), bytes.size());
 }
 
-void ReferenceBackend::write_cache(int64_t layer, bool value, std::span<const std::byte> bytes) {
-  cache_[2 * static_cast<size_t>(layer) + value] = decode_kv(kv_, bytes);
+void ReferenceBackend::copy_to_cache(int64_t layer, bool value, std::span<const std::byte> bytes) {
+  cache_[2 * static_cast<size_t>(layer) + value] = decode_kv(*has_.kv, bytes);
 }
-void ReferenceBackend::read_cache(int64_t layer, bool value, std::span<std::byte> bytes) {
-  const std::vector<std::byte> all = encode_kv(kv_, cache_[2 * static_cast<size_t>(layer) + value]);
+void ReferenceBackend::copy_from_cache(int64_t layer, bool value, std::span<std::byte> bytes) {
+  const std::vector<std::byte> all = encode_kv(*has_.kv, cache_[2 * static_cast<size_t>(layer) + value]);
   std::memcpy(bytes.data(), all.data(), all.size());
 }
 
 ReferenceBackend::CachedRow ReferenceBackend::cached(int64_t layer, bool value, int64_t kv_head, int64_t slot) {
   KvNumbers& part = cache_[2 * static_cast<size_t>(layer) + value];
-  const int64_t row = (slot / kv_.block_size * kv_.kv_heads + kv_head) * kv_.block_size + slot % kv_.block_size;
-  return {{part.elements.data() + row * kv_.head_size, static_cast<size_t>(kv_.head_size)},
+  const int64_t row =
+      (slot / has_.kv->block_size * has_.kv->kv_heads + kv_head) * has_.kv->block_size + slot % has_.kv->block_size;
+  return {{part.elements.data() + row * has_.kv->head_size, static_cast<size_t>(has_.kv->head_size)},
           part.scales[static_cast<size_t>(row)]};
 }
 
 void ReferenceBackend::store_row(CachedRow row, std::span<const float> values) const {
   float largest = 0.0f;
   for (float x : values) largest = std::max(largest, std::abs(x));
-  if (kv_.dtype == KvType::int8) row.scale = largest / 127.0f;
+  if (has_.kv->dtype == KvType::int8) row.scale = largest / 127.0f;
   const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
   for (size_t i = 0; i < values.size(); ++i) {
     const float x = values[i];
-    switch (kv_.dtype) {
+    switch (has_.kv->dtype) {
       case KvType::f32: row.elements[i] = x; break;
       case KvType::f16: row.elements[i] = f16_to_f32(f32_to_f16(x)); break;
       case KvType::bf16: row.elements[i] = bf16_to_f32(f32_to_bf16(x)); break;
@@ -93,92 +93,82 @@ void ReferenceBackend::store_row(CachedRow row, std::span<const float> values) c
 
 // ---- a step ----
 
-void ReferenceBackend::begin(const StagedStep& step) {
-  step_ = step;
-  operations_.clear();
-  record([this] {
-    const auto each_row = [this](auto f) {
-      for (int64_t layer = 0; layer < kv_.layers; ++layer)
-        for (bool value : {false, true})
-          for (int64_t h = 0; h < kv_.kv_heads; ++h)
-            for (int64_t offset = 0; offset < kv_.block_size; ++offset)
-              f([=, this](int64_t block) { return cached(layer, value, h, block * kv_.block_size + offset); });
-    };
-    for (int32_t i = 0; i < step_.zeros; ++i)
-      each_row([&](auto row) {
-        const CachedRow at = row(staged<int32_t>(step_.block_zeros)[i]);
-        std::fill(at.elements.begin(), at.elements.end(), 0.0f);
-        if (kv_.dtype == KvType::int8) at.scale = 0.0f;
-      });
-    for (int32_t i = 0; i < step_.copies; ++i) {
-      const int32_t* pair = staged<int32_t>(step_.block_copies) + 2 * i;
-      each_row([&](auto row) {
-        const CachedRow from = row(pair[0]), to = row(pair[1]);
-        std::copy(from.elements.begin(), from.elements.end(), to.elements.begin());
-        to.scale = from.scale;
-      });
-    }
-    for (int32_t i = 0; i < step_.resets; ++i) {
-      const int32_t* words = staged<int32_t>(step_.reset_words) + 4 * i;
-      const int32_t* ids = staged<int32_t>(step_.pool) + words[1];
-      Slot& slot = slots_[static_cast<size_t>(words[0])];
-      slot.prompt.assign(ids, ids + words[2]);
-      slot.output.assign(ids + words[2], ids + words[2] + words[3]);
-    }
-  });
+void ReferenceBackend::run(const PrepareOp&) {
+  const auto each_row = [this](auto f) {
+    for (int64_t layer = 0; layer < has_.kv->layers; ++layer)
+      for (bool value : {false, true})
+        for (int64_t h = 0; h < has_.kv->kv_heads; ++h)
+          for (int64_t offset = 0; offset < has_.kv->block_size; ++offset)
+            f([=, this](int64_t block) { return cached(layer, value, h, block * has_.kv->block_size + offset); });
+  };
+  for (int32_t i = 0; i < has_.step.zeros; ++i)
+    each_row([&](auto row) {
+      const CachedRow at = row(staged<int32_t>(has_.step.block_zeros)[i]);
+      std::fill(at.elements.begin(), at.elements.end(), 0.0f);
+      if (has_.kv->dtype == KvType::int8) at.scale = 0.0f;
+    });
+  for (int32_t i = 0; i < has_.step.copies; ++i) {
+    const int32_t* pair = staged<int32_t>(has_.step.block_copies) + 2 * i;
+    each_row([&](auto row) {
+      const CachedRow from = row(pair[0]), to = row(pair[1]);
+      std::copy(from.elements.begin(), from.elements.end(), to.elements.begin());
+      to.scale = from.scale;
+    });
+  }
+  for (int32_t i = 0; i < has_.step.resets; ++i) {
+    const int32_t* words = staged<int32_t>(has_.step.reset_words) + 4 * i;
+    const int32_t* ids = staged<int32_t>(has_.step.pool) + words[1];
+    Slot& slot = slots_[static_cast<size_t>(words[0])];
+    slot.prompt.assign(ids, ids + words[2]);
+    slot.output.assign(ids + words[2], ids + words[2] + words[3]);
+  }
 }
 
-void ReferenceBackend::embed(const EmbedOp& op) {
-  record([this, op] {
-    const Matrix& table = weight(op.table);
-    for (int64_t t = 0; t < step_.tokens; ++t) {
-      int64_t token = staged<int32_t>(step_.token_ids)[t];
-      if (token < 0) token = sampled_[static_cast<size_t>(-1 - token)];
-      for (int64_t i = 0; i < table.cols; ++i) {
-        double x = table.values[static_cast<size_t>(token * table.cols + i)] * op.scale;
-        if (op.position_table) {
-          const int64_t position = staged<int32_t>(step_.positions)[t];
-          x += weight(op.position_table).values[static_cast<size_t>(position * table.cols + i)];
-        }
-        at(op.out)[t * table.cols + i] = static_cast<float>(x);
+void ReferenceBackend::run(const EmbedOp& op) {
+  const Matrix& table = weight(op.table);
+  for (int64_t t = 0; t < has_.step.tokens; ++t) {
+    int64_t token = staged<int32_t>(has_.step.token_ids)[t];
+    if (token < 0) token = sampled_[static_cast<size_t>(-1 - token)];
+    for (int64_t i = 0; i < table.cols; ++i) {
+      double x = table.values[static_cast<size_t>(token * table.cols + i)] * op.scale;
+      if (op.position_table) {
+        const int64_t position = staged<int32_t>(has_.step.positions)[t];
+        x += weight(op.position_table).values[static_cast<size_t>(position * table.cols + i)];
       }
+      at(op.out)[t * table.cols + i] = static_cast<float>(x);
     }
-  });
+  }
 }
 
-void ReferenceBackend::rope_table(const RopeTableOp& op) {
-  record([this, op] {
-    const std::vector<double>& freqs = weight(op.inv_freq).values;
-    for (int64_t t = 0; t < step_.tokens; ++t)
-      for (size_t i = 0; i < freqs.size(); ++i) {
-        const double angle = staged<int32_t>(step_.positions)[t] * freqs[i];
-        float* out = at(op.out) + (static_cast<size_t>(t) * freqs.size() + i) * 2;
-        out[0] = static_cast<float>(std::cos(angle) * op.factor);
-        out[1] = static_cast<float>(std::sin(angle) * op.factor);
-      }
-  });
+void ReferenceBackend::run(const RopeTableOp& op) {
+  const std::vector<double>& freqs = weight(op.inv_freq).values;
+  for (int64_t t = 0; t < has_.step.tokens; ++t)
+    for (size_t i = 0; i < freqs.size(); ++i) {
+      const double angle = staged<int32_t>(has_.step.positions)[t] * freqs[i];
+      float* out = at(op.out) + (static_cast<size_t>(t) * freqs.size() + i) * 2;
+      out[0] = static_cast<float>(std::cos(angle) * op.factor);
+      out[1] = static_cast<float>(std::sin(angle) * op.factor);
+    }
 }
 
-void ReferenceBackend::norm(const NormOp& op) {
-  record([this, op] {
-    for (int64_t r = 0; r < op.rows; ++r) {
-      const float* in = at(op.in) + r * op.dim;
-      double mean = 0.0, squares = 0.0;
-      if (op.kind == NormKind::layer) {
-        for (int64_t i = 0; i < op.dim; ++i) mean += in[i];
-        mean /= static_cast<double>(op.dim);
-      }
-      for (int64_t i = 0; i < op.dim; ++i) squares += (in[i] - mean) * (in[i] - mean);
-      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(op.dim) + op.eps);
-      std::vector<double> out(static_cast<size_t>(op.dim));
-      for (int64_t i = 0; i < op.dim; ++i)
-        out[static_cast<size_t>(i)] =
-            (in[i] - mean) * scale * weight(op.weight).values[static_cast<size_t>(i)] + bias(op.bias, i);
-      float* to = at(op.out) + r * op.dim;
-      for (int64_t i = 0; i < op.dim; ++i)
-        to[i] = static_cast<float>(out[static_cast<size_t>(i)] + (op.accumulate ? to[i] : 0.0));
+void ReferenceBackend::run(const NormOp& op) {
+  for (int64_t r = 0; r < op.rows; ++r) {
+    const float* in = at(op.in) + r * op.dim;
+    double mean = 0.0, squares = 0.0;
+    if (op.kind == NormKind::layer) {
+      for (int64_t i = 0; i < op.dim; ++i) mean += in[i];
+      mean /= static_cast<double>(op.dim);
     }
-  });
+    for (int64_t i = 0; i < op.dim; ++i) squares += (in[i] - mean) * (in[i] - mean);
+    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(op.dim) + op.eps);
+    std::vector<double> out(static_cast<size_t>(op.dim));
+    for (int64_t i = 0; i < op.dim; ++i)
+      out[static_cast<size_t>(i)] =
+          (in[i] - mean) * scale * weight(op.weight).values[static_cast<size_t>(i)] + bias(op.bias, i);
+    float* to = at(op.out) + r * op.dim;
+    for (int64_t i = 0; i < op.dim; ++i)
+      to[i] = static_cast<float>(out[static_cast<size_t>(i)] + (op.accumulate ? to[i] : 0.0));
+  }
 }
 
 namespace {
@@ -193,120 +183,84 @@ double activate(ActivationKind kind, double x) {
 }
 }  // namespace
 
-void ReferenceBackend::linear(const LinearOp& op) {
-  record([this, op] {
-    const Matrix& w = weight(op.weight);
-    for (int64_t r = 0; r < op.rows; ++r)
-      for (int64_t n = 0; n < w.rows; ++n) {
-        double sum = bias(op.bias, n);
-        for (int64_t k = 0; k < w.cols; ++k)
-          sum += at(op.in)[r * w.cols + k] * w.values[static_cast<size_t>(n * w.cols + k)];
-        if (op.activation) sum = activate(*op.activation, sum);
-        float& out = at(op.out)[r * w.rows + n];
-        out = static_cast<float>(op.accumulate ? out + sum : sum);
-      }
-  });
-}
-
-void ReferenceBackend::gated_linear(const GatedLinearOp& op) {
-  record([this, op] {
-    const Matrix& gate = weight(op.gate);
-    const Matrix& up = weight(op.up);
-    for (int64_t r = 0; r < op.rows; ++r)
-      for (int64_t n = 0; n < gate.rows; ++n) {
-        double g = bias(op.gate_bias, n), u = bias(op.up_bias, n);
-        for (int64_t k = 0; k < gate.cols; ++k) {
-          const double x = at(op.in)[r * gate.cols + k];
-          g += x * gate.values[static_cast<size_t>(n * gate.cols + k)];
-          u += x * up.values[static_cast<size_t>(n * gate.cols + k)];
-        }
-        at(op.out)[r * gate.rows + n] = static_cast<float>(activate(op.activation, g) * u);
-      }
-  });
+void ReferenceBackend::run(const LinearOp& op) {
+  const Matrix& w = weight(op.weight);
+  const auto product = [&](WeightId id, WeightId bias_id, int64_t row, int64_t n) {
+    double sum = bias(bias_id, n);
+    for (int64_t k = 0; k < w.cols; ++k)
+      sum += at(op.in)[row * w.cols + k] * weight(id).values[static_cast<size_t>(n * w.cols + k)];
+    return sum;
+  };
+  for (int64_t r = 0; r < op.rows; ++r)
+    for (int64_t n = 0; n < w.rows; ++n) {
+      double sum = product(op.weight, op.bias, r, n);
+      if (op.activation) sum = activate(*op.activation, sum);
+      if (op.up) sum *= product(op.up, op.up_bias, r, n);
+      float& out = at(op.out)[r * w.rows + n];
+      out = static_cast<float>(op.accumulate ? out + sum : sum);
+    }
 }
 
 // ---- experts ----
 
-void ReferenceBackend::route(const RouteOp& op) {
-  record([this, op] {
-    const ExpertRoute& r = op.route;
-    std::vector<std::pair<int32_t, int32_t>> sorted;  // expert, pair
-    for (int64_t row = 0; row < r.rows; ++row) {
-      const float* logits = at(op.logits) + row * r.experts;
-      std::vector<double> p(static_cast<size_t>(r.experts));
-      double sum = 0, chosen = 0;
-      for (size_t e = 0; e < p.size(); ++e) sum += p[e] = std::exp(static_cast<double>(logits[e]));
-      std::vector<size_t> ranks(p.size());
-      std::iota(ranks.begin(), ranks.end(), size_t{0});
-      std::stable_sort(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
-      for (int64_t k = 0; k < r.per_token; ++k) chosen += p[ranks[static_cast<size_t>(k)]];
-      for (int64_t k = 0; k < r.per_token; ++k) {
-        const int64_t pair = row * r.per_token + k;
-        const size_t expert = ranks[static_cast<size_t>(k)];
-        words(r.ids)[pair] = static_cast<int32_t>(expert);
-        at(r.weights)[pair] = static_cast<float>(p[expert] / (op.normalize ? chosen : sum));
-        sorted.push_back({static_cast<int32_t>(expert), static_cast<int32_t>(pair)});
-      }
+void ReferenceBackend::run(const RouteOp& op) {
+  const ExpertRoute& r = op.route;
+  std::vector<std::pair<int32_t, int32_t>> sorted;  // expert, pair
+  for (int64_t row = 0; row < r.rows; ++row) {
+    const float* logits = at(op.logits) + row * r.experts;
+    std::vector<double> p(static_cast<size_t>(r.experts));
+    double sum = 0, chosen = 0;
+    for (size_t e = 0; e < p.size(); ++e) sum += p[e] = std::exp(static_cast<double>(logits[e]));
+    std::vector<size_t> ranks(p.size());
+    std::iota(ranks.begin(), ranks.end(), size_t{0});
+    std::stable_sort(ranks.begin(), ranks.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+    for (int64_t k = 0; k < r.per_token; ++k) chosen += p[ranks[static_cast<size_t>(k)]];
+    for (int64_t k = 0; k < r.per_token; ++k) {
+      const int64_t pair = row * r.per_token + k;
+      const size_t expert = ranks[static_cast<size_t>(k)];
+      words(r.ids)[pair] = static_cast<int32_t>(expert);
+      at(r.weights)[pair] = static_cast<float>(p[expert] / (op.normalize ? chosen : sum));
+      sorted.push_back({static_cast<int32_t>(expert), static_cast<int32_t>(pair)});
     }
-    std::sort(sorted.begin(), sorted.end());
-    std::fill_n(words(r.starts), r.experts + 1, 0);
-    for (size_t i = 0; i < sorted.size(); ++i) {
-      words(r.order)[i] = sorted[i].second;
-      words(r.places)[sorted[i].second] = static_cast<int32_t>(i);
-      for (int64_t e = sorted[i].first + 1; e <= r.experts; ++e) ++words(r.starts)[e];
-    }
-  });
+  }
+  std::sort(sorted.begin(), sorted.end());
+  std::fill_n(words(r.starts), r.experts + 1, 0);
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    words(r.order)[i] = sorted[i].second;
+    words(r.places)[sorted[i].second] = static_cast<int32_t>(i);
+    for (int64_t e = sorted[i].first + 1; e <= r.experts; ++e) ++words(r.starts)[e];
+  }
 }
 
-void ReferenceBackend::expert_gated_linear(const ExpertGatedLinearOp& op) {
-  record([this, op] {
-    const ExpertRoute& r = op.route;
-    const Matrix& gate = weight(op.gate);
-    const Matrix& up = weight(op.up);
-    const int64_t outputs = gate.rows / r.experts;
-    for (int64_t i = 0; i < r.pairs(); ++i) {
-      const int32_t pair = words(r.order)[i];
-      const float* x = at(op.in) + pair / r.per_token * gate.cols;
-      for (int64_t n = 0; n < outputs; ++n) {
-        const int64_t row = words(r.ids)[pair] * outputs + n;
-        double g = 0, u = 0;
-        for (int64_t k = 0; k < gate.cols; ++k) {
-          g += x[k] * gate.values[static_cast<size_t>(row * gate.cols + k)];
-          u += x[k] * up.values[static_cast<size_t>(row * gate.cols + k)];
-        }
-        at(op.out)[i * outputs + n] = static_cast<float>(activate(op.activation, g) * u);
-      }
-    }
-  });
-}
-
-void ReferenceBackend::expert_linear(const ExpertLinearOp& op) {
-  record([this, op] {
-    const ExpertRoute& r = op.route;
-    const Matrix& w = weight(op.weight);
-    const int64_t outputs = w.rows / r.experts;
-    for (int64_t i = 0; i < r.pairs(); ++i)
-      for (int64_t n = 0; n < outputs; ++n) {
-        const int64_t row = words(r.ids)[words(r.order)[i]] * outputs + n;
+void ReferenceBackend::run(const ExpertLinearOp& op) {
+  const ExpertRoute& r = op.route;
+  const Matrix& w = weight(op.weight);
+  const int64_t outputs = w.rows / r.experts;
+  for (int64_t i = 0; i < r.pairs(); ++i) {
+    const int32_t pair = words(r.order)[i];
+    const float* x = at(op.in) + (op.up ? pair / r.per_token : i) * w.cols;
+    for (int64_t n = 0; n < outputs; ++n) {
+      const int64_t row = words(r.ids)[pair] * outputs + n;
+      const auto product = [&](WeightId id) {
         double sum = 0;
-        for (int64_t k = 0; k < w.cols; ++k)
-          sum += at(op.in)[i * w.cols + k] * w.values[static_cast<size_t>(row * w.cols + k)];
-        at(op.out)[i * outputs + n] = static_cast<float>(sum);
-      }
-  });
+        for (int64_t k = 0; k < w.cols; ++k) sum += x[k] * weight(id).values[static_cast<size_t>(row * w.cols + k)];
+        return sum;
+      };
+      const double sum = product(op.weight);
+      at(op.out)[i * outputs + n] = static_cast<float>(op.up ? activate(op.activation, sum) * product(op.up) : sum);
+    }
+  }
 }
 
-void ReferenceBackend::expert_sum(const ExpertSumOp& op) {
-  record([this, op] {
-    const ExpertRoute& r = op.route;
-    for (int64_t row = 0; row < r.rows; ++row)
-      for (int64_t i = 0; i < op.dim; ++i) {
-        double sum = at(op.out)[row * op.dim + i];
-        for (int64_t pair = row * r.per_token; pair < (row + 1) * r.per_token; ++pair)
-          sum += static_cast<double>(at(r.weights)[pair]) * at(op.in)[words(r.places)[pair] * op.dim + i];
-        at(op.out)[row * op.dim + i] = static_cast<float>(sum);
-      }
-  });
+void ReferenceBackend::run(const ExpertSumOp& op) {
+  const ExpertRoute& r = op.route;
+  for (int64_t row = 0; row < r.rows; ++row)
+    for (int64_t i = 0; i < op.dim; ++i) {
+      double sum = at(op.out)[row * op.dim + i];
+      for (int64_t pair = row * r.per_token; pair < (row + 1) * r.per_token; ++pair)
+        sum += static_cast<double>(at(r.weights)[pair]) * at(op.in)[words(r.places)[pair] * op.dim + i];
+      at(op.out)[row * op.dim + i] = static_cast<float>(sum);
+    }
 }
 
 // ---- attention ----
@@ -333,7 +287,7 @@ std::vector<double> ReferenceBackend::rotated(const float* head, const Attention
 
 void ReferenceBackend::write_kv(int64_t layer, const AttentionShape& shape, const float* qkv, const float* rope,
                                 WeightId k_norm, float eps, int64_t row) {
-  const int64_t slot = staged<int64_t>(step_.slots)[row];
+  const int64_t slot = staged<int64_t>(has_.step.slots)[row];
   for (int64_t h = 0; h < shape.kv_heads; ++h) {
     const float* k = qkv + (shape.heads + h) * shape.head_size;
     const float* v = k + shape.kv_heads * shape.head_size;
@@ -346,10 +300,12 @@ void ReferenceBackend::write_kv(int64_t layer, const AttentionShape& shape, cons
 void ReferenceBackend::attend(int64_t layer, const AttentionShape& shape, int64_t seq, int64_t row, int64_t head,
                               const std::vector<double>& q, float* out) {
   const int64_t kv_head = head / (shape.heads / shape.kv_heads);
-  const int64_t position = staged<int32_t>(step_.positions)[row];
+  const int64_t position = staged<int32_t>(has_.step.positions)[row];
   const int64_t first = shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
-  const int32_t* blocks = staged<int32_t>(step_.block_table) + seq * step_.max_blocks;
-  const auto slot_of = [&](int64_t p) { return blocks[p / kv_.block_size] * kv_.block_size + p % kv_.block_size; };
+  const int32_t* blocks = staged<int32_t>(has_.step.block_table) + seq * has_.step.max_blocks;
+  const auto slot_of = [&](int64_t p) {
+    return blocks[p / has_.kv->block_size] * has_.kv->block_size + p % has_.kv->block_size;
+  };
 
   std::vector<double> scores;
   for (int64_t p = first; p <= position; ++p) {
@@ -371,98 +327,95 @@ void ReferenceBackend::attend(int64_t layer, const AttentionShape& shape, int64_
     out[head * shape.head_size + static_cast<int64_t>(d)] = static_cast<float>(sums[d] / sum);
 }
 
-void ReferenceBackend::decode_attention(const DecodeAttentionOp& op) {
-  record([this, op] {
-    const AttentionShape& shape = op.shape;
-    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-    for (int64_t row = 0; row < step_.decode_rows; ++row) {
-      const float* qkv = at(op.qkv) + row * width;
-      const float* rope = at(op.rope) + row * shape.rope_dims;
-      write_kv(op.layer, shape, qkv, rope, op.k_norm, op.norm_eps, row);
-      for (int64_t h = 0; h < shape.heads; ++h)
-        attend(op.layer, shape, row, row, h, rotated(qkv + h * shape.head_size, shape, rope, op.q_norm, op.norm_eps),
-               at(op.out) + row * shape.heads * shape.head_size);
-    }
-  });
+void ReferenceBackend::run(const AttentionOp& op) {
+  switch (op.part) {
+    case AttentionOp::Part::decode: return decode_attention(op);
+    case AttentionOp::Part::prefill_write: return prefill_write(op);
+    case AttentionOp::Part::prefill: return prefill_attention(op);
+  }
 }
 
-void ReferenceBackend::prefill_write(const PrefillWriteOp& op) {
-  record([this, op] {
-    const AttentionShape& shape = op.shape;
-    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-    for (int64_t row = step_.decode_rows; row < step_.tokens; ++row) {
-      float* qkv = at(op.qkv) + row * width;
-      const float* rope = at(op.rope) + row * shape.rope_dims;
-      write_kv(op.layer, shape, qkv, rope, op.k_norm, op.norm_eps, row);
+void ReferenceBackend::decode_attention(const AttentionOp& op) {
+  const AttentionShape& shape = op.shape;
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  for (int64_t row = 0; row < has_.step.decode_rows; ++row) {
+    const float* qkv = at(op.qkv) + row * width;
+    const float* rope = at(op.rope) + row * shape.rope_dims;
+    write_kv(op.layer, shape, qkv, rope, op.k_norm, op.norm_eps, row);
+    for (int64_t h = 0; h < shape.heads; ++h)
+      attend(op.layer, shape, row, row, h, rotated(qkv + h * shape.head_size, shape, rope, op.q_norm, op.norm_eps),
+             at(op.out) + row * shape.heads * shape.head_size);
+  }
+}
+
+void ReferenceBackend::prefill_write(const AttentionOp& op) {
+  const AttentionShape& shape = op.shape;
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  for (int64_t row = has_.step.decode_rows; row < has_.step.tokens; ++row) {
+    float* qkv = at(op.qkv) + row * width;
+    const float* rope = at(op.rope) + row * shape.rope_dims;
+    write_kv(op.layer, shape, qkv, rope, op.k_norm, op.norm_eps, row);
+    for (int64_t h = 0; h < shape.heads; ++h) {
+      const std::vector<double> q = rotated(qkv + h * shape.head_size, shape, rope, op.q_norm, op.norm_eps);
+      std::copy(q.begin(), q.end(), qkv + h * shape.head_size);
+    }
+  }
+}
+
+void ReferenceBackend::prefill_attention(const AttentionOp& op) {
+  const AttentionShape& shape = op.shape;
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  const int32_t* start = staged<int32_t>(has_.step.query_start);
+  for (int64_t seq = has_.step.decode_rows; seq < has_.step.seqs; ++seq)
+    for (int64_t row = start[seq]; row < start[seq + 1]; ++row)
       for (int64_t h = 0; h < shape.heads; ++h) {
-        const std::vector<double> q = rotated(qkv + h * shape.head_size, shape, rope, op.q_norm, op.norm_eps);
-        std::copy(q.begin(), q.end(), qkv + h * shape.head_size);
+        const float* q = at(op.qkv) + row * width + h * shape.head_size;
+        attend(op.layer, shape, seq, row, h, std::vector<double>(q, q + shape.head_size),
+               at(op.out) + row * shape.heads * shape.head_size);
       }
-    }
-  });
-}
-
-void ReferenceBackend::prefill_attention(const PrefillAttentionOp& op) {
-  record([this, op] {
-    const AttentionShape& shape = op.shape;
-    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-    const int32_t* start = staged<int32_t>(step_.query_start);
-    for (int64_t seq = step_.decode_rows; seq < step_.seqs; ++seq)
-      for (int64_t row = start[seq]; row < start[seq + 1]; ++row)
-        for (int64_t h = 0; h < shape.heads; ++h) {
-          const float* q = at(op.qkv) + row * width + h * shape.head_size;
-          attend(op.layer, shape, seq, row, h, std::vector<double>(q, q + shape.head_size),
-                 at(op.out) + row * shape.heads * shape.head_size);
-        }
-  });
 }
 
 // ---- the end of a step ----
 
-void ReferenceBackend::gather_rows(const GatherRowsOp& op) {
-  record([this, op] {
-    for (int64_t r = 0; r < step_.samples; ++r)
-      std::copy_n(at(op.in) + staged<int32_t>(step_.sample_rows)[r] * op.dim, op.dim, at(op.out) + r * op.dim);
-  });
+void ReferenceBackend::run(const GatherRowsOp& op) {
+  for (int64_t r = 0; r < has_.step.samples; ++r)
+    std::copy_n(at(op.in) + staged<int32_t>(has_.step.sample_rows)[r] * op.dim, op.dim, at(op.out) + r * op.dim);
 }
 
-void ReferenceBackend::sample(const SampleOp& op) {
-  record([this, op] {
-    sampled_.clear();
-    for (int64_t r = 0; r < step_.samples; ++r) sample_row(at(op.logits) + r * op.vocab, op.vocab, r);
-    for (int64_t r = 0; r < step_.samples; ++r) {
-      const StagedSampling& params = staged<StagedSampling>(step_.sampling)[r];
-      const auto kind = static_cast<RowOutput::Kind>(params.kind);
-      const bool chosen = kind == RowOutput::Kind::token || kind == RowOutput::Kind::logprobs;
-      const int32_t token = sampled_[static_cast<size_t>(r)];
-      if (chosen && params.slot >= 0 && token >= 0) slots_[static_cast<size_t>(params.slot)].output.push_back(token);
-    }
-  });
+void ReferenceBackend::run(const SampleOp& op) {
+  sampled_.clear();
+  for (int64_t r = 0; r < has_.step.samples; ++r) sample_row(at(op.logits) + r * op.vocab, op.vocab, r);
+  for (int64_t r = 0; r < has_.step.samples; ++r) {
+    const StagedSampling& params = staged<StagedSampling>(has_.step.sampling)[r];
+    const auto kind = static_cast<RowOutput::Kind>(params.kind);
+    const bool chosen = kind == RowOutput::Kind::token || kind == RowOutput::Kind::logprobs;
+    const int32_t token = sampled_[static_cast<size_t>(r)];
+    if (chosen && params.slot >= 0 && token >= 0) slots_[static_cast<size_t>(params.slot)].output.push_back(token);
+  }
 }
 
 void ReferenceBackend::sample_row(const float* logits, int64_t vocab, int64_t row) {
-  const StagedSampling& params = staged<StagedSampling>(step_.sampling)[row];
+  const StagedSampling& params = staged<StagedSampling>(has_.step.sampling)[row];
   const Slot none;
   const Slot& slot = params.slot >= 0 ? slots_[static_cast<size_t>(params.slot)] : none;
   const ReferenceRow result = reference_sample({logits, static_cast<size_t>(vocab)}, params,
-                                               staged<int32_t>(step_.pool), slot.prompt, slot.output);
-  std::byte* out = output_[step_.ring].data();
-  reinterpret_cast<int32_t*>(out + output_layout_.tokens)[row] = result.token;
-  reinterpret_cast<float*>(out + output_layout_.logprobs)[row] = static_cast<float>(result.logprob);
-  reinterpret_cast<int32_t*>(out + output_layout_.ranks)[row] = result.rank;
+                                               staged<int32_t>(has_.step.pool), slot.prompt, slot.output);
+  std::byte* out = output_[has_.step.ring].data();
+  reinterpret_cast<int32_t*>(out + has_.output.tokens)[row] = result.token;
+  reinterpret_cast<float*>(out + has_.output.logprobs)[row] = static_cast<float>(result.logprob);
+  reinterpret_cast<int32_t*>(out + has_.output.ranks)[row] = result.rank;
   for (size_t i = 0; i < result.top.size(); ++i) {
-    const size_t at_top = static_cast<size_t>(row * output_layout_.max_top) + i;
-    reinterpret_cast<int32_t*>(out + output_layout_.top_ids)[at_top] = result.top[i].first;
-    reinterpret_cast<float*>(out + output_layout_.top_values)[at_top] = static_cast<float>(result.top[i].second);
+    const size_t at_top = static_cast<size_t>(row * has_.output.max_top) + i;
+    reinterpret_cast<int32_t*>(out + has_.output.top_ids)[at_top] = result.top[i].first;
+    reinterpret_cast<float*>(out + has_.output.top_values)[at_top] = static_cast<float>(result.top[i].second);
   }
   if (static_cast<RowOutput::Kind>(params.kind) == RowOutput::Kind::full_logits && params.logits_row >= 0)
-    std::copy_n(logits, vocab, reinterpret_cast<float*>(out + output_layout_.logits) + params.logits_row * vocab);
+    std::copy_n(logits, vocab, reinterpret_cast<float*>(out + has_.output.logits) + params.logits_row * vocab);
   sampled_.push_back(result.token);
 }
 
-void ReferenceBackend::submit() {
-  for (const auto& operation : operations_) operation();
-  operations_.clear();
+void ReferenceBackend::submit_step(int) {
+  for (const Op& op : ops_) std::visit([this](const auto& one) { run(one); }, op);
 }
 
 }  // namespace ingot::test

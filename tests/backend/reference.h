@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "backend/backend.h"
@@ -14,48 +13,41 @@ namespace ingot::test {
 // submit(), one after another.
 class ReferenceBackend : public Backend {
  public:
-  ReferenceBackend() { info_.name = "reference"; }
-
-  const DeviceInfo& info() const override { return info_; }
-  DeviceCounters counters() const override { return {}; }
-  std::optional<std::string> decline(const ModelConfig&, const KvLayout&) const override { return std::nullopt; }
+  ReferenceBackend() : Backend("reference") { describe({.name = "reference"}, {.runs = "the reference runs"}); }
 
   size_t matrix_bytes(const MatrixSpec& spec) const override { return static_cast<size_t>(spec.rows * spec.cols) * 8; }
-  WeightId load_matrix(const MatrixSpec& spec) override;
-  WeightId load_vector(const std::string& name, std::span<const float> values) override;
-  void create_scratch(size_t bytes) override { scratch_.assign(bytes / 4, 0.0f); }
   size_t work_bytes(int64_t, int64_t) const override { return 0; }
-  void create_kv_cache(const KvLayout& layout) override;
   size_t sampler_bytes(const SamplerLayout&) const override { return 0; }
-  void create_sampler(const SamplerLayout& layout) override;
-  void create_io(size_t stage_bytes, const OutputLayout& output) override;
-
-  void write_scratch(Region region, std::span<const std::byte> bytes) override;
-  void read_scratch(Region region, std::span<std::byte> bytes) override;
-  void write_cache(int64_t layer, bool value, std::span<const std::byte> bytes) override;
-  void read_cache(int64_t layer, bool value, std::span<std::byte> bytes) override;
-
-  std::span<std::byte> stage(int ring) override { return stage_[ring]; }
-  void begin(const StagedStep& step) override;
-  void embed(const EmbedOp& op) override;
-  void rope_table(const RopeTableOp& op) override;
-  void norm(const NormOp& op) override;
-  void linear(const LinearOp& op) override;
-  void gated_linear(const GatedLinearOp& op) override;
-  void route(const RouteOp& op) override;
-  void expert_gated_linear(const ExpertGatedLinearOp& op) override;
-  void expert_linear(const ExpertLinearOp& op) override;
-  void expert_sum(const ExpertSumOp& op) override;
-  void decode_attention(const DecodeAttentionOp& op) override;
-  void prefill_write(const PrefillWriteOp& op) override;
-  void prefill_attention(const PrefillAttentionOp& op) override;
-  void gather_rows(const GatherRowsOp& op) override;
-  void sample(const SampleOp& op) override;
-  void submit() override;
-  StepTimes wait(int) override { return {}; }
-  std::span<const std::byte> output(int ring) override { return output_[ring]; }
 
  private:
+  size_t add_matrix(const MatrixSpec& spec) override;
+  size_t add_vector(const std::string& name, std::span<const float> values) override;
+  void make_scratch(size_t bytes) override { scratch_.assign(bytes / 4, 0.0f); }
+  void make_kv_cache(const KvLayout& layout) override;
+  void make_sampler(const SamplerLayout& layout) override;
+  std::array<std::span<std::byte>, 2> make_io(size_t stage_bytes, const OutputLayout& output) override;
+  void copy_to(Region region, std::span<const std::byte> bytes) override;
+  void copy_from(Region region, std::span<std::byte> bytes) override;
+  void copy_to_cache(int64_t layer, bool value, std::span<const std::byte> bytes) override;
+  void copy_from_cache(int64_t layer, bool value, std::span<std::byte> bytes) override;
+  void begin_step(int) override { ops_.clear(); }
+  void take(const Op& op) override { ops_.push_back(op); }
+  void submit_step(int) override;
+  void finish_step(int, StepTimes&) override {}
+  std::span<const std::byte> output_of(int ring) override { return output_[ring]; }
+
+  void run(const PrepareOp& op);
+  void run(const EmbedOp& op);
+  void run(const RopeTableOp& op);
+  void run(const NormOp& op);
+  void run(const LinearOp& op);
+  void run(const AttentionOp& op);
+  void run(const RouteOp& op);
+  void run(const ExpertLinearOp& op);
+  void run(const ExpertSumOp& op);
+  void run(const GatherRowsOp& op);
+  void run(const SampleOp& op);
+
   struct Matrix {
     int64_t rows = 0, cols = 0;
     std::vector<double> values;
@@ -64,7 +56,6 @@ class ReferenceBackend : public Backend {
     std::vector<int32_t> prompt, output;
   };
 
-  void record(std::function<void()> operation) { operations_.push_back(std::move(operation)); }
   float* at(Region region) { return scratch_.data() + region.offset / 4; }
   const Matrix& weight(WeightId id) const { return weights_[static_cast<size_t>(id.index)]; }
   double bias(WeightId id, int64_t i) const { return id ? weight(id).values[static_cast<size_t>(i)] : 0.0; }
@@ -82,24 +73,23 @@ class ReferenceBackend : public Backend {
                 float eps, int64_t row);
   void attend(int64_t layer, const AttentionShape& shape, int64_t seq, int64_t row, int64_t head,
               const std::vector<double>& q, float* out);
+  void decode_attention(const AttentionOp& op);
+  void prefill_write(const AttentionOp& op);
+  void prefill_attention(const AttentionOp& op);
   int32_t* words(Region region) { return reinterpret_cast<int32_t*>(at(region)); }
   void sample_row(const float* logits, int64_t vocab, int64_t row);
 
   template <typename T>
   const T* staged(size_t offset) const {
-    return reinterpret_cast<const T*>(stage_[step_.ring].data() + offset);
+    return reinterpret_cast<const T*>(has_.stage + offset);
   }
 
-  DeviceInfo info_;
   std::vector<Matrix> weights_;
   std::vector<float> scratch_;
-  KvLayout kv_;
   std::vector<KvNumbers> cache_;  // [layers][2]
   std::vector<Slot> slots_;
-  OutputLayout output_layout_;
   std::vector<std::byte> stage_[2], output_[2];
-  StagedStep step_;
-  std::vector<std::function<void()>> operations_;
+  std::vector<Op> ops_;
   std::vector<int32_t> sampled_;  // by the previous step
 };
 

@@ -41,7 +41,7 @@ class Bench {
   std::vector<Row> run(TestStep step, const std::vector<float>& logits) {
     step.ring = ring_;
     put(backend_, logits_, logits, true);
-    run_step(backend_, step, [&] { backend_.sample({logits_, vocab_}); });
+    run_step(backend_, step, [&] { backend_.encode(SampleOp{logits_, vocab_}); });
     const std::byte* out = backend_.output(ring_).data();
     output_ = out;
     ring_ = 1 - ring_;

@@ -98,7 +98,7 @@ TEST(MemoryPlan, AnInt8CacheTakesAboutHalf) {
   EXPECT_EQ(int8.kv_bytes, static_cast<uint64_t>(rows * (f16.kv.head_size + 4)));
 
   // All but 400 MB taken by weights: as many blocks as the rest can hold.
-  const std::unique_ptr<CpuBackend> device = make_cpu_backend({.threads = 1});
+  const std::unique_ptr<Backend> device = make_cpu_backend({.threads = 1});
   const ModelConfig config = inspect_model(options).config;
   options.kv_blocks = 0;
   options.max_model_len = 0;

@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "backend/cpu/device.h"
+#include "backend/backend.h"
 #include "core/error.h"
 #include "orchestrator/llm_rig.h"
 
@@ -69,7 +69,7 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
     LlmOptions options = tiny_options();
     options.overlap = overlap;
     std::unique_ptr<Engine> engine = Engine::load(options.engine);
-    auto& device = dynamic_cast<CpuBackend&>(engine->device());
+    Backend& device = engine->device();
     Llm llm(std::move(engine), nullptr, options);
     int failed = 0;
     for (int round = 0; round < 30; ++round) {

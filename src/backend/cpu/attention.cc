@@ -1,9 +1,11 @@
 #include "backend/cpu/attention.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 
+#include "backend/cpu/ops.h"
 #include "core/error.h"
 
 namespace ingot::cpu {
@@ -33,6 +35,38 @@ struct Attention::Scratch {
   int32_t* first;     // [kMaxAttentionRows]
   int32_t* last;
 };
+
+struct Attention::Call {
+  const AttentionOp& op;
+  const AttentionShape& shape;
+  const StepView& view;
+  const AttentionPlan& plan;
+  float* qkv;         // [T, (heads + 2 kv_heads) * head_size]
+  const float* rope;  // [T, rope_dims / 2, 2]
+  const float* q_norm;
+  const float* k_norm;
+  float* out;  // [T, heads * head_size]
+};
+
+void run(const AttentionOp& op, const Job& job) { job.device.attention->run(op, job); }
+
+void Attention::run(const AttentionOp& op, const Job& job) {
+  const Context& device = job.device;
+  const Call call{op,
+                  op.shape,
+                  job.step.view,
+                  *job.step.plan,
+                  device.floats(op.qkv),
+                  device.floats(op.rope),
+                  device.vector(op.q_norm),
+                  device.vector(op.k_norm),
+                  device.floats(op.out)};
+  switch (op.part) {
+    case AttentionOp::Part::decode: return decode(call, job.worker);
+    case AttentionOp::Part::prefill_write: return prefill_write(call, job.worker);
+    case AttentionOp::Part::prefill: return prefill(call, job.worker);
+  }
+}
 
 Attention::Attention(const KvCache& cache, const Kernels& kernels, int workers)
     : cache_(cache), kernels_(kernels), workers_(workers) {
@@ -125,14 +159,14 @@ Attention::Scratch Attention::scratch(int worker) const {
 }
 
 // The group's queries of one row, ready for the scores: q [group, head_size].
-void Attention::load_query(const AttentionCall& call, int64_t row, int64_t kv_head, bool rotate, float* q) const {
+void Attention::load_query(const Call& call, int64_t row, int64_t kv_head, bool rotate, float* q) const {
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads;
   const float* in = call.qkv + (row * (shape.heads + 2 * shape.kv_heads) + kv_head * group) * d;
   const float scale = shape.scale * kLog2e;
   for (int64_t g = 0; g < group; ++g, in += d, q += d) {
     if (rotate && call.q_norm != nullptr)
-      kernels_.rms_norm(in, call.q_norm, nullptr, call.norm_eps, d, q);
+      kernels_.rms_norm(in, call.q_norm, nullptr, call.op.norm_eps, d, q);
     else
       std::memcpy(q, in, static_cast<size_t>(d) * sizeof(float));
     if (rotate && shape.rope_dims > 0) kernels_.rotate(q, call.rope + row * shape.rope_dims, shape.rope_dims);
@@ -141,31 +175,29 @@ void Attention::load_query(const AttentionCall& call, int64_t row, int64_t kv_he
 }
 
 // Rotates one row's key and writes it and the value to the cache. key: scratch [head_size].
-void Attention::write_row(const AttentionCall& call, const StepView& view, int64_t row, int64_t kv_head,
-                          float* key) const {
+void Attention::write_row(const Call& call, int64_t row, int64_t kv_head, float* key) const {
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size;
   const float* in = call.qkv + (row * (shape.heads + 2 * shape.kv_heads) + shape.heads + kv_head) * d;
   if (call.k_norm != nullptr)
-    kernels_.rms_norm(in, call.k_norm, nullptr, call.norm_eps, d, key);
+    kernels_.rms_norm(in, call.k_norm, nullptr, call.op.norm_eps, d, key);
   else
     std::memcpy(key, in, static_cast<size_t>(d) * sizeof(float));
   if (shape.rope_dims > 0) kernels_.rotate(key, call.rope + row * shape.rope_dims, shape.rope_dims);
   const int64_t block_size = cache_.layout().block_size;
-  const int64_t slot = view.slots()[row];
+  const int64_t slot = call.view.slots()[row];
   const int64_t block = slot / block_size;
-  kernels_.store_kv(key, in + shape.kv_heads * d, cache_.head(call.layer, false, block, kv_head),
-                    cache_.head(call.layer, true, block, kv_head), d, block_size, slot % block_size,
+  kernels_.store_kv(key, in + shape.kv_heads * d, cache_.head(call.op.layer, false, block, kv_head),
+                    cache_.head(call.op.layer, true, block, kv_head), d, block_size, slot % block_size,
                     cache_.layout().dtype);
 }
 
-AttentionArgs Attention::cache_args(const AttentionCall& call, const StepView& view, int64_t seq, int64_t kv_head,
-                                    const Scratch& scratch) const {
+AttentionArgs Attention::cache_args(const Call& call, int64_t seq, int64_t kv_head, const Scratch& scratch) const {
   AttentionArgs args;
-  args.keys = cache_.head(call.layer, false, 0, kv_head);
-  args.values = cache_.head(call.layer, true, 0, kv_head);
+  args.keys = cache_.head(call.op.layer, false, 0, kv_head);
+  args.values = cache_.head(call.op.layer, true, 0, kv_head);
   args.block_stride = cache_.block_stride();
-  args.blocks = view.blocks(seq);
+  args.blocks = call.view.blocks(seq);
   args.block_size = static_cast<int32_t>(cache_.layout().block_size);
   args.head_size = static_cast<int32_t>(call.shape.head_size);
   args.type = cache_.layout().dtype;
@@ -196,29 +228,30 @@ void Attention::attend_all(const AttentionArgs& args, const Scratch& scratch) co
   }
 }
 
-void Attention::decode(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker) {
+void Attention::decode(const Call& call, Worker& worker) {
+  const AttentionPlan& plan = call.plan;
   const Scratch mine = scratch(worker.index());
   const int64_t kv_heads = call.shape.kv_heads;
   worker.share(plan.decode_task[plan.decode_seqs] * kv_heads, [&](int64_t task) {
     const int64_t index = task / kv_heads;
     const int64_t seq = find_task(plan.decode_task, plan.decode_seqs, index);
-    decode_task(call, view, plan, seq, index - plan.decode_task[seq], task % kv_heads, mine);
+    decode_task(call, seq, index - plan.decode_task[seq], task % kv_heads, mine);
   });
 }
 
-void Attention::decode_task(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, int64_t seq,
-                            int64_t part, int64_t kv_head, const Scratch& scratch) {
+void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, const Scratch& scratch) {
+  const AttentionPlan& plan = call.plan;
   const AttentionShape& shape = call.shape;
   const int64_t row = seq, d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
-  const int32_t position = view.positions()[row];
+  const int32_t position = call.view.positions()[row];
   const int64_t splits = plan.decode_task[seq + 1] - plan.decode_task[seq];
   const bool split = plan.decode_slot[seq] >= 0 && group <= max_group_;
   if (!split && part > 0) return;
   // The task that sees the new key writes it; the others never look at it.
-  if (!split || part == splits - 1) write_row(call, view, row, kv_head, scratch.key);
+  if (!split || part == splits - 1) write_row(call, row, kv_head, scratch.key);
 
   load_query(call, row, kv_head, true, scratch.q);
-  AttentionArgs args = cache_args(call, view, seq, kv_head, scratch);
+  AttentionArgs args = cache_args(call, seq, kv_head, scratch);
   args.rows = static_cast<int32_t>(group);
   for (int64_t g = 0; g < group; ++g) {
     scratch.first[g] = static_cast<int32_t>(first_visible(shape, position));
@@ -245,9 +278,9 @@ void Attention::decode_task(const AttentionCall& call, const StepView& view, con
   for (int64_t g = 0; g < group; ++g) kernels_.finish_state(scratch.total + g * stride, d, out + g * d);
 }
 
-void Attention::prefill_write(const AttentionCall& call, const StepView& view, Worker& worker) {
+void Attention::prefill_write(const Call& call, Worker& worker) {
   const AttentionShape& shape = call.shape;
-  const StagedStep& step = view.step();
+  const StagedStep& step = call.view.step();
   const int64_t d = shape.head_size, width = (shape.heads + 2 * shape.kv_heads) * d;
   const int64_t rows = step.tokens - step.decode_rows;
   constexpr int64_t kRows = 8;
@@ -257,40 +290,39 @@ void Attention::prefill_write(const AttentionCall& call, const StepView& view, W
     for (int64_t row = step.decode_rows + task * kRows; row < end; ++row) {
       float* q = call.qkv + row * width;
       for (int64_t h = 0; h < shape.heads; ++h, q += d) {
-        if (call.q_norm != nullptr) kernels_.rms_norm(q, call.q_norm, nullptr, call.norm_eps, d, q);
+        if (call.q_norm != nullptr) kernels_.rms_norm(q, call.q_norm, nullptr, call.op.norm_eps, d, q);
         if (shape.rope_dims > 0) kernels_.rotate(q, call.rope + row * shape.rope_dims, shape.rope_dims);
       }
-      for (int64_t h = 0; h < shape.kv_heads; ++h) write_row(call, view, row, h, key);
+      for (int64_t h = 0; h < shape.kv_heads; ++h) write_row(call, row, h, key);
     }
   });
 }
 
-void Attention::prefill(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker) {
+void Attention::prefill(const Call& call, Worker& worker) {
+  const AttentionPlan& plan = call.plan;
   const Scratch mine = scratch(worker.index());
   const int64_t kv_heads = call.shape.kv_heads;
   const int64_t tiles = plan.prefill_task[plan.prefill_seqs];
   worker.share(tiles * kv_heads, [&](int64_t task) {
     const int64_t index = tiles - 1 - task / kv_heads;  // the end of a sequence sees most keys: long tasks first
     const int64_t seq = find_task(plan.prefill_task, plan.prefill_seqs, index);
-    prefill_task(call, view, plan.decode_seqs + seq, index - plan.prefill_task[seq], plan.prefill_rows, task % kv_heads,
-                 mine);
+    prefill_task(call, plan.decode_seqs + seq, index - plan.prefill_task[seq], task % kv_heads, mine);
   });
 }
 
-void Attention::prefill_task(const AttentionCall& call, const StepView& view, int64_t seq, int64_t tile,
-                             int64_t tile_rows, int64_t kv_head, const Scratch& scratch) {
+void Attention::prefill_task(const Call& call, int64_t seq, int64_t tile, int64_t kv_head, const Scratch& scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
-  const int64_t begin = view.query_start()[seq] + tile * tile_rows;
-  const int64_t end = std::min<int64_t>(begin + tile_rows, view.query_start()[seq + 1]);
+  const int64_t begin = call.view.query_start()[seq] + tile * call.plan.prefill_rows;
+  const int64_t end = std::min<int64_t>(begin + call.plan.prefill_rows, call.view.query_start()[seq + 1]);
   const int64_t at_once = std::max<int64_t>(1, kMaxAttentionRows / group);
-  AttentionArgs args = cache_args(call, view, seq, kv_head, scratch);
+  AttentionArgs args = cache_args(call, seq, kv_head, scratch);
   for (int64_t from = begin; from < end; from += at_once) {
     const int64_t to = std::min(end, from + at_once);
     args.rows = static_cast<int32_t>((to - from) * group);
     for (int64_t row = from; row < to; ++row) {
       load_query(call, row, kv_head, false, scratch.q + (row - from) * group * d);
-      const int32_t position = view.positions()[row];
+      const int32_t position = call.view.positions()[row];
       for (int64_t g = 0; g < group; ++g) {
         scratch.first[(row - from) * group + g] = static_cast<int32_t>(first_visible(shape, position));
         scratch.last[(row - from) * group + g] = position;

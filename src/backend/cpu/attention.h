@@ -1,15 +1,14 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/backend.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kv_cache.h"
 #include "backend/cpu/memory.h"
-#include "backend/cpu/step.h"
+#include "backend/op.h"
 #include "core/threads.h"
+#include "step/view.h"
 
 namespace ingot::cpu {
 
@@ -25,17 +24,7 @@ struct AttentionPlan {
   int32_t prefill_seqs = 0;
 };
 
-// One layer's operation with its memory.
-struct AttentionCall {
-  int64_t layer = 0;
-  AttentionShape shape;
-  float* qkv = nullptr;         // [T, (heads + 2 kv_heads) * head_size]
-  const float* rope = nullptr;  // [T, rope_dims / 2, 2]
-  const float* q_norm = nullptr;
-  const float* k_norm = nullptr;
-  float norm_eps = 0.0f;
-  float* out = nullptr;  // [T, heads * head_size]
-};
+struct Job;
 
 // Paged attention over the KV cache. The result of a row depends on its sequence alone: scores, weights and sums are
 // always taken over the same tiles and splits in the same order, see kernels/attention.inl.
@@ -54,24 +43,22 @@ class Attention {
   void create_plans(int64_t seqs);
   const AttentionPlan& plan(const StepView& view);
 
-  // Called by every worker of a job alike; all is done on return.
-  void decode(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker);
-  void prefill_write(const AttentionCall& call, const StepView& view, Worker& worker);
-  void prefill(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, Worker& worker);
+  void run(const AttentionOp& op, const Job& job);
 
  private:
   struct Scratch;  // of one worker
+  struct Call;     // an operation with its memory
 
   static int64_t split_prefill(const StepView& view, AttentionPlan& plan);
   Scratch scratch(int worker) const;
-  void decode_task(const AttentionCall& call, const StepView& view, const AttentionPlan& plan, int64_t seq,
-                   int64_t part, int64_t kv_head, const Scratch& scratch);
-  void prefill_task(const AttentionCall& call, const StepView& view, int64_t seq, int64_t tile, int64_t tile_rows,
-                    int64_t kv_head, const Scratch& scratch);
-  void load_query(const AttentionCall& call, int64_t row, int64_t kv_head, bool rotate, float* q) const;
-  void write_row(const AttentionCall& call, const StepView& view, int64_t row, int64_t kv_head, float* key) const;
-  AttentionArgs cache_args(const AttentionCall& call, const StepView& view, int64_t seq, int64_t kv_head,
-                           const Scratch& scratch) const;
+  void decode(const Call& call, Worker& worker);
+  void prefill_write(const Call& call, Worker& worker);
+  void prefill(const Call& call, Worker& worker);
+  void decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, const Scratch& scratch);
+  void prefill_task(const Call& call, int64_t seq, int64_t tile, int64_t kv_head, const Scratch& scratch);
+  void load_query(const Call& call, int64_t row, int64_t kv_head, bool rotate, float* q) const;
+  void write_row(const Call& call, int64_t row, int64_t kv_head, float* key) const;
+  AttentionArgs cache_args(const Call& call, int64_t seq, int64_t kv_head, const Scratch& scratch) const;
   void attend_all(const AttentionArgs& args, const Scratch& scratch) const;
 
   const KvCache& cache_;

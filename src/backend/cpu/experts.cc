@@ -1,64 +1,73 @@
-#include "backend/cpu/experts.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/ops.h"
+
+// Which experts each row of a step goes to, and the sum of what they give.
 namespace ingot::cpu {
 namespace {
 
 constexpr float kTaken = -1.0f;  // below any probability
 
-void route_row(const RouteCall& call, int64_t row) {
-  float* p = call.logits + row * call.experts;
-  const float largest = *std::max_element(p, p + call.experts);
+// `p`: the row's logits, used up.
+void route_row(const RouteOp& op, float* p, int32_t* ids, float* weights) {
+  const int64_t experts = op.route.experts, per_token = op.route.per_token;
+  const float largest = *std::max_element(p, p + experts);
   float sum = 0;
-  for (int64_t e = 0; e < call.experts; ++e) sum += p[e] = std::exp(p[e] - largest);
+  for (int64_t e = 0; e < experts; ++e) sum += p[e] = std::exp(p[e] - largest);
   float chosen = 0;
-  for (int64_t rank = 0; rank < call.per_token; ++rank) {
+  for (int64_t rank = 0; rank < per_token; ++rank) {
     // Of equal ones the first; a row of NaN goes to experts that exist all the same.
     int64_t best = 0;
-    for (int64_t e = 0; e < call.experts; ++e)
+    for (int64_t e = 0; e < experts; ++e)
       if (p[e] > p[best]) best = e;
-    call.ids[row * call.per_token + rank] = static_cast<int32_t>(best);
-    call.weights[row * call.per_token + rank] = p[best];
+    ids[rank] = static_cast<int32_t>(best);
+    weights[rank] = p[best];
     chosen += p[best];
     p[best] = kTaken;
   }
-  const float scale = 1 / (call.normalize ? chosen : sum);
-  for (int64_t rank = 0; rank < call.per_token; ++rank) call.weights[row * call.per_token + rank] *= scale;
+  const float scale = 1 / (op.normalize ? chosen : sum);
+  for (int64_t rank = 0; rank < per_token; ++rank) weights[rank] *= scale;
 }
 
 // A counting sort: by expert, then by number of the pair.
-void sort_pairs(const RouteCall& call) {
-  const int64_t pairs = call.rows * call.per_token;
-  std::fill_n(call.starts, call.experts + 1, 0);
-  for (int64_t i = 0; i < pairs; ++i) ++call.starts[call.ids[i] + 1];
-  for (int64_t e = 0; e < call.experts; ++e) call.starts[e + 1] += call.starts[e];
-  for (int64_t i = 0; i < pairs; ++i) {
-    const int32_t place = call.starts[call.ids[i]]++;  // becomes the next expert's start
-    call.places[i] = place;
-    call.order[place] = static_cast<int32_t>(i);
+void sort_pairs(const ExpertRoute& route, const Context& device) {
+  const int32_t* ids = device.words(route.ids);
+  int32_t *starts = device.words(route.starts), *places = device.words(route.places);
+  std::fill_n(starts, route.experts + 1, 0);
+  for (int64_t i = 0; i < route.pairs(); ++i) ++starts[ids[i] + 1];
+  for (int64_t e = 0; e < route.experts; ++e) starts[e + 1] += starts[e];
+  for (int64_t i = 0; i < route.pairs(); ++i) {
+    places[i] = starts[ids[i]]++;  // becomes the next expert's start
+    device.words(route.order)[places[i]] = static_cast<int32_t>(i);
   }
-  std::copy_backward(call.starts, call.starts + call.experts, call.starts + call.experts + 1);
-  call.starts[0] = 0;
+  std::copy_backward(starts, starts + route.experts, starts + route.experts + 1);
+  starts[0] = 0;
 }
 
 }  // namespace
 
-void route(const RouteCall& call, Worker& worker) {
-  worker.share(call.rows, [&](int64_t row) { route_row(call, row); });
-  if (worker.index() == 0) sort_pairs(call);
-  worker.sync();
+void run(const RouteOp& op, const Job& job) {
+  const ExpertRoute& route = op.route;
+  job.worker.share(route.rows, [&](int64_t row) {
+    route_row(op, job.device.floats(op.logits) + row * route.experts,
+              job.device.words(route.ids) + row * route.per_token,
+              job.device.floats(route.weights) + row * route.per_token);
+  });
+  if (job.worker.index() == 0) sort_pairs(route, job.device);
+  job.worker.sync();
 }
 
-void expert_sum(const ExpertSumCall& call, Worker& worker) {
-  worker.share(call.rows, [&](int64_t row) {
-    float* out = call.out + row * call.dim;
-    for (int64_t rank = 0; rank < call.per_token; ++rank) {
-      const int64_t pair = row * call.per_token + rank;
-      const float weight = call.weights[pair];
-      const float* in = call.in + call.places[pair] * call.dim;
-      for (int64_t i = 0; i < call.dim; ++i) out[i] += weight * in[i];
+void run(const ExpertSumOp& op, const Job& job) {
+  const int64_t per_token = op.route.per_token;
+  const float *weights = job.device.floats(op.route.weights), *all = job.device.floats(op.in);
+  const int32_t* places = job.device.words(op.route.places);
+  job.worker.share(op.route.rows, [&](int64_t row) {
+    float* out = job.device.floats(op.out) + row * op.dim;
+    for (int64_t pair = row * per_token; pair < (row + 1) * per_token; ++pair) {
+      const float weight = weights[pair];
+      const float* in = all + places[pair] * op.dim;
+      for (int64_t i = 0; i < op.dim; ++i) out[i] += weight * in[i];
     }
   });
 }

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "core/error.h"
-
 namespace ingot::cpu {
 namespace {
 
@@ -30,33 +28,25 @@ void transpose(const KvLayout& layout, const std::byte* in, std::byte* out, int6
   }
 }
 
-void check_size(size_t got, size_t want) {
-  if (got != want)
-    throw_error(ErrorKind::bad_call, "cpu: one layer of the KV cache has {} bytes for K and for V, not {}", want, got);
-}
-
 }  // namespace
 
-KvCache::KvCache(const KvLayout& layout) : layout_(layout) {
-  layer_bytes_ = static_cast<size_t>(layout.num_blocks) * layout.block_bytes();
+KvCache::KvCache(const KvLayout& layout) : layout_(layout), layer_bytes_(layout.half_bytes()) {
   // Some slack: a vector may be read past the last key of the last block.
   memory_ = Pages(layout.total_bytes() + 64);
 }
 
 void KvCache::read(int64_t layer_index, bool value, std::span<std::byte> out) const {
-  check_size(out.size(), layer_bytes_);
   const std::byte* from = layer(layer_index, value);
   if (value)
-    std::memcpy(out.data(), from, layer_bytes_);
+    std::memcpy(out.data(), from, out.size());
   else
     transpose(layout_, from, out.data(), layout_.head_size, layout_.block_size);
 }
 
 void KvCache::write(int64_t layer_index, bool value, std::span<const std::byte> in) {
-  check_size(in.size(), layer_bytes_);
   std::byte* to = layer(layer_index, value);
   if (value)
-    std::memcpy(to, in.data(), layer_bytes_);
+    std::memcpy(to, in.data(), in.size());
   else
     transpose(layout_, in.data(), to, layout_.block_size, layout_.head_size);
 }

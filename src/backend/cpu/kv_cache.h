@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/backend.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/memory.h"
+#include "backend/kv_layout.h"
 
 namespace ingot::cpu {
 
@@ -41,7 +41,7 @@ class KvCache {
 
  private:
   KvLayout layout_;
-  size_t layer_bytes_ = 0;
+  size_t layer_bytes_ = 0;  // of K or V
   Pages memory_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backend/cpu/ops.h"
 #include "backend/cpu/philox.h"
 #include "core/error.h"
 #include "ingot/step.h"
@@ -130,6 +131,11 @@ void Sampler::reset_slots(const StepView& view) {
 int32_t Sampler::previous_token(uint64_t step, int64_t row) const {
   if (row >= max_rows_) return 0;
   return std::max(0, last_tokens_.as<int32_t>()[static_cast<int64_t>((step + 1) % 2) * max_rows_ + row]);
+}
+
+void run(const SampleOp& op, const Job& job) {
+  job.device.sampler->sample(job.device.floats(op.logits), job.step.view, *job.step.layout, job.step.output,
+                             job.step.number, job.worker);
 }
 
 void Sampler::sample(const float* logits, const StepView& view, const OutputLayout& layout, std::byte* output,

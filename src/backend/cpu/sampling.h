@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/backend.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/memory.h"
-#include "backend/cpu/step.h"
+#include "backend/inventory.h"
 #include "core/threads.h"
+#include "step/view.h"
 
 namespace ingot::cpu {
 

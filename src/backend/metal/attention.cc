@@ -4,21 +4,11 @@
 #include <cmath>
 #include <string>
 
+#include "backend/metal/ops.h"
+
 namespace ingot::metal {
 namespace {
 
-// Function constants of kernels/attention.metal.
-enum : uint16_t {
-  kHeadSize = 50,
-  kBlockSize = 51,
-  kWindow = 52,
-  kQkNorm = 53,
-  kSimdgroups = 54,
-  kOneSpan = 55,
-  kTurned = 56
-};
-
-constexpr int64_t kSpan = 64;            // keys
 constexpr int64_t kShortestSplit = 256;  // four spans
 constexpr int64_t kMostSplits = 64;      // of one sequence
 // Of decode attention, found on a GPU of 132 multiprocessors: up to so many spans of all KV heads and sequences get a
@@ -33,7 +23,7 @@ size_t number_bytes(KvType cache) { return cache == KvType::int8 ? 2 : kv_elemen
 
 // Threadgroup memory of one simdgroup beside q: scores or sums, weights, and a corner for cut tiles.
 size_t own_bytes(int64_t head_size, size_t element) {
-  return static_cast<size_t>(8 * std::max(kSpan + 16, head_size + 8)) * 4 +
+  return static_cast<size_t>(8 * std::max(int64_t{kSpan} + 16, head_size + 8)) * 4 +
          static_cast<size_t>(8 * (kSpan + 8) + 256) * element;
 }
 size_t q_bytes(int64_t head_size, size_t element) { return static_cast<size_t>(8 * head_size) * element; }
@@ -52,7 +42,7 @@ size_t partial_bytes(const AttentionShape& shape, int64_t results) {
 }
 
 Constant turned(const AttentionShape& shape) {
-  return Constant::b(kTurned, shape.rope_dims == shape.head_size && shape.head_size % 64 == 0);
+  return Constant::b(kAttentionTurned, shape.rope_dims == shape.head_size && shape.head_size % 64 == 0);
 }
 
 std::string kernel_name(const char* kernel, DType activation, KvType cache) {
@@ -60,19 +50,19 @@ std::string kernel_name(const char* kernel, DType activation, KvType cache) {
 }
 
 // A model without rotation has no table; something must be bound all the same.
-BufferView rope_view(const AttentionArgs& args, int64_t rows) {
-  if (args.shape.rope_dims == 0) return {args.qkv.buffer, args.qkv.offset, 0};
-  return {args.rope.buffer, args.rope.offset, static_cast<size_t>(rows * args.shape.rope_dims) * 4};
+BufferView rope_view(const AttentionOp& op, const Context& context, int64_t rows) {
+  return op.shape.rope_dims > 0 ? context.words(op.rope, rows * op.shape.rope_dims) : context.words(op.qkv, 0);
 }
 
 }  // namespace
 
-struct Attention::Params {
-  float scale = 0, norm_eps = 0;
-  uint32_t heads = 0, kv_heads = 0, rope_dims = 0, split = 0, piece = 0;
-  uint32_t max_blocks = 0, max_pieces = 0, cache_ready = 0;
-  uint32_t first_row = 0, first_seq = 0, first_tile = 0;
-};
+void encode(const AttentionOp& op, Context& context) {
+  switch (op.part) {
+    case AttentionOp::Part::decode: return context.attention->decode(op, context);
+    case AttentionOp::Part::prefill_write: return context.attention->prefill_write(op, context);
+    case AttentionOp::Part::prefill: return context.attention->prefill(op, context);
+  }
+}
 
 Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
     : cache_(cache),
@@ -85,15 +75,15 @@ Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
   while (split_ * kMostSplits < max_length) split_ *= 2;
 }
 
-Attention::Params Attention::params(const StagedStep& step, const AttentionArgs& args) const {
-  Params p;
-  p.scale = args.shape.scale * 1.44269504f;  // log2(e): the kernels work in powers of two
-  p.norm_eps = args.norm_eps;
-  p.heads = static_cast<uint32_t>(args.shape.heads);
-  p.kv_heads = static_cast<uint32_t>(args.shape.kv_heads);
-  p.rope_dims = static_cast<uint32_t>(args.shape.rope_dims);
+AttentionParams Attention::params(const AttentionOp& op, const Context& context) const {
+  AttentionParams p{};
+  p.scale = op.shape.scale * 1.44269504f;  // log2(e): the kernels work in powers of two
+  p.norm_eps = op.norm_eps;
+  p.heads = static_cast<uint32_t>(op.shape.heads);
+  p.kv_heads = static_cast<uint32_t>(op.shape.kv_heads);
+  p.rope_dims = static_cast<uint32_t>(op.shape.rope_dims);
   p.split = static_cast<uint32_t>(split_);
-  p.max_blocks = static_cast<uint32_t>(step.max_blocks);
+  p.max_blocks = static_cast<uint32_t>(context.step.max_blocks);
   return p;
 }
 
@@ -118,23 +108,23 @@ AttentionCut Attention::cut(const AttentionShape& shape, int64_t rows, int64_t l
   return groups >= kManyGroups && longest <= kWholeKeys ? AttentionCut::whole : AttentionCut::splits;
 }
 
-void Attention::decode(Context& context, const StepView& input, const AttentionArgs& args) {
-  const StagedStep& step = input.step();
-  const AttentionShape& shape = args.shape;
+void Attention::decode(const AttentionOp& op, Context& context) {
+  const StagedStep& step = context.step;
+  const AttentionShape& shape = op.shape;
   const int64_t rows = step.decode_rows, longest = std::max<int64_t>(step.max_seq_len, 1);
-  if (!context.encoder.rehearsing()) return decode(context, input, args, cut(shape, rows, longest));
+  if (!context.encoder.rehearsing()) return decode(op, context, cut(shape, rows, longest));
   // Another step may be cut in another way.
   const int64_t splits = (longest + split_ - 1) / split_;
   reserve(context, partial_bytes(shape, splits > 1 ? rows * shape.heads * splits : 0));
-  decode(context, input, args, AttentionCut::splits);
+  decode(op, context, AttentionCut::splits);
   if (!shared(shape) || longest <= kShortestSplit) return;
   reserve(context, partial_bytes(shape, kFewSpans * (shape.heads / shape.kv_heads)));
-  decode(context, input, args, AttentionCut::spans);
+  decode(op, context, AttentionCut::spans);
 }
 
-void Attention::decode(Context& context, const StepView& input, const AttentionArgs& args, AttentionCut cut) {
-  const StagedStep& step = input.step();
-  const AttentionShape& shape = args.shape;
+void Attention::decode(const AttentionOp& op, Context& context, AttentionCut cut) {
+  const StagedStep& step = context.step;
+  const AttentionShape& shape = op.shape;
   const KvLayout& layout = cache_.layout();
   const int64_t rows = step.decode_rows, longest = std::max<int64_t>(step.max_seq_len, 1);
   const int64_t piece = cut == AttentionCut::spans ? kSpan : cut == AttentionCut::whole ? kWholeKeys : split_;
@@ -158,28 +148,28 @@ void Attention::decode(Context& context, const StepView& input, const AttentionA
     memory = bytes();
   }
 
-  Params params = this->params(step, args);
+  AttentionParams params = this->params(op, context);
   params.piece = static_cast<uint32_t>(piece);
   params.max_pieces = static_cast<uint32_t>(pieces);
   params.cache_ready = step.zeros + step.copies == 0;
   const BufferView sums{partial_.get(), 0, pieces > 1 ? sums_bytes : 16};
   const BufferView totals{partial_.get(), pieces > 1 ? sums_bytes : 0, pieces > 1 ? results * 8 : 16};
-  const BufferView out{args.out.buffer, args.out.offset, static_cast<size_t>(rows * shape.heads * shape.head_size) * 2};
+  const BufferView out = context.activations(op.out, rows * shape.out_width());
 
   Encoder& encoder = context.encoder;
   encoder.use(!shared(shape)           ? decode_name_
               : shape.head_size == 128 ? shared_name_
                                        : roomy_name_,
-              {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, layout.block_size),
-               Constant::u(kWindow, shape.window), Constant::b(kQkNorm, bool(args.q_norm)),
-               Constant::u(kSimdgroups, simdgroups), Constant::b(kOneSpan, cut == AttentionCut::spans), turned(shape)});
-  encoder.read(0, {args.qkv.buffer, args.qkv.offset,
-                   static_cast<size_t>(rows * (shape.heads + 2 * shape.kv_heads) * shape.head_size) * 2});
-  encoder.read(1, rope_view(args, rows));
-  encoder.update(2, cache_.part(args.layer, false));
-  encoder.update(3, cache_.part(args.layer, true));
-  encoder.read(4, input.block_table());
-  encoder.read(5, input.seq_lens());
+              {Constant::u(kAttentionHeadSize, shape.head_size), Constant::u(kAttentionBlockSize, layout.block_size),
+               Constant::u(kAttentionWindow, shape.window), Constant::b(kAttentionQkNorm, bool(op.q_norm)),
+               Constant::u(kAttentionSimdgroups, simdgroups),
+               Constant::b(kAttentionOneSpan, cut == AttentionCut::spans), turned(shape)});
+  encoder.read(0, context.activations(op.qkv, rows * shape.qkv_width()));
+  encoder.read(1, rope_view(op, context, rows));
+  encoder.update(2, cache_.part(op.layer, false));
+  encoder.update(3, cache_.part(op.layer, true));
+  encoder.read(4, context.staged(step.block_table));
+  encoder.read(5, context.staged(step.seq_lens));
   encoder.write(6, out);
   if (pieces > 1) {
     encoder.write(7, sums);
@@ -188,8 +178,8 @@ void Attention::decode(Context& context, const StepView& input, const AttentionA
     encoder.weight(7, sums);  // bound, never touched
     encoder.weight(8, totals);
   }
-  if (args.q_norm) encoder.weight(9, args.q_norm);
-  if (args.k_norm) encoder.weight(10, args.k_norm);
+  if (op.q_norm) encoder.weight(9, context.vector(op.q_norm));
+  if (op.k_norm) encoder.weight(10, context.vector(op.k_norm));
   encoder.value(11, params);
   encoder.threadgroup_memory(0, memory);
   encoder.dispatch(
@@ -198,9 +188,9 @@ void Attention::decode(Context& context, const StepView& input, const AttentionA
   if (pieces == 1) return;
 
   encoder.use(context.activation == DType::f16 ? "decode_attention_merge_f16" : "decode_attention_merge_bf16",
-              {Constant::u(kHeadSize, shape.head_size), Constant::u(kWindow, shape.window),
-               Constant::b(kOneSpan, cut == AttentionCut::spans)});
-  encoder.read(0, input.seq_lens());
+              {Constant::u(kAttentionHeadSize, shape.head_size), Constant::u(kAttentionWindow, shape.window),
+               Constant::b(kAttentionOneSpan, cut == AttentionCut::spans)});
+  encoder.read(0, context.staged(step.seq_lens));
   encoder.read(1, sums);
   encoder.read(2, totals);
   encoder.write(3, out);
@@ -209,41 +199,40 @@ void Attention::decode(Context& context, const StepView& input, const AttentionA
                    {static_cast<NS::UInteger>((shape.head_size + 31) / 32 * 32), 1, 1});
 }
 
-void Attention::prefill_write(Context& context, const StepView& input, const AttentionArgs& args) {
-  const StagedStep& step = input.step();
-  const AttentionShape& shape = args.shape;
+void Attention::prefill_write(const AttentionOp& op, Context& context) {
+  const StagedStep& step = context.step;
+  const AttentionShape& shape = op.shape;
   const int64_t rows = step.tokens - step.decode_rows;
   const int64_t heads = shape.heads + 2 * shape.kv_heads;
-  const size_t row_bytes = static_cast<size_t>(heads * shape.head_size) * 2;
-  Params params = this->params(step, args);
+  AttentionParams params = this->params(op, context);
   params.first_row = static_cast<uint32_t>(step.decode_rows);
 
   Encoder& encoder = context.encoder;
-  encoder.use(write_name_,
-              {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, cache_.layout().block_size),
-               Constant::b(kQkNorm, bool(args.q_norm)), turned(shape)});
+  encoder.use(write_name_, {Constant::u(kAttentionHeadSize, shape.head_size),
+                            Constant::u(kAttentionBlockSize, cache_.layout().block_size),
+                            Constant::b(kAttentionQkNorm, bool(op.q_norm)), turned(shape)});
   // Bound from the start; only the rows behind the decode rows are touched.
-  encoder.update_part(0, {args.qkv.buffer, args.qkv.offset, row_bytes * static_cast<size_t>(step.tokens)},
-                      row_bytes * static_cast<size_t>(step.decode_rows));
-  encoder.read(1, rope_view(args, step.tokens));
-  encoder.update(2, cache_.part(args.layer, false));
-  encoder.update(3, cache_.part(args.layer, true));
-  encoder.read(4, input.slots());
-  if (args.q_norm) encoder.weight(5, args.q_norm);
-  if (args.k_norm) encoder.weight(6, args.k_norm);
+  encoder.update_part(0, context.activations(op.qkv, step.tokens * shape.qkv_width()),
+                      static_cast<size_t>(step.decode_rows * shape.qkv_width()) * 2);
+  encoder.read(1, rope_view(op, context, step.tokens));
+  encoder.update(2, cache_.part(op.layer, false));
+  encoder.update(3, cache_.part(op.layer, true));
+  encoder.read(4, context.staged(step.slots));
+  if (op.q_norm) encoder.weight(5, context.vector(op.q_norm));
+  if (op.k_norm) encoder.weight(6, context.vector(op.k_norm));
   encoder.value(7, params);
   encoder.dispatch({static_cast<NS::UInteger>((heads + 3) / 4), static_cast<NS::UInteger>(rows), 1}, {128, 1, 1});
 }
 
-void Attention::prefill(Context& context, const StepView& input, const AttentionArgs& args) {
-  const StagedStep& step = input.step();
-  const AttentionShape& shape = args.shape;
+void Attention::prefill(const AttentionOp& op, Context& context) {
+  const StagedStep& step = context.step;
+  const AttentionShape& shape = op.shape;
   const size_t element = number_bytes(cache_.layout().dtype);
   const size_t own = own_bytes(shape.head_size, element) + q_bytes(shape.head_size, element);
   int64_t simdgroups = 4;
   while (simdgroups > 1 && static_cast<size_t>(simdgroups) * own > kThreadgroupBytes) simdgroups /= 2;
 
-  Params params = this->params(step, args);
+  AttentionParams params = this->params(op, context);
   params.first_seq = static_cast<uint32_t>(step.decode_rows);
   const int64_t seqs = step.seqs - step.decode_rows;
   const int64_t tiles = (step.max_query_len + 8 * simdgroups - 1) / (8 * simdgroups);
@@ -255,23 +244,22 @@ void Attention::prefill(Context& context, const StepView& input, const Attention
       std::clamp<int64_t>(static_cast<int64_t>(kMostOperations / std::max(tile_operations, 1.0)), 1, tiles);
 
   Encoder& encoder = context.encoder;
-  const size_t row_bytes = static_cast<size_t>((shape.heads + 2 * shape.kv_heads) * shape.head_size) * 2;
-  const size_t out_bytes = static_cast<size_t>(shape.heads * shape.head_size) * 2;
   for (int64_t first = 0; first < tiles; first += tiles_at_once) {
     params.first_tile = static_cast<uint32_t>(first);
-    encoder.use(prefill_name_,
-                {Constant::u(kHeadSize, shape.head_size), Constant::u(kBlockSize, cache_.layout().block_size),
-                 Constant::u(kWindow, shape.window), Constant::u(kSimdgroups, simdgroups)});
-    encoder.read(0, {args.qkv.buffer, args.qkv.offset, row_bytes * static_cast<size_t>(step.tokens)});
-    encoder.read(1, cache_.part(args.layer, false));
-    encoder.read(2, cache_.part(args.layer, true));
-    encoder.read(3, input.block_table());
-    encoder.read(4, input.query_start());
-    encoder.read(5, input.seq_lens());
+    encoder.use(
+        prefill_name_,
+        {Constant::u(kAttentionHeadSize, shape.head_size), Constant::u(kAttentionBlockSize, cache_.layout().block_size),
+         Constant::u(kAttentionWindow, shape.window), Constant::u(kAttentionSimdgroups, simdgroups)});
+    encoder.read(0, context.activations(op.qkv, step.tokens * shape.qkv_width()));
+    encoder.read(1, cache_.part(op.layer, false));
+    encoder.read(2, cache_.part(op.layer, true));
+    encoder.read(3, context.staged(step.block_table));
+    encoder.read(4, context.staged(step.query_start));
+    encoder.read(5, context.staged(step.seq_lens));
     // A later part of the same operation writes other rows.
-    const BufferView out{args.out.buffer, args.out.offset, out_bytes * static_cast<size_t>(step.tokens)};
+    const BufferView out = context.activations(op.out, step.tokens * shape.out_width());
     if (first == 0) {
-      encoder.update_part(6, out, out_bytes * static_cast<size_t>(step.decode_rows));
+      encoder.update_part(6, out, static_cast<size_t>(step.decode_rows * shape.out_width()) * 2);
     } else {
       encoder.weight(6, out);
     }

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "backend/backend.h"
@@ -16,23 +13,12 @@ struct MetalOptions {
   std::string resources;           // VLLM_METAL_PATH_RESOURCES
   bool profile = false;            // VLLM_METAL_PROFILE
   bool capture_next_step = false;  // VLLM_METAL_CAPTURE_NEXT_STEP
-  // Called while weights are loaded with source ranges that will not be read again.
-  std::function<void(std::span<const std::byte>)> drop_pages;
+  DropPages drop_pages;
 };
 
-// An Apple GPU through Metal; on Linux the software Metal device runs the same code.
-//
-// The backend may be used by one thread at a time. The two rings must be waited for in the order of submission.
-class MetalBackend : public Backend {
- public:
-  // For tests: the next step fails as if the device had.
-  virtual void inject_failure() = 0;
-  // Barriers encoded so far.
-  virtual uint64_t barriers() const = 0;
-};
-
-// Throws Error(declined) when there is no GPU that the kernels run on.
-std::unique_ptr<MetalBackend> make_metal_backend(const MetalOptions& options = {});
+// An Apple GPU through Metal; on Linux the software Metal device runs the same code. Throws Error(declined) when there
+// is no GPU that the kernels run on.
+std::unique_ptr<Backend> make_metal_backend(const MetalOptions& options = {});
 
 // What `ingot doctor` says about Metal here. `software`: the software device, which is never chosen by itself.
 struct MetalStatus {

@@ -31,14 +31,11 @@ void Encoder::begin_rehearsal() {
 
 void Encoder::end_rehearsal() { rehearsing_ = false; }
 
-const Pipeline& Encoder::use(std::string_view kernel, std::initializer_list<Constant> constants) {
-  const PipelineKey key(kernel, constants);
-  const Pipeline* pipeline = pipelines_.find(key);
-  if (pipeline == nullptr) pipeline = &pipelines_.compile(key);
-  current_ = pipeline;
-  if (!rehearsing_) begin_profiled();
-  if (!rehearsing_) commands_->setComputePipelineState(pipeline->state.get());
-  return *pipeline;
+void Encoder::use(std::string_view kernel, std::span<const Constant> constants) {
+  current_ = &pipelines_.get({kernel, constants});
+  if (rehearsing_) return;
+  begin_profiled();
+  commands_->setComputePipelineState(current_->state.get());
 }
 
 void Encoder::begin_profiled() {
@@ -98,7 +95,7 @@ bool Encoder::conflicts(const Access& access) const {
 
 void Encoder::dispatch(MTL::Size groups, MTL::Size threads) {
   if (rehearsing_) return;
-  ++dispatches_;
+  ++counters_.dispatches;
   if (threads.width * threads.height * threads.depth > current_->max_threads)
     throw_error(ErrorKind::device, "gpu: kernel {} runs {} threads a threadgroup on this GPU, {} are needed",
                 current_->kernel, current_->max_threads, threads.width * threads.height * threads.depth);
@@ -112,7 +109,7 @@ void Encoder::place_barrier() {
   for (size_t i = accesses_.size() - pending_; i < accesses_.size(); ++i)
     if (conflicts(accesses_[i])) {
       commands_->memoryBarrier(MTL::BarrierScopeBuffers);
-      ++barriers_;
+      ++counters_.barriers;
       accesses_.erase(accesses_.begin(), accesses_.end() - static_cast<int64_t>(pending_));
       break;
     }
@@ -121,7 +118,7 @@ void Encoder::place_barrier() {
 
 void Encoder::gemm(softmetal::GemmProduct product, BufferView x, BufferView weights, BufferView out) {
   if (rehearsing_) return;
-  ++dispatches_;
+  ++counters_.dispatches;
   begin_profiled();
   for (const auto& [view, kind] : {std::pair(x, Access::Kind::read), std::pair(weights, Access::Kind::read),
                                    std::pair(out, Access::Kind::write)}) {
@@ -137,13 +134,6 @@ void Encoder::gemm(softmetal::GemmProduct product, BufferView x, BufferView weig
   product.out_offset = out.offset;
   softmetal::encode_gemm(commands_, product);
   end_profiled("gemm");
-}
-
-BufferView Context::region(Region r, size_t bytes) const {
-  if (bytes > r.bytes || !scratch || r.offset + r.bytes > scratch->length())
-    throw_error(ErrorKind::internal, "gpu: {} bytes at scratch offset {} do not fit (region {}, scratch {})", bytes,
-                r.offset, r.bytes, scratch ? scratch->length() : 0);
-  return {scratch.get(), r.offset, bytes};
 }
 
 }  // namespace ingot::metal

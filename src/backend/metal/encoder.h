@@ -3,6 +3,7 @@
 #include <Metal/Metal.hpp>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -10,19 +11,17 @@
 
 #include <softmetal/gemm.h>
 
-#include "backend/backend.h"
+#include "backend/counters.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/pipelines.h"
 #include "backend/metal/profile.h"
 
 namespace ingot::metal {
 
-class Gemm;
-
 // Encodes one step's dispatches into one concurrent compute encoder. Dispatches may overlap on the GPU unless what they
 // declare about their arguments says otherwise: then a barrier goes between them.
 //
-//   encoder.use("rms_norm_f16", {Constant::u(kDim, dim)});
+//   encoder.use("norm_f16", {Constant::b(kNormBias, false)});
 //   encoder.read(0, in);            // activations, inputs, cache: hazards are tracked by byte range
 //   encoder.weight(1, gamma);       // never written after load: no tracking
 //   encoder.write(2, out);
@@ -35,7 +34,9 @@ class Gemm;
 // step a missing pipeline is compiled too, and counted: the contract's tests see it.
 class Encoder {
  public:
-  explicit Encoder(PipelineCache& pipelines) : pipelines_(pipelines) { accesses_.reserve(64); }
+  Encoder(PipelineCache& pipelines, DeviceCounters& counters) : pipelines_(pipelines), counters_(counters) {
+    accesses_.reserve(64);
+  }
 
   void begin(MTL::CommandBuffer* commands, MTL::Fence* fence);
   void end();
@@ -47,16 +48,17 @@ class Encoder {
   void profile(MTL::CommandQueue* queue) { profile_queue_ = queue; }
   std::vector<Profile::Timed> take_timed() { return std::exchange(timed_, {}); }
 
-  // Names end in the element type they were made for: `_f16` or `_bf16` for activations. See activation_suffix().
-  const Pipeline& use(std::string_view kernel, std::initializer_list<Constant> constants = {});
+  // Names end in the element type they were made for: `_f16` or `_bf16` for activations. See Context::suffix().
+  void use(std::string_view kernel, std::span<const Constant> constants);
+  void use(std::string_view kernel, std::initializer_list<Constant> constants = {}) {
+    use(kernel, std::span(constants.begin(), constants.size()));
+  }
   void read(uint32_t index, BufferView view) { argument(index, view, Access::Kind::read); }
   void write(uint32_t index, BufferView view) { argument(index, view, Access::Kind::write); }
   void update(uint32_t index, BufferView view) { argument(index, view, Access::Kind::write); }  // reads and writes
   // Reads and writes from byte `from` of the view on; what lies before is left alone.
   void update_part(uint32_t index, BufferView view, size_t from);
   void weight(uint32_t index, BufferView view);
-  // An argument that the specialised kernel does not touch (an optional bias): nothing is bound.
-  void none(uint32_t index) { (void)index; }
   void bytes(uint32_t index, const void* data, size_t size);
   template <typename T>
   void value(uint32_t index, const T& v) {
@@ -68,9 +70,6 @@ class Encoder {
   void dispatch(MTL::Size groups, MTL::Size threads);
   // A product by the device's own library instead of a kernel; buffers and offsets of `product` are those of the views.
   void gemm(softmetal::GemmProduct product, BufferView x, BufferView weights, BufferView out);
-
-  uint64_t dispatches() const { return dispatches_; }
-  uint64_t barriers() const { return barriers_; }
 
  private:
   struct Access {
@@ -86,36 +85,18 @@ class Encoder {
   void place_barrier();
 
   PipelineCache& pipelines_;
+  DeviceCounters& counters_;
   MTL::ComputeCommandEncoder* commands_ = nullptr;
   MTL::Fence* fence_ = nullptr;
   bool rehearsing_ = false;
   const Pipeline* current_ = nullptr;
   std::vector<Access> accesses_;  // since the last barrier; those of the dispatch being built are at the end
   size_t pending_ = 0;            // how many of them belong to the dispatch being built
-  uint64_t dispatches_ = 0;
-  uint64_t barriers_ = 0;
 
   MTL::CommandQueue* profile_queue_ = nullptr;
   NS::SharedPtr<MTL::CommandBuffer> profiled_;  // of the dispatch being built
   uint64_t profiled_bytes_ = 0;                 // of its weights
   std::vector<Profile::Timed> timed_;
-};
-
-// What the parts of the device (ops, attention, linear, sampling) share while a step is encoded.
-struct Context {
-  Encoder& encoder;
-  Memory& memory;
-  DType activation = DType::f16;  // f16 or bf16; residual stream and logits are f32
-  int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
-  size_t threadgroup_bytes = 0;   // that a threadgroup may have
-  BufferPtr scratch;              // activations
-  Gemm* gemm = nullptr;           // prefill by the device's own library, where there is one
-  BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
-
-  // The first `bytes` of a region; what lies behind them is not this dispatch's business.
-  BufferView region(Region r, size_t bytes) const;
-  BufferView region(Region r) const { return region(r, r.bytes); }
-  const char* suffix() const { return activation == DType::f16 ? "_f16" : "_bf16"; }
 };
 
 }  // namespace ingot::metal

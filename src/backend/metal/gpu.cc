@@ -38,53 +38,48 @@ MTL::Device* cuda_device() {
 
 }  // namespace
 
-Device open_device(bool cuda) {
+Gpu open_gpu(bool cuda) {
   const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
-  Device device;
-  device.gpu = NS::TransferPtr(cuda ? cuda_device() : MTL::CreateSystemDefaultDevice());
-  if (!device.gpu) throw_error(ErrorKind::declined, "no Metal device: this machine has no GPU that Metal can use");
-  device.name = device.gpu->name()->utf8String();
+  Gpu gpu;
+  gpu.device = NS::TransferPtr(cuda ? cuda_device() : MTL::CreateSystemDefaultDevice());
+  if (!gpu.device) throw_error(ErrorKind::declined, "no Metal device: this machine has no GPU that Metal can use");
+  gpu.name = gpu.device->name()->utf8String();
   for (int family = kOldestFamily; family <= kNewestFamily; ++family)
-    if (device.gpu->supportsFamily(static_cast<MTL::GPUFamily>(1000 + family))) device.family = family;
-  if (device.family < kOldestFamily)
+    if (gpu.device->supportsFamily(static_cast<MTL::GPUFamily>(1000 + family))) gpu.family = family;
+  if (gpu.family < kOldestFamily)
     throw_error(ErrorKind::declined, "{}: the kernels need an Apple GPU of family 7 (M1) or newer; use --device cpu",
-                device.name);
-  if (cuda) device.family = kNvidiaFamily;
-  device.software = kSoftwareDevice && !cuda;
-  device.bfloat = has_bfloat();
-  device.memory_bytes = device.gpu->recommendedMaxWorkingSetSize();
-  device.queue = NS::TransferPtr(device.gpu->newCommandQueue());
-  if (!device.queue) throw_error(ErrorKind::device, "{}: Metal gives no command queue", device.name);
-  return device;
-}
-
-DeviceSummary describe_device(bool cuda) {
-  try {
-    const Device device = open_device(cuda);
-    if (cuda) return {true, false, fmt::format("{}, {} for a model", device.name, format_bytes(device.memory_bytes))};
-    return {true, device.software,
-            fmt::format("{}{}, family Apple{}, {} for a model", device.name,
-                        device.software ? " (runs on the CPU, for checking; never chosen by auto)" : "", device.family,
-                        format_bytes(device.memory_bytes))};
-  } catch (const std::exception& error) {
-    return {false, false, error.what()};
-  }
+                gpu.name);
+  if (cuda) gpu.family = kNvidiaFamily;
+  gpu.software = kSoftwareDevice && !cuda;
+  gpu.bfloat = has_bfloat();
+  gpu.memory_bytes = gpu.device->recommendedMaxWorkingSetSize();
+  gpu.queue = NS::TransferPtr(gpu.device->newCommandQueue());
+  if (!gpu.queue) throw_error(ErrorKind::device, "{}: Metal gives no command queue", gpu.name);
+  return gpu;
 }
 
 }  // namespace ingot::metal
 
 namespace ingot {
+namespace {
 
-MetalStatus metal_status() {
-  const metal::DeviceSummary summary = metal::describe_device();
-  return {summary.available, summary.software, summary.detail};
+MetalStatus describe_gpu(bool cuda) {
+  try {
+    const metal::Gpu gpu = metal::open_gpu(cuda);
+    if (cuda) return {true, false, fmt::format("{}, {} for a model", gpu.name, format_bytes(gpu.memory_bytes))};
+    return {true, gpu.software,
+            fmt::format("{}{}, family Apple{}, {} for a model", gpu.name,
+                        gpu.software ? " (runs on the CPU, for checking; never chosen by auto)" : "", gpu.family,
+                        format_bytes(gpu.memory_bytes))};
+  } catch (const std::exception& error) {
+    return {false, false, error.what()};
+  }
 }
 
-MetalStatus cuda_status() {
-  const metal::DeviceSummary summary = metal::describe_device(true);
-  return {summary.available, summary.software, summary.detail};
-}
+}  // namespace
 
+MetalStatus metal_status() { return describe_gpu(false); }
+MetalStatus cuda_status() { return describe_gpu(true); }
 bool metal_is_software() { return metal::kSoftwareDevice; }
 
 }  // namespace ingot

@@ -15,8 +15,8 @@ inline constexpr bool kSoftwareDevice = true;  // softmetal stands in
 #endif
 
 // The GPU and the one queue everything goes through.
-struct Device {
-  NS::SharedPtr<MTL::Device> gpu;
+struct Gpu {
+  NS::SharedPtr<MTL::Device> device;
   NS::SharedPtr<MTL::CommandQueue> queue;
   std::string name;           // "Apple M3 Ultra"
   int family = 0;             // newest Apple family: 7 is M1, 8 M2, 9 M3 and M4, 10 M5; or kNvidiaFamily
@@ -27,14 +27,6 @@ struct Device {
 
 // `cuda`: an NVIDIA GPU, which runs the same kernels through softmetal. Throws Error(declined) with the reason when
 // there is no GPU this engine can use.
-Device open_device(bool cuda = false);
-
-// "Apple M3 Ultra, family 9" or why there is none; for lists of devices.
-struct DeviceSummary {
-  bool available = false;
-  bool software = false;
-  std::string detail;
-};
-DeviceSummary describe_device(bool cuda = false);
+Gpu open_gpu(bool cuda = false);
 
 }  // namespace ingot::metal

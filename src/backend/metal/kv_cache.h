@@ -1,10 +1,10 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "backend/backend.h"
+#include "backend/kv_layout.h"
 #include "backend/metal/memory.h"
-#include "core/error.h"
 
 namespace ingot::metal {
 
@@ -12,24 +12,20 @@ namespace ingot::metal {
 class KvCache {
  public:
   KvCache(const KvLayout& layout, Memory& memory) : layout_(layout) {
-    for (int64_t layer = 0; layer < layout.layers; ++layer) {
-      layers_.push_back(memory.new_private(2 * half_bytes(), "kv " + std::to_string(layer)));
-      memory.fill_zero({layers_.back().get(), 0, 2 * half_bytes()});
-    }
+    for (int64_t layer = 0; layer < layout.layers; ++layer)
+      layers_.push_back(memory.new_zeros(2 * layout.half_bytes(), "kv " + std::to_string(layer)));
   }
 
   const KvLayout& layout() const { return layout_; }
-  size_t half_bytes() const { return static_cast<size_t>(layout_.num_blocks) * layout_.block_bytes(); }
   // K or V of one layer, or both.
-  BufferView part(int64_t layer, bool value) const { return {buffer(layer), value ? half_bytes() : 0, half_bytes()}; }
-  BufferView whole(int64_t layer) const { return {buffer(layer), 0, 2 * half_bytes()}; }
+  BufferView part(int64_t layer, bool value) const {
+    const size_t half = layout_.half_bytes();
+    return {buffer(layer), value ? half : 0, half};
+  }
+  BufferView whole(int64_t layer) const { return {buffer(layer), 0, 2 * layout_.half_bytes()}; }
 
  private:
-  MTL::Buffer* buffer(int64_t layer) const {
-    if (layer < 0 || layer >= layout_.layers)
-      throw_error(ErrorKind::internal, "metal: no layer {} in the KV cache", layer);
-    return layers_[static_cast<size_t>(layer)].get();
-  }
+  MTL::Buffer* buffer(int64_t layer) const { return layers_[static_cast<size_t>(layer)].get(); }
 
   KvLayout layout_;
   std::vector<BufferPtr> layers_;

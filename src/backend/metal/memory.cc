@@ -27,8 +27,8 @@ bool has_residency_sets() {
 
 }  // namespace
 
-Memory::Memory(NS::SharedPtr<MTL::Device> device, NS::SharedPtr<MTL::CommandQueue> queue)
-    : device_(std::move(device)), queue_(std::move(queue)) {
+Memory::Memory(NS::SharedPtr<MTL::Device> device, NS::SharedPtr<MTL::CommandQueue> queue, DeviceCounters& counters)
+    : device_(std::move(device)), queue_(std::move(queue)), counters_(counters) {
   if (!has_residency_sets()) return;
   const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
   const auto descriptor = NS::TransferPtr(MTL::ResidencySetDescriptor::alloc()->init());
@@ -48,8 +48,7 @@ BufferPtr Memory::allocate(size_t bytes, MTL::ResourceOptions options, const std
     throw_error(ErrorKind::out_of_memory, "gpu: no memory for {} of {}; use a smaller model or fewer KV blocks",
                 format_bytes(bytes), label);
   buffer->setLabel(NS::String::string(label.c_str(), NS::UTF8StringEncoding));
-  ++allocations_;
-  allocated_bytes_ += bytes;
+  ++counters_.allocations;
   if (residency_) residency_->addAllocation(buffer.get());
   return buffer;
 }
@@ -146,8 +145,10 @@ void Memory::read(BufferView from, std::span<std::byte> to) {
   }
 }
 
-void Memory::fill_zero(BufferView view) {
-  run([&](MTL::BlitCommandEncoder* blit) { blit->fillBuffer(view.buffer, NS::Range(view.offset, view.bytes), 0); });
+BufferPtr Memory::new_zeros(size_t bytes, const std::string& label) {
+  BufferPtr buffer = new_private(bytes, label);
+  run([&](MTL::BlitCommandEncoder* blit) { blit->fillBuffer(buffer.get(), NS::Range(0, buffer->length()), 0); });
+  return buffer;
 }
 
 }  // namespace ingot::metal

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 
+#include "backend/counters.h"
+
 namespace ingot::metal {
 
 using BufferPtr = NS::SharedPtr<MTL::Buffer>;
@@ -18,16 +20,18 @@ struct BufferView {
   size_t bytes = 0;
   explicit operator bool() const { return buffer != nullptr; }
 };
+inline BufferView whole(const BufferPtr& buffer) { return {buffer.get(), 0, buffer->length()}; }
 
 // Makes buffers and fills private ones. Everything here happens while a model is loaded, or in tests' explicit copies;
 // never between begin() and wait() of a step.
 class Memory {
  public:
-  Memory(NS::SharedPtr<MTL::Device> device, NS::SharedPtr<MTL::CommandQueue> queue);
+  Memory(NS::SharedPtr<MTL::Device> device, NS::SharedPtr<MTL::CommandQueue> queue, DeviceCounters& counters);
 
   // Private to the GPU, of `bytes` rounded up to 16, never empty. The label's first word says what it is for (weight,
   // kv, scratch, input, output, work): traffic is reported by it.
   BufferPtr new_private(size_t bytes, const std::string& label);
+  BufferPtr new_zeros(size_t bytes, const std::string& label);  // likewise
   BufferPtr new_shared(size_t bytes, const std::string& label);
 
   // A private buffer filled through the small staging buffers. `fill(offset, chunk)` is called for consecutive chunks
@@ -39,13 +43,9 @@ class Memory {
   // Explicit copies between host memory and a private buffer; each waits.
   void write(BufferView to, std::span<const std::byte> from);
   void read(BufferView from, std::span<std::byte> to);
-  void fill_zero(BufferView view);
 
   // Makes everything allocated so far resident for the queue's command buffers, where the system can.
   void commit_residency();
-
-  uint64_t allocations() const { return allocations_; }
-  uint64_t allocated_bytes() const { return allocated_bytes_; }
 
  private:
   BufferPtr allocate(size_t bytes, MTL::ResourceOptions options, const std::string& label);
@@ -57,8 +57,7 @@ class Memory {
   NS::SharedPtr<MTL::ResidencySet> residency_;
   BufferPtr staging_[2];
   NS::SharedPtr<MTL::CommandBuffer> in_flight_[2];
-  uint64_t allocations_ = 0;
-  uint64_t allocated_bytes_ = 0;
+  DeviceCounters& counters_;
 };
 
 }  // namespace ingot::metal

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "backend/metal/encoder.h"
-#include "backend/metal/step.h"
+#include "backend/inventory.h"
+#include "backend/metal/memory.h"
+#include "backend/op.h"
+#include "step/view.h"
 
 namespace ingot::metal {
+
+struct Context;
 
 // Chooses tokens on the GPU; what is chosen is as backend/cpu/sampling.h says. Sums of probabilities are exact
 // integers here, so a draw may differ from the CPU's where a random number falls within rounding of a boundary.
@@ -19,13 +23,12 @@ class Sampler {
   void create_rows(const OutputLayout& output, Memory& memory);
 
   // Looks at a step's parameters in host memory before it is encoded: which kernels it needs, whether there is room.
-  void prepare(const StagedStep& step, const std::byte* stage);
+  void prepare(const StepView& step);
 
-  void reset_slots(Context& context, const StepView& input);
-  // `number` counts steps.
-  void sample(Context& context, const StepView& input, BufferView logits, BufferView output, uint64_t number);
+  void reset_slots(Context& context);
+  void sample(const SampleOp& op, Context& context);
 
-  // What the step before `number` sampled: int32 [rows].
+  // What the step before `number` sampled: int32 [rows]. `number` counts steps.
   BufferView previous_tokens(uint64_t number) const;
 
  private:

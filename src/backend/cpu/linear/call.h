@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backend/cpu/linear/packed.h"
+#include "core/ceil_div.h"
 #include "core/threads.h"
 
 // How one product is cut into tiles of rows and panels of weights; shared by plain products and those of experts.
@@ -20,13 +21,11 @@ inline constexpr size_t kActivationBlockBytes = size_t{384} << 10;
 inline constexpr size_t kChunkBytes = size_t{16} << 10;
 inline constexpr int64_t kChunksPerWorker = 4;
 
-constexpr int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Bytes of converted activations of a row.
 inline size_t quantized_row_bytes(int64_t cols, bool halves) {
-  return activation_bytes(1, div_up(cols, kBlock), halves);
+  return activation_bytes(1, ceil_div(cols, kBlock), halves);
 }
-inline size_t bf16_row_bytes(int64_t cols) { return static_cast<size_t>(div_up(cols, kBlock)) * kBlock * 2; }
+inline size_t bf16_row_bytes(int64_t cols) { return static_cast<size_t>(ceil_div(cols, kBlock)) * kBlock * 2; }
 
 // One call, as one worker sees it. Rows are cut into tiles of nearly equal size; in converted form tiles follow each
 // other in memory, the rows of each interleaved.
@@ -48,7 +47,7 @@ struct Call {
     quantize = a.quantized || b.quantized;
     halves = a.halves || b.halves;
     bf16 = kernels.round_to_bf16 != nullptr && (a.bf16 || b.bf16);
-    tiles = div_up(rows, kernels.max_tile);
+    tiles = ceil_div(rows, kernels.max_tile);
   }
 
   int64_t tile_start(int64_t tile) const { return rows * tile / tiles; }
@@ -70,16 +69,16 @@ struct Call {
   // Brings the activations into the kernels' form.
   void prepare(void* scratch, Worker& worker) {
     if (!quantize && !bf16) return;
-    const int64_t blocks = div_up(cols, kBlock);
+    const int64_t blocks = ceil_div(cols, kBlock);
     const bool redundant = rows <= kRedundantRows && worker.count() > 1;
-    const size_t share = round_up(static_cast<size_t>(rows) * row_bytes(), 64);
+    const size_t share = align_up(static_cast<size_t>(rows) * row_bytes(), 64);
     quantized = static_cast<uint8_t*>(scratch) + (redundant ? static_cast<size_t>(worker.index()) * share : 0);
     rounded = quantized + (quantize ? static_cast<size_t>(rows) * quantized_row_bytes(cols, halves) : 0);
     if (redundant || worker.count() == 1) {
       for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
       return;
     }
-    const int64_t pieces = std::clamp<int64_t>(4 * worker.count() / tiles, 1, div_up(blocks, 4));
+    const int64_t pieces = std::clamp<int64_t>(4 * worker.count() / tiles, 1, ceil_div(blocks, 4));
     worker.share(tiles * pieces, [&](int64_t i) {
       const int64_t piece = i % pieces;
       convert(i / pieces, blocks * piece / pieces, blocks * (piece + 1) / pieces);
@@ -112,7 +111,7 @@ struct Call {
     const int64_t chunk = std::max(least, layout.panels / (worker.count() * kChunksPerWorker));
     const int64_t cached_rows = static_cast<int64_t>(kActivationBlockBytes / row_bytes());
     const int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
-    worker.share(div_up(layout.panels, chunk), [&](int64_t i) {
+    worker.share(ceil_div(layout.panels, chunk), [&](int64_t i) {
       const int64_t end = std::min(layout.panels, (i + 1) * chunk);
       for (int64_t first_tile = 0; first_tile < tiles; first_tile += cached_tiles) {
         const int64_t last_tile = std::min(tiles, first_tile + cached_tiles);

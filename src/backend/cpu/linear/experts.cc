@@ -3,6 +3,7 @@
 
 #include "backend/cpu/linear/call.h"
 #include "backend/cpu/linear/linear.h"
+#include "backend/cpu/ops.h"
 
 namespace ingot::cpu {
 namespace {
@@ -15,7 +16,7 @@ struct Groups {
   int max_tile;
 
   int64_t rows(int64_t expert) const { return starts[expert + 1] - starts[expert]; }
-  int64_t tiles(int64_t expert) const { return div_up(rows(expert), max_tile); }
+  int64_t tiles(int64_t expert) const { return ceil_div(rows(expert), max_tile); }
   int64_t active() const {
     int64_t n = 0;
     for (int64_t e = 0; e < experts; ++e) n += rows(e) > 0 ? 1 : 0;
@@ -39,13 +40,13 @@ struct Groups {
   }
 };
 
-size_t gathered_bytes(int64_t rows, int64_t cols) { return round_up(static_cast<size_t>(rows * cols) * 4, 64); }
+size_t gathered_bytes(int64_t rows, int64_t cols) { return align_up(static_cast<size_t>(rows * cols) * 4, 64); }
 
 }  // namespace
 
 size_t expert_scratch_bytes(int64_t rows, int64_t cols) {
   const size_t row_bytes = quantized_row_bytes(cols, true) + bf16_row_bytes(cols);
-  return gathered_bytes(rows, cols) + round_up(static_cast<size_t>(rows) * row_bytes, 64);
+  return gathered_bytes(rows, cols) + align_up(static_cast<size_t>(rows) * row_bytes, 64);
 }
 
 size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
@@ -78,7 +79,7 @@ size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
         std::memcpy(gathered + i * cols, args.in + args.order[i] / args.per_token * cols,
                     static_cast<size_t>(cols) * sizeof(float));
     }
-    call.convert(tile, 0, div_up(cols, kBlock));
+    call.convert(tile, 0, ceil_div(cols, kBlock));
   });
 
   const int64_t active = groups.active();
@@ -86,7 +87,7 @@ size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
   const auto store =
       first.kernels->store[static_cast<int>(args.up != nullptr ? store_kind(args.activation) : StoreKind::set)];
   const int64_t panels = first.layout.segments[0].panels();
-  const int64_t pieces = std::clamp<int64_t>(div_up(kChunksPerWorker * worker.count(), active), 1, panels);
+  const int64_t pieces = std::clamp<int64_t>(ceil_div(kChunksPerWorker * worker.count(), active), 1, panels);
   worker.share(active * pieces, [&](int64_t i) {
     const int64_t expert = groups.nth_active(i / pieces), piece = i % pieces;
     const Call call = call_of(expert);
@@ -117,6 +118,28 @@ size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
   const size_t expert_bytes =
       (first.layout.bytes + (args.up != nullptr ? second.layout.bytes : 0)) / static_cast<size_t>(args.experts);
   return static_cast<size_t>(active) * expert_bytes;
+}
+
+size_t work_bytes(const ExpertLinearOp& op, const Context& device, int) {
+  return expert_scratch_bytes(op.route.pairs(), device.matrix(op.weight).cols());
+}
+
+void run(const ExpertLinearOp& op, const Job& job) {
+  const Context& device = job.device;
+  const ExpertRoute& route = op.route;
+  const size_t bytes = expert_linear({.weight = &device.matrix(op.weight),
+                                      .up = op.up ? &device.matrix(op.up) : nullptr,
+                                      .activation = op.activation,
+                                      .experts = route.experts,
+                                      .rows = route.pairs(),
+                                      .starts = device.words(route.starts),
+                                      .order = op.up ? device.words(route.order) : nullptr,
+                                      .per_token = route.per_token,
+                                      .in = device.floats(op.in),
+                                      .out = device.floats(op.out),
+                                      .scratch = device.work.data()},
+                                     job.worker);
+  if (job.worker.index() == 0) job.step.times.weight_bytes += bytes;
 }
 
 }  // namespace ingot::cpu

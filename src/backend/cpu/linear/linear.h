@@ -2,13 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 
-#include "backend/backend.h"
 #include "backend/cpu/isa.h"
+#include "backend/kinds.h"
+#include "backend/matrix.h"
 #include "core/threads.h"
 
 // Matrix products with packed weights: y = x W^T for any number of rows of x.
@@ -34,8 +33,7 @@ class PackedMatrix {
   const Impl& impl() const { return *impl_; }
 
  private:
-  friend PackedMatrix pack_matrix(const MatrixSpec&, Isa, const std::function<void(std::span<const std::byte>)>&,
-                                  ThreadPool*);
+  friend PackedMatrix pack_matrix(const MatrixSpec&, Isa, const DropPages&, ThreadPool*);
   std::unique_ptr<Impl> impl_;
 };
 
@@ -45,41 +43,26 @@ size_t packed_bytes(const MatrixSpec& spec, Isa isa);
 // Reads the parts panel by panel and calls `drop` (when set) with each source range that will not be read again, so
 // that there are never two copies. With a pool, its workers share the work; call it from outside a job. Throws bad_file
 // for parts that do not add up to [rows, cols], bad_call for an ISA that does not run here.
-PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa,
-                         const std::function<void(std::span<const std::byte>)>& drop = nullptr,
-                         ThreadPool* pool = nullptr);
+PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop = nullptr, ThreadPool* pool = nullptr);
 
 // One row as floats, exactly the source's values: out [cols]. The embedding lookup of a tied table.
 void unpack_row(const PackedMatrix& matrix, int64_t row, float* out);
 
-// out = in W^T + bias, or out += the same.
+// out = activation(in W^T + bias), or out += the same; with `up`, out = activation(in W^T + bias) * (in U^T + up_bias).
+// When W or U is made of several formats, their parts must have equal numbers of rows.
 struct LinearArgs {
   const PackedMatrix* weight = nullptr;  // [N, K]
+  const PackedMatrix* up = nullptr;      // the same, or none
   const float* in = nullptr;             // [rows, K], consecutive rows in_stride floats apart
   int64_t rows = 0;
   int64_t in_stride = 0;
-  const float* bias = nullptr;  // optional [N]
-  float* out = nullptr;         // [rows, N], out_stride floats apart; must not overlap `in`
+  const float* bias = nullptr;     // optional [N]
+  const float* up_bias = nullptr;  // optional [N]
+  float* out = nullptr;            // [rows, N], out_stride floats apart; must not overlap `in`
   int64_t out_stride = 0;
-  bool accumulate = false;
-  std::optional<ActivationKind> activation;  // of the result; not with `accumulate`
+  bool accumulate = false;                   // neither with `up` nor with an activation
+  std::optional<ActivationKind> activation;  // of the result; set with `up`
   void* scratch = nullptr;  // linear_scratch_bytes(rows, K, workers), 64-byte aligned, the same for all workers
-};
-
-// out = activation(in G^T + gate_bias) * (in U^T + up_bias). When G or U is made of several formats, their parts must
-// have equal numbers of rows.
-struct GatedLinearArgs {
-  const PackedMatrix* gate = nullptr;  // [N, K]
-  const PackedMatrix* up = nullptr;    // [N, K], same ISA
-  const float* in = nullptr;           // [rows, K]
-  int64_t rows = 0;
-  int64_t in_stride = 0;
-  const float* gate_bias = nullptr;  // optional [N]
-  const float* up_bias = nullptr;    // optional [N]
-  ActivationKind activation = ActivationKind::silu;
-  float* out = nullptr;  // [rows, N]; must not overlap `in`
-  int64_t out_stride = 0;
-  void* scratch = nullptr;  // as for LinearArgs
 };
 
 // Products grouped by expert: rows [starts[e], starts[e + 1]) of `out` belong to matrix e of a stack. With `up`, out =
@@ -105,7 +88,6 @@ size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers);
 // Called by every worker of a job with equal arguments. `in` must be complete on entry; `out` is on return, for all
 // workers.
 void linear(const LinearArgs& args, Worker& worker);
-void gated_linear(const GatedLinearArgs& args, Worker& worker);
 // Returns the bytes of weights that were read, on every worker.
 size_t expert_linear(const ExpertLinearArgs& args, Worker& worker);
 

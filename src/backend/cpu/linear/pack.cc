@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "backend/cpu/linear/linear.h"
-#include "backend/cpu/linear/memory.h"
 #include "backend/cpu/linear/packed.h"
+#include "backend/cpu/memory.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "formats/block_codes.h"
@@ -11,32 +11,12 @@
 namespace ingot::cpu {
 namespace {
 
-// Calls f with the type as a compile-time constant.
-template <typename F>
-void with_type(DType type, F&& f) {
-  switch (type) {
-    case DType::f32: return f.template operator()<DType::f32>();
-    case DType::f16: return f.template operator()<DType::f16>();
-    case DType::bf16: return f.template operator()<DType::bf16>();
-    case DType::q4_0: return f.template operator()<DType::q4_0>();
-    case DType::q4_1: return f.template operator()<DType::q4_1>();
-    case DType::q5_0: return f.template operator()<DType::q5_0>();
-    case DType::q5_1: return f.template operator()<DType::q5_1>();
-    case DType::q8_0: return f.template operator()<DType::q8_0>();
-    case DType::q2_k: return f.template operator()<DType::q2_k>();
-    case DType::q3_k: return f.template operator()<DType::q3_k>();
-    case DType::q4_k: return f.template operator()<DType::q4_k>();
-    case DType::q5_k: return f.template operator()<DType::q5_k>();
-    case DType::q6_k: return f.template operator()<DType::q6_k>();
-  }
-}
-
 size_t panel_bytes(DType type, int64_t cols) {
   const PanelFormat format = panel_format(type);
   size_t bytes = static_cast<size_t>(cols) * format.record_bytes / kBlock;
   if (type == DType::bf16) bytes = static_cast<size_t>((cols + 1) / 2) * 64;
   if (format.header_bytes > 0) bytes += static_cast<size_t>(cols / kSuper) * format.header_bytes;
-  return round_up(bytes, 64);
+  return align_up(bytes, 64);
 }
 
 // Where record `block` of a panel starts.
@@ -232,21 +212,7 @@ void unpack_any_row(const uint8_t* panel, int64_t cols, int row, float* out) {
   }
 }
 
-// Where row `row` of the matrix comes from.
-const uint8_t* source_row(const MatrixSpec& spec, int64_t row) {
-  for (const MatrixPart& part : spec.parts) {
-    const int64_t rows = part.tensor->shape[0];
-    if (row < rows) {
-      const size_t bytes = dtype_bytes(part.tensor->dtype, static_cast<size_t>(spec.cols));
-      return reinterpret_cast<const uint8_t*>(part.tensor->data.data()) +
-             static_cast<size_t>(part.source_row(row)) * bytes;
-    }
-    row -= rows;
-  }
-  return nullptr;
-}
-
-void pack_panel(const MatrixSpec& spec, const PackedMatrix::Impl& impl, int64_t panel) {
+void pack_panel(const MatrixSource& source, const PackedMatrix::Impl& impl, int64_t panel) {
   const Segment& segment = segment_of_panel(impl.layout, panel);
   uint8_t* to = const_cast<uint8_t*>(impl.panel_data(segment, panel));
   const int64_t first = (panel - segment.first_panel) * kPanelRows;
@@ -254,45 +220,11 @@ void pack_panel(const MatrixSpec& spec, const PackedMatrix::Impl& impl, int64_t 
   if (rows < kPanelRows) std::memset(to, 0, segment.panel_bytes);
   // An odd number of bf16 columns leaves half a pair unwritten, and rounding up leaves bytes at the end.
   std::memset(to + segment.panel_bytes - 64, 0, 64);
-  with_type(segment.type, [&]<DType kType>() {
+  with_dtype(segment.type, [&]<DType kType>() {
     for (int row = 0; row < rows; ++row)
-      pack_row<kType>(source_row(spec, segment.first_row + first + row), spec.cols, row, to);
+      pack_row<kType>(source.row(segment.first_row + first + row), impl.cols, row, to);
   });
 }
-
-// Tells which bytes of the parts lie behind row `row` of the matrix, the first not yet packed.
-class Dropper {
- public:
-  Dropper(const MatrixSpec& spec, const std::function<void(std::span<const std::byte>)>& drop)
-      : spec_(spec), drop_(drop) {}
-
-  void packed_to(int64_t row) {
-    if (!drop_) return;
-    while (part_ < spec_.parts.size()) {
-      const MatrixPart& part = spec_.parts[part_];
-      const int64_t rows = part.tensor->shape[0];
-      int64_t end = std::min(row - part_first_, rows);
-      if (part.interleaved_head_size > 0)
-        end -= end % part.interleaved_head_size;  // rows of a head come in another order
-      if (end > done_) {
-        const size_t bytes = dtype_bytes(part.tensor->dtype, static_cast<size_t>(spec_.cols));
-        drop_(part.tensor->data.subspan(static_cast<size_t>(done_) * bytes, static_cast<size_t>(end - done_) * bytes));
-        done_ = end;
-      }
-      if (end < rows) return;
-      part_first_ += rows;
-      done_ = 0;
-      ++part_;
-    }
-  }
-
- private:
-  const MatrixSpec& spec_;
-  const std::function<void(std::span<const std::byte>)>& drop_;
-  size_t part_ = 0;
-  int64_t part_first_ = 0;  // row of the matrix where the part starts
-  int64_t done_ = 0;        // rows of the part already dropped
-};
 
 }  // namespace
 
@@ -310,8 +242,7 @@ size_t packed_bytes(const MatrixSpec& spec, Isa) {
   return plan(spec).bytes;
 }
 
-PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const std::function<void(std::span<const std::byte>)>& drop,
-                         ThreadPool* pool) {
+PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop, ThreadPool* pool) {
   require_isa(isa);
   check_matrix(spec);
   PackedMatrix matrix;
@@ -329,19 +260,19 @@ PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const std::function<vo
   impl.data = allocate_weights(impl.layout.bytes);
 
   // In steps of about 4 MiB, each dropped from the page cache before the next is read.
-  Dropper dropper(spec, drop);
+  MatrixSource source(spec, drop);
   const size_t panel_bytes = std::max<size_t>(1, impl.layout.bytes / static_cast<size_t>(impl.layout.panels));
   const int64_t step = std::max<int64_t>(1, static_cast<int64_t>((size_t{4} << 20) / panel_bytes));
   for (int64_t first = 0; first < impl.layout.panels; first += step) {
     const int64_t last = std::min(impl.layout.panels, first + step);
     if (pool != nullptr && last - first > 1) {
       pool->run(
-          [&](Worker& worker) { worker.share(last - first, [&](int64_t i) { pack_panel(spec, impl, first + i); }); });
+          [&](Worker& worker) { worker.share(last - first, [&](int64_t i) { pack_panel(source, impl, first + i); }); });
     } else {
-      for (int64_t panel = first; panel < last; ++panel) pack_panel(spec, impl, panel);
+      for (int64_t panel = first; panel < last; ++panel) pack_panel(source, impl, panel);
     }
     const Segment& segment = segment_of_panel(impl.layout, last - 1);
-    dropper.packed_to(segment.first_row + std::min(segment.rows, (last - segment.first_panel) * kPanelRows));
+    source.drop_before(segment.first_row + std::min(segment.rows, (last - segment.first_panel) * kPanelRows));
   }
   return matrix;
 }
@@ -353,7 +284,7 @@ void unpack_row(const PackedMatrix& matrix, int64_t row, float* out) {
   const Segment& segment = impl.layout.segments[i];
   const int64_t in_segment = row - segment.first_row;
   const uint8_t* panel = impl.panel_data(segment, segment.first_panel + in_segment / kPanelRows);
-  with_type(segment.type, [&]<DType kType>() {
+  with_dtype(segment.type, [&]<DType kType>() {
     unpack_any_row<kType>(panel, impl.cols, static_cast<int>(in_segment % kPanelRows), out);
   });
 }

@@ -6,11 +6,10 @@
 #include "backend/cpu/linear/format.h"
 #include "backend/cpu/linear/kernels.h"
 #include "backend/cpu/linear/linear.h"
+#include "backend/cpu/memory.h"
 
 // The inside of PackedMatrix, shared by packing and products.
 namespace ingot::cpu {
-
-constexpr size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Consecutive rows of one format. A segment starts a new panel; its last panel may have rows that do not exist, all
 // zero.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "backend/metal/encoder.h"
+#include "backend/metal/context.h"
 #include "core/ceil_div.h"
 #include "core/error.h"
 
@@ -15,17 +15,7 @@ constexpr size_t kMostWeightBytes = size_t{384} << 20;  // of unpacked weights a
 constexpr int64_t kMostSumRows = 4096;                  // of sums that a kernel finishes, at a time
 constexpr int64_t kSliceOutputs = 256;                  // outputs are cut at multiples of this
 constexpr uint32_t kUnpackSimdgroups = 8, kFinishThreads = 256;
-// As in kernels/linear_gemm.metal: blocks of four units, four of them a simdgroup.
-constexpr int64_t kUnpackUnits = 16 * kUnpackSimdgroups;
-constexpr uint16_t kFormat = 44, kActivation = 27, kAccumulate = 31, kHasBias = 32, kHasBiasUp = 33;
-
-struct UnpackParams {
-  PackedPlanes planes;
-  uint32_t cols, first_row, rows;
-};
-struct FinishParams {
-  uint32_t rows, outputs, out_stride;
-};
+constexpr int64_t kUnpackUnits = 4 * kGemmBlocks * kUnpackSimdgroups;  // of a threadgroup
 
 softmetal::GemmElement element(DType type) {
   return type == DType::f16    ? softmetal::GemmElement::f16
@@ -40,11 +30,11 @@ BufferView part(BufferView view, size_t offset, size_t bytes) { return {view.buf
 void unpack(Context& context, DType format, DType type, int64_t cols, int64_t first, int64_t rows, BufferView packed,
             BufferView out) {
   Encoder& encoder = context.encoder;
-  encoder.use(std::string("gemm_unpack") + suffix(type), {Constant::u(kFormat, static_cast<int64_t>(format))});
+  encoder.use(std::string("gemm_unpack") + suffix(type), {Constant::u(kGemmFormat, static_cast<int64_t>(format))});
   encoder.weight(0, packed);
   encoder.write(1, out);
-  encoder.value(2, UnpackParams{packed_planes(format, cols), static_cast<uint32_t>(cols), static_cast<uint32_t>(first),
-                                static_cast<uint32_t>(rows)});
+  encoder.value(2, GemmUnpackParams{packed_planes(format, cols), static_cast<uint32_t>(cols),
+                                    static_cast<uint32_t>(first), static_cast<uint32_t>(rows)});
   const int64_t units = ceil_div(cols, packed_unit_columns(format));
   encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(units, kUnpackUnits)),
                              static_cast<NS::UInteger>(ceil_div(rows, kPanelRows)), 1),
@@ -127,16 +117,17 @@ void Gemm::encode(Context& context, const LinearShape& shape, const GemmOperands
       const BufferView sums = reserve(context, sums_, static_cast<size_t>(count * width) * 4, "work sums");
       multiply(context, shape, DType::f32, false, width, width, count, x, plain, sums);
       Encoder& encoder = context.encoder;
-      encoder.use(std::string("gemm_finish") + suffix(shape.out),
-                  {Constant::u(kActivation, activation_number(shape)), Constant::b(kAccumulate, shape.accumulate),
-                   Constant::b(kHasBias, shape.bias), Constant::b(kHasBiasUp, shape.bias_up)});
+      encoder.use(
+          std::string("gemm_finish") + suffix(shape.out),
+          {Constant::u(kLinearActivation, activation_number(shape)), Constant::b(kLinearAccumulate, shape.accumulate),
+           Constant::b(kLinearHasBias, shape.bias), Constant::b(kLinearHasBiasUp, shape.bias_up)});
       encoder.read(0, sums);
       const size_t bias_skip = static_cast<size_t>(first) * 4;
       if (shape.bias) encoder.weight(1, part(operands.bias, bias_skip, operands.bias.bytes - bias_skip));
       if (shape.bias_up) encoder.weight(2, part(operands.bias_up, bias_skip, operands.bias_up.bytes - bias_skip));
       encoder.update(3, out);
-      encoder.value(4, FinishParams{static_cast<uint32_t>(count), static_cast<uint32_t>(outputs),
-                                    static_cast<uint32_t>(shape.out_stride)});
+      encoder.value(4, GemmFinishParams{static_cast<uint32_t>(count), static_cast<uint32_t>(outputs),
+                                        static_cast<uint32_t>(shape.out_stride)});
       encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(count * outputs / 4, kFinishThreads)), 1, 1),
                        MTL::Size(kFinishThreads, 1, 1));
     }

@@ -10,6 +10,10 @@
 namespace ingot::metal {
 namespace {
 
+static_assert(static_cast<int>(packed_bf16) == static_cast<int>(DType::bf16) &&
+              static_cast<int>(packed_q8_0) == static_cast<int>(DType::q8_0) &&
+              static_cast<int>(packed_q6_k) == static_cast<int>(DType::q6_k));
+
 constexpr int64_t kUnit = 32;          // columns of a unit of the block formats; q8_0 counts two of its own
 constexpr int64_t kBlockColumns = 32;  // of a block of f16 and bf16
 
@@ -106,52 +110,38 @@ void put_meta(const uint8_t* block, uint8_t* out) {
 template <DType kType>
 void pack_row(const uint8_t* source, int64_t cols, const PackedPlanes& planes, uint8_t* codes, uint8_t* high,
               uint8_t* meta) {
-  constexpr Codes kCodes = codes_of(kType);
-  const int64_t block_units = 4 * packed_unit_columns(kType) / kUnit;  // units of 32 columns of a block
-  for (int64_t unit = 0; unit < cols / kUnit; ++unit) {
-    uint32_t words[8];
-    block_codes<kType>(source, unit, words);
-    uint8_t values[kUnit];
-    std::memcpy(values, words, sizeof(values));  // a word is four columns, one a byte
-    const int64_t block = unit / block_units, place = unit % block_units;
-    put_codes<kCodes.low_bits>(values, 0, codes + block * planes.code_block + place * kCodes.low_bits * 4);
-    if constexpr (kCodes.high_bits > 0)
-      put_codes<kCodes.high_bits>(values, kCodes.low_bits,
-                                  high + block * planes.high_block + place * kCodes.high_bits * 4);
+  if constexpr (kType == DType::f32) {
+    std::memcpy(codes, source, static_cast<size_t>(cols) * 4);
+  } else if constexpr (kType == DType::f16 || kType == DType::bf16) {
+    for (int64_t col = 0; col < cols; col += kBlockColumns)
+      std::memcpy(codes + col / kBlockColumns * planes.code_block, source + col * 2,
+                  static_cast<size_t>(std::min(kBlockColumns, cols - col)) * 2);
+  } else {
+    constexpr Codes kCodes = codes_of(kType);
+    const int64_t block_units = 4 * packed_unit_columns(kType) / kUnit;  // units of 32 columns of a block
+    for (int64_t unit = 0; unit < cols / kUnit; ++unit) {
+      uint32_t words[8];
+      block_codes<kType>(source, unit, words);
+      uint8_t values[kUnit];
+      std::memcpy(values, words, sizeof(values));  // a word is four columns, one a byte
+      const int64_t block = unit / block_units, place = unit % block_units;
+      put_codes<kCodes.low_bits>(values, 0, codes + block * planes.code_block + place * kCodes.low_bits * 4);
+      if constexpr (kCodes.high_bits > 0)
+        put_codes<kCodes.high_bits>(values, kCodes.low_bits,
+                                    high + block * planes.high_block + place * kCodes.high_bits * 4);
+    }
+    const DTypeInfo& info = dtype_info(kType);
+    const int64_t each = meta_bytes(kType, info.block_size), in_block = kSuperColumns / info.block_size;
+    for (int64_t block = 0; block < cols / info.block_size; ++block)
+      put_meta<kType>(source + block * info.block_bytes,
+                      meta + block / in_block * planes.meta_block + block % in_block * each);
   }
-  const DTypeInfo& info = dtype_info(kType);
-  const int64_t each = meta_bytes(kType, info.block_size), in_block = kSuperColumns / info.block_size;
-  for (int64_t block = 0; block < cols / info.block_size; ++block)
-    put_meta<kType>(source + block * info.block_bytes,
-                    meta + block / in_block * planes.meta_block + block % in_block * each);
-}
-
-using PackRow = void (*)(const uint8_t*, int64_t, const PackedPlanes&, uint8_t*, uint8_t*, uint8_t*);
-PackRow row_packer(DType type) {
-  switch (type) {
-    case DType::q4_0: return pack_row<DType::q4_0>;
-    case DType::q4_1: return pack_row<DType::q4_1>;
-    case DType::q5_0: return pack_row<DType::q5_0>;
-    case DType::q5_1: return pack_row<DType::q5_1>;
-    case DType::q8_0: return pack_row<DType::q8_0>;
-    case DType::q2_k: return pack_row<DType::q2_k>;
-    case DType::q3_k: return pack_row<DType::q3_k>;
-    case DType::q4_k: return pack_row<DType::q4_k>;
-    case DType::q5_k: return pack_row<DType::q5_k>;
-    case DType::q6_k: return pack_row<DType::q6_k>;
-    default: return nullptr;
-  }
-}
-
-// Rows of the source go back to the system a head at a time where a head's rows are taken out of order.
-int64_t whole_rows(const MatrixPart& part, int64_t rows) {
-  return part.interleaved_head_size == 0 ? rows : rows / part.interleaved_head_size * part.interleaved_head_size;
 }
 
 }  // namespace
 
 PackedPlanes packed_planes(DType type, int64_t cols) {
-  PackedPlanes planes;
+  PackedPlanes planes{};
   const auto bytes = [](int64_t n) { return static_cast<uint32_t>(n); };
   if (type == DType::f32) {
     planes.code_stride = bytes((cols + 7) / 8 * 8 * 4);
@@ -180,74 +170,55 @@ PackedPlanes packed_planes(DType type, int64_t cols) {
   return planes;
 }
 
-std::vector<PackedPart> packed_parts(const MatrixSpec& spec) {
+std::vector<Segment> packed_segments(const MatrixSpec& spec) {
   check_matrix(spec);
-  std::vector<PackedPart> parts;
+  std::vector<Segment> segments;
   int64_t row = 0;
   for (const MatrixPart& part : spec.parts) {
     const TensorView& tensor = *part.tensor;
-    if (parts.empty() || parts.back().format != tensor.dtype) parts.push_back({tensor.dtype, row, 0, 0});
-    parts.back().rows += tensor.shape[0];
+    if (segments.empty() || segments.back().type != tensor.dtype) segments.push_back({tensor.dtype, row, 0, 0});
+    segments.back().rows += tensor.shape[0];
     row += tensor.shape[0];
   }
   size_t offset = 0;
-  for (PackedPart& part : parts) {
-    part.offset = offset;
-    offset += part.bytes(spec.cols);
+  for (Segment& segment : segments) {
+    segment.offset = offset;
+    offset += segment.bytes(spec.cols);
   }
-  return parts;
+  return segments;
 }
 
-Packer::Packer(const MatrixSpec& spec, Drop drop, ThreadPool* pool)
-    : spec_(spec), drop_(std::move(drop)), pool_(pool), parts_(packed_parts(spec)) {
-  bytes_ = parts_.back().offset + parts_.back().bytes(spec.cols);
-  dropped_.assign(spec.parts.size(), 0);
+Packer::Packer(const MatrixSpec& spec, DropPages drop, ThreadPool* pool)
+    : cols_(spec.cols), source_(spec, std::move(drop)), pool_(pool), segments_(packed_segments(spec)) {
+  bytes_ = segments_.back().offset + segments_.back().bytes(cols_);
 }
 
-const std::byte* Packer::source_row(int64_t row) const {
-  for (const MatrixPart& part : spec_.parts) {
-    const int64_t rows = part.tensor->shape[0];
-    if (row < rows)
-      return part.tensor->data.data() + static_cast<size_t>(part.source_row(row)) *
-                                            dtype_bytes(part.tensor->dtype, static_cast<size_t>(spec_.cols));
-    row -= rows;
-  }
-  return nullptr;
-}
-
-void Packer::pack_panel(const PackedPart& part, int64_t panel, std::byte* out) const {
-  const PackedPlanes planes = packed_planes(part.format, spec_.cols);
+void Packer::pack_panel(const Segment& segment, int64_t panel, std::byte* out) const {
+  const PackedPlanes planes = packed_planes(segment.type, cols_);
   std::memset(out, 0, planes.panel_bytes);
   auto* to = reinterpret_cast<uint8_t*>(out);
-  const int64_t rows = std::min(kPanelRows, part.rows - panel * kPanelRows);
-  for (int64_t r = 0; r < rows; ++r) {
-    const std::byte* source = source_row(part.first + panel * kPanelRows + r);
-    uint8_t* codes = to + r * planes.code_stride;
-    if (const PackRow pack = row_packer(part.format))
-      pack(reinterpret_cast<const uint8_t*>(source), spec_.cols, planes, codes,
-           to + planes.high_offset + r * planes.high_stride, to + planes.meta_offset + r * planes.meta_stride);
-    else if (part.format == DType::f32)
-      std::memcpy(codes, source, static_cast<size_t>(spec_.cols) * 4);
-    else
-      for (int64_t col = 0; col < spec_.cols; col += kBlockColumns)
-        std::memcpy(codes + col / kBlockColumns * planes.code_block, source + col * 2,
-                    static_cast<size_t>(std::min(kBlockColumns, spec_.cols - col)) * 2);
-  }
+  const int64_t rows = std::min(kPanelRows, segment.rows - panel * kPanelRows);
+  with_dtype(segment.type, [&]<DType kType>() {
+    for (int64_t r = 0; r < rows; ++r)
+      pack_row<kType>(source_.row(segment.first_row + panel * kPanelRows + r), cols_, planes,
+                      to + r * planes.code_stride, to + planes.high_offset + r * planes.high_stride,
+                      to + planes.meta_offset + r * planes.meta_stride);
+  });
 }
 
 void Packer::fill(size_t offset, std::span<std::byte> out) {
   int64_t done = 0;  // rows of the matrix that are complete
-  for (const PackedPart& part : parts_) {
-    const size_t end = std::min(offset + out.size(), part.offset + part.bytes(spec_.cols));
-    const size_t begin = std::max(offset, part.offset);
+  for (const Segment& segment : segments_) {
+    const size_t end = std::min(offset + out.size(), segment.offset + segment.bytes(cols_));
+    const size_t begin = std::max(offset, segment.offset);
     if (begin >= end) continue;
-    const size_t panel_bytes = packed_planes(part.format, spec_.cols).panel_bytes;
-    const auto first_panel = static_cast<int64_t>((begin - part.offset) / panel_bytes);
-    const auto panels = static_cast<int64_t>((end - part.offset + panel_bytes - 1) / panel_bytes) - first_panel;
-    const auto place = [&](int64_t panel) { return part.offset + static_cast<size_t>(panel) * panel_bytes; };
+    const size_t panel_bytes = packed_planes(segment.type, cols_).panel_bytes;
+    const auto first_panel = static_cast<int64_t>((begin - segment.offset) / panel_bytes);
+    const auto panels = static_cast<int64_t>((end - segment.offset + panel_bytes - 1) / panel_bytes) - first_panel;
+    const auto place = [&](int64_t panel) { return segment.offset + static_cast<size_t>(panel) * panel_bytes; };
     const auto whole = [&](int64_t panel) { return begin <= place(panel) && place(panel) + panel_bytes <= end; };
     const auto put = [&](int64_t i) {
-      if (whole(first_panel + i)) pack_panel(part, first_panel + i, out.data() + (place(first_panel + i) - offset));
+      if (whole(first_panel + i)) pack_panel(segment, first_panel + i, out.data() + (place(first_panel + i) - offset));
     };
     if (pool_ != nullptr)
       pool_->run([&](Worker& worker) { worker.share(panels, put); });
@@ -257,27 +228,14 @@ void Packer::fill(size_t offset, std::span<std::byte> out) {
       const size_t first = place(panel), last = first + panel_bytes;
       if (!whole(panel)) {
         straddling_.resize(panel_bytes);
-        pack_panel(part, panel, straddling_.data());
+        pack_panel(segment, panel, straddling_.data());
         const size_t from = std::max(begin, first), to = std::min(end, last);
         std::memcpy(out.data() + (from - offset), straddling_.data() + (from - first), to - from);
       }
-      if (last <= end) done = part.first + std::min(part.rows, (panel + 1) * kPanelRows);
+      if (last <= end) done = segment.first_row + std::min(segment.rows, (panel + 1) * kPanelRows);
     }
   }
-  if (drop_) drop_before(done);
-}
-
-void Packer::drop_before(int64_t row) {
-  for (size_t i = 0; i < spec_.parts.size() && row > 0; ++i) {
-    const TensorView& tensor = *spec_.parts[i].tensor;
-    const int64_t rows = whole_rows(spec_.parts[i], std::min(row, tensor.shape[0]));
-    const size_t bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(rows * spec_.cols));
-    if (bytes > dropped_[i]) {
-      drop_(tensor.data.subspan(dropped_[i], bytes - dropped_[i]));
-      dropped_[i] = bytes;
-    }
-    row -= tensor.shape[0];
-  }
+  source_.drop_before(done);
 }
 
 }  // namespace ingot::metal

@@ -12,10 +12,6 @@ constexpr int64_t kMostRows = 16;  // of the first way at a time
 constexpr int64_t kMostMatrixRows = 64;
 constexpr int64_t kManyOutputs = 32768;  // keep a device busy without slices
 constexpr int64_t kBusyOutputs = 16384;  // with few
-constexpr int64_t kTileOutputs = 64;     // as in kernels/linear.metal
-constexpr int64_t kTileStride = 64 + 8;
-constexpr uint32_t kTileThreads = 128;
-constexpr int64_t kAddThreads = 256;
 
 // The one table of variants: the first line that fits is taken. More outputs a lane group read the activations less
 // often and take more registers (outputs * (rows + 12) or so, of about 128 on an Apple GPU); fewer keep more lane
@@ -240,7 +236,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   p.out_stride = static_cast<uint32_t>(shape.out_stride);
   p.small_rows = static_cast<uint32_t>(few);
 
-  plan.threads = tiled > 0 ? kTileThreads : static_cast<uint32_t>(32 * variant.simdgroups);
+  plan.threads = tiled > 0 ? kLinearTileThreads : static_cast<uint32_t>(32 * variant.simdgroups);
   if (few > 0) {
     const int64_t simdgroups = plan.threads / 32;
     const int64_t sets = variant.shared ? simdgroups : std::max<int64_t>(simdgroups / variant.lanes, 1);
@@ -253,7 +249,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     if (variant.split) {
       const int64_t padded = ceil_div(shape.outputs, kPanelRows) * kPanelRows;
       plan.partial_bytes = static_cast<size_t>(row_groups * variant.lanes * padded * bucket) * 4;
-      plan.add_groups = static_cast<uint32_t>(ceil_div(shape.outputs, 4 * kAddThreads));
+      plan.add_groups = static_cast<uint32_t>(ceil_div(shape.outputs, int64_t{4 * kLinearAddThreads}));
       plan.add_row_groups = static_cast<uint32_t>(few);
     }
   }
@@ -275,9 +271,10 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   if (tiled > 0) {
     p.row_tiles = static_cast<uint32_t>(ceil_div(tiled, tile_rows));
     plan.groups +=
-        p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, gated ? kTileOutputs / 2 : kTileOutputs));
-    plan.threadgroup_bytes = std::max(
-        plan.threadgroup_bytes, static_cast<size_t>((tile_rows + kTileOutputs) * kTileStride) * dtype_bytes(type, 1));
+        p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, int64_t{kLinearTileOutputs / (gated ? 2 : 1)}));
+    plan.threadgroup_bytes =
+        std::max(plan.threadgroup_bytes,
+                 static_cast<size_t>((tile_rows + kLinearTileOutputs) * kLinearTileStride) * dtype_bytes(type, 1));
   }
 
   const bool half = (tiled == 0 && variant.matrix == 0) || type == DType::f16;
@@ -287,27 +284,28 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
                                         : "linear_bfloat_512";
   else
     plan.kernel = half ? "linear_half" : type == DType::bf16 ? "linear_bfloat" : "linear_float";
+  const auto simdgroups = static_cast<int64_t>(plan.threads / 32);
   plan.constants = {
-      static_cast<uint32_t>(shape.format),
-      static_cast<uint32_t>(gated ? shape.format_up : shape.format),
-      static_cast<uint32_t>(bucket),
-      few == 0              ? 1
-      : variant.matrix == 0 ? static_cast<uint32_t>(variant.outputs)
-      : variant.shared      ? static_cast<uint32_t>(variant.simdgroups)
-                            : static_cast<uint32_t>(plan.threads / 32 % static_cast<uint32_t>(variant.lanes) != 0),
-      few > 0 ? static_cast<uint32_t>(variant.lanes) : 32,
-      few > 0 ? static_cast<uint32_t>(variant.unroll) : 1,
-      static_cast<uint32_t>(tile_rows),
-      activation_number(shape),
-      static_cast<uint32_t>(shape.in),
-      static_cast<uint32_t>(shape.out),
-      few > 0 ? static_cast<uint32_t>(variant.matrix) : 0,
-      shape.accumulate,
-      shape.bias,
-      shape.bias_up,
-      shape.cols % 8 == 0,
-      shape.experts > 0,
-      few > 0 && variant.split,
+      Constant::u(kLinearFormat, static_cast<int64_t>(shape.format)),
+      Constant::u(kLinearFormatUp, static_cast<int64_t>(gated ? shape.format_up : shape.format)),
+      Constant::u(kLinearRows, bucket),
+      Constant::u(kLinearOutputs, few == 0              ? 1
+                                  : variant.matrix == 0 ? variant.outputs
+                                  : variant.shared      ? variant.simdgroups
+                                                        : simdgroups % variant.lanes != 0),
+      Constant::u(kLinearLanes, few > 0 ? variant.lanes : 32),
+      Constant::u(kLinearUnroll, few > 0 ? variant.unroll : 1),
+      Constant::u(kLinearTileRows, tile_rows),
+      Constant::u(kLinearActivation, activation_number(shape)),
+      Constant::u(kLinearX, static_cast<int64_t>(shape.in)),
+      Constant::u(kLinearOut, static_cast<int64_t>(shape.out)),
+      Constant::u(kLinearMatrix, few > 0 ? variant.matrix : 0),
+      Constant::b(kLinearAccumulate, shape.accumulate),
+      Constant::b(kLinearHasBias, shape.bias),
+      Constant::b(kLinearHasBiasUp, shape.bias_up),
+      Constant::b(kLinearAligned, shape.cols % 8 == 0),
+      Constant::b(kLinearExperts, shape.experts > 0),
+      Constant::b(kLinearSplit, few > 0 && variant.split),
   };
   return plan;
 }

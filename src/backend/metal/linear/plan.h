@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "backend/backend.h"
+#include "backend/kinds.h"
+#include "backend/metal/constant.h"
 #include "backend/metal/linear/pack.h"
 
 // Which kernel a matrix product takes, and with which constants and sizes. No Metal here: numbers in, numbers out.
@@ -65,25 +66,14 @@ LinearVariant linear_variant(const LinearShape& shape, int family);
 inline std::optional<LinearVariant> tried_variant;
 inline int tried_slices = 0;  // likewise; 0: what linear_slices() says
 
-// The LinearParams of the kernels, field for field.
-struct LinearParams {
-  PackedPlanes planes, planes_up;
-  uint32_t rows = 0, cols = 0, outputs = 0, out_stride = 0;
-  uint32_t small_rows = 0, small_groups = 0, output_groups = 1, row_tiles = 1, per_token = 0;
-};
-
-inline constexpr uint16_t kLinearFirstConstant = 20;  // numbers of the function constants
-inline constexpr size_t kLinearConstants = 17;        // the last six are bool, the others uint
-inline constexpr size_t kLinearFlags = 6;
-
 struct LinearPlan {
   const char* kernel = nullptr;
-  std::array<uint32_t, kLinearConstants> constants{};
-  LinearParams params;
+  std::array<Constant, 17> constants{};
+  LinearParams params{.output_groups = 1, .row_tiles = 1};
   uint32_t groups = 0, threads = 0;
   size_t threadgroup_bytes = 0;
   // Of sums between the two dispatches of a split product; 0: one dispatch. The second is linear_add, with the same
-  // constants and 256 threads a threadgroup.
+  // constants and kLinearAddThreads a threadgroup.
   size_t partial_bytes = 0;
   uint32_t add_groups = 0, add_row_groups = 0;
 };

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/backend.h"
+#include "step/staged.h"
 
-namespace ingot::cpu {
+namespace ingot {
 
-// A staged step with its arrays as pointers.
+// A staged step with its arrays, where the host wrote them.
 class StepView {
  public:
   StepView() = default;
@@ -37,4 +37,4 @@ class StepView {
   const std::byte* base_ = nullptr;
 };
 
-}  // namespace ingot::cpu
+}  // namespace ingot

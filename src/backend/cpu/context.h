@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/attention.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kv_cache.h"
+#include "backend/cpu/linear/linear.h"
+#include "backend/cpu/memory.h"
+#include "backend/cpu/sampling.h"
+#include "core/threads.h"
+#include "step/view.h"
+
+namespace ingot::cpu {
+
+struct Weight {  // one of the two
+  PackedMatrix matrix;
+  std::vector<float> vector;
+};
+
+// What the operations of a device work on.
+struct Context {
+  const Kernels& kernels;
+  std::vector<Weight> weights;  // by WeightId
+  Pages scratch;                // activations
+  Pages work;                   // that every operation uses anew
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<Attention> attention;
+  std::unique_ptr<Sampler> sampler;
+
+  const PackedMatrix& matrix(WeightId id) const { return weights[static_cast<size_t>(id.index)].matrix; }
+  // nullptr when the weight is absent.
+  const float* vector(WeightId id) const { return id ? weights[static_cast<size_t>(id.index)].vector.data() : nullptr; }
+  float* floats(Region region) const { return reinterpret_cast<float*>(scratch.data() + region.offset); }
+  int32_t* words(Region region) const { return reinterpret_cast<int32_t*>(scratch.data() + region.offset); }
+};
+
+// A step while it runs.
+struct RunningStep {
+  StepView view;
+  const AttentionPlan* plan = nullptr;
+  uint64_t number = 0;  // counts steps
+  const OutputLayout* layout = nullptr;
+  std::byte* output = nullptr;
+  StepTimes times;  // the first worker's
+};
+
+// What each worker of a job has.
+struct Job {
+  const Context& device;
+  RunningStep& step;
+  Worker& worker;
+};
+
+}  // namespace ingot::cpu

@@ -1,0 +1,19 @@
+#include "backend/cpu/ops.h"
+
+namespace ingot::cpu {
+
+void run(const PrepareOp&, const Job& job) {
+  const StepView& view = job.step.view;
+  const StagedStep& step = view.step();
+  if (step.resets > 0 && job.device.sampler && job.worker.index() == 0) job.device.sampler->reset_slots(view);
+  if (step.zeros + step.copies == 0) return;
+  // Copies may build on each other, so a layer's are done in order; layers are independent.
+  KvCache& cache = *job.device.cache;
+  job.worker.share(cache.layout().layers, [&](int64_t layer) {
+    for (int32_t i = 0; i < step.zeros; ++i) cache.zero_block(layer, view.block_zeros()[i]);
+    for (int32_t i = 0; i < step.copies; ++i)
+      cache.copy_block(layer, view.block_copies()[2 * i], view.block_copies()[2 * i + 1]);
+  });
+}
+
+}  // namespace ingot::cpu

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/metal/attention.h"
+#include "backend/metal/encoder.h"
+#include "backend/metal/kv_cache.h"
+#include "backend/metal/linear/gemm.h"
+#include "backend/metal/linear/linear.h"
+#include "backend/metal/memory.h"
+#include "backend/metal/sampling.h"
+#include "backend/op.h"
+#include "core/ceil_div.h"
+
+namespace ingot::metal {
+
+struct Weight {  // one of the two
+  PackedMatrix matrix;
+  BufferPtr vector;
+  size_t vector_bytes = 0;
+};
+
+// What the operations of a device work on while a step is encoded.
+struct Context {
+  Encoder& encoder;
+  Memory& memory;
+  Gemm& gemm;                     // prefill by the device's own library, where there is one
+  DType activation = DType::f16;  // f16 or bf16; residual stream and logits are f32
+  int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
+  size_t threadgroup_bytes = 0;   // that a threadgroup may have
+  std::vector<Weight> weights;    // by WeightId
+  BufferPtr scratch;              // activations
+  BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
+  BufferPtr output;               // of the step's samples
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<Attention> attention;
+  std::unique_ptr<Sampler> sampler;
+
+  StagedStep step;
+  BufferPtr input;                   // its arrays
+  uint64_t number = 1;               // of the step
+  uint64_t* weight_bytes = nullptr;  // that it reads
+
+  const PackedMatrix& matrix(WeightId id) const { return weights[static_cast<size_t>(id.index)].matrix; }
+  // Nothing when the weight is absent.
+  BufferView vector(WeightId id) const {
+    if (!id) return {};
+    const Weight& weight = weights[static_cast<size_t>(id.index)];
+    return {weight.vector.get(), 0, weight.vector_bytes};
+  }
+  // The first elements of a region; what lies behind them is not this dispatch's business.
+  BufferView words(Region region, int64_t n) const {
+    return {scratch.get(), region.offset, static_cast<size_t>(n) * 4};
+  }
+  BufferView activations(Region region, int64_t n) const {
+    return {scratch.get(), region.offset, static_cast<size_t>(n) * 2};
+  }
+  // An array of the step, by its place: StagedStep::positions, say.
+  BufferView staged(size_t offset) const { return {input.get(), offset, step.bytes - offset}; }
+  const char* suffix() const { return activation == DType::f16 ? "_f16" : "_bf16"; }
+};
+
+inline NS::UInteger groups_of(int64_t n, int64_t size) { return static_cast<NS::UInteger>(ceil_div(n, size)); }
+
+}  // namespace ingot::metal

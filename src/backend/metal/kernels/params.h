@@ -1,0 +1,245 @@
+// What host code and kernels must agree on: what a kernel is told beside its buffers, the numbers of the function
+// constants, and sizes that both count with. Both include this file. Only numbers of fixed width lie in the structs, in
+// an order without gaps.
+#pragma once
+
+#ifdef __METAL_VERSION__
+#include <metal_stdlib>
+#define SHARED_CONSTANT constant constexpr
+#else
+#include <cstdint>
+#define SHARED_CONSTANT inline constexpr
+namespace ingot::metal {
+#endif
+
+// Numbers of [[function_constant()]]. What each means is said where the kernels declare it.
+enum FunctionConstant : uint32_t {
+  kNormLayer = 0,
+  kNormWeight,
+  kNormBias,
+  kNormAdd,
+  kRouteNormalize,
+  kRouteLogits,
+  kLinearFormat = 20,
+  kLinearFormatUp,
+  kLinearRows,
+  kLinearOutputs,
+  kLinearLanes,
+  kLinearUnroll,
+  kLinearTileRows,
+  kLinearActivation,
+  kLinearX,
+  kLinearOut,
+  kLinearMatrix,
+  kLinearAccumulate,
+  kLinearHasBias,
+  kLinearHasBiasUp,
+  kLinearAligned,
+  kLinearExperts,
+  kLinearSplit,
+  kEmbedFormat = 40,
+  kEmbedFormatPositions,
+  kEmbedHasPositions,
+  kGemmFormat = 44,
+  kAttentionHeadSize = 50,
+  kAttentionBlockSize,
+  kAttentionWindow,
+  kAttentionQkNorm,
+  kAttentionSimdgroups,
+  kAttentionOneSpan,
+  kAttentionTurned,
+};
+
+// ---- norm, rows, blocks ---------------------------------------------------------------------------------------------
+
+struct NormParams {
+  float eps;
+  uint32_t dim;
+};
+
+SHARED_CONSTANT uint32_t kRowThreads = 256;  // of a threadgroup: gather_rows, rope_table, prepare_blocks, expert_sum
+
+struct GatherRowsParams {
+  uint32_t dim;
+};
+
+struct RopeTableParams {
+  uint32_t pairs;
+  uint32_t count;  // rows * pairs
+  float factor;
+};
+
+struct PrepareParams {
+  uint32_t zeros;
+  uint32_t copies;
+  uint32_t words;     // 16-byte words of a block
+  uint32_t v_offset;  // from the start of K to the start of V, in 16-byte words
+};
+
+// ---- matrices -------------------------------------------------------------------------------------------------------
+
+// The numbers of ingot::DType.
+enum PackedFormat : uint32_t {
+  packed_f32,
+  packed_f16,
+  packed_bf16,
+  packed_q4_0,
+  packed_q4_1,
+  packed_q5_0,
+  packed_q5_1,
+  packed_q8_0,
+  packed_q2_k,
+  packed_q3_k,
+  packed_q4_k,
+  packed_q5_k,
+  packed_q6_k,
+};
+
+// Bytes: from row to row in each plane, from block to block (four units of codes, 256 columns of scales), from the
+// start of a panel to the planes after the codes, of a panel. See linear_formats.h.
+struct PackedPlanes {
+  uint32_t code_stride, high_stride, meta_stride;
+  uint32_t code_block, high_block, meta_block;
+  uint32_t high_offset, meta_offset;
+  uint32_t panel_bytes;
+};
+
+struct LinearParams {
+  PackedPlanes planes;     // of W
+  PackedPlanes planes_up;  // of the second matrix
+  uint32_t rows;           // of x
+  uint32_t cols;
+  uint32_t outputs;        // of this dispatch
+  uint32_t out_stride;     // elements from row to row of `out`
+  uint32_t small_rows;     // rows taken in the first way
+  uint32_t small_groups;   // threadgroups of the first way: output groups times row groups
+  uint32_t output_groups;  // few rows: threadgroups that cover the outputs once
+  uint32_t row_tiles;      // tiles: tiles that cover the rows
+  // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
+  // other. Row i of `out` takes row i of x, or row order[i] / per_token when per_token is not 0.
+  uint32_t per_token;
+};
+
+SHARED_CONSTANT uint32_t kLinearTileOutputs = 64;
+SHARED_CONSTANT uint32_t kLinearTileColumns = 64;
+SHARED_CONSTANT uint32_t kLinearTileStride = kLinearTileColumns + 8;  // of both operands in threadgroup memory
+SHARED_CONSTANT uint32_t kLinearTileThreads = 128;
+SHARED_CONSTANT uint32_t kLinearAddThreads = 256;
+
+struct EmbedParams {
+  PackedPlanes planes, planes_positions;
+  uint32_t cols;
+  uint32_t first;  // rows [first, first + rows) of the table are in this buffer; others are left alone
+  uint32_t rows;
+  uint32_t rows_positions;
+  float scale;
+};
+
+struct GemmUnpackParams {
+  PackedPlanes planes;
+  uint32_t cols;       // a multiple of 8
+  uint32_t first_row;  // of W, a multiple of 8
+  uint32_t rows;
+};
+
+SHARED_CONSTANT uint32_t kGemmBlocks = 4;  // of 8 rows by 4 units, by a simdgroup
+
+struct GemmFinishParams {
+  uint32_t rows;
+  uint32_t outputs;     // a multiple of 4
+  uint32_t out_stride;  // elements
+};
+
+// ---- experts --------------------------------------------------------------------------------------------------------
+
+SHARED_CONSTANT uint32_t kMaxExperts = 512;
+SHARED_CONSTANT uint32_t kMaxExpertsPerToken = 32;
+SHARED_CONSTANT uint32_t kSortThreads = 256;
+SHARED_CONSTANT uint32_t kRouteFewThreads = 512;
+SHARED_CONSTANT uint32_t kRouteFewPairs = 512;  // at most, of route_few
+
+struct RouteParams {
+  uint32_t rows, experts, per_token;
+  uint32_t item_rows;  // most rows of an item
+};
+
+struct ExpertSumParams {
+  uint32_t dim, per_token;
+};
+
+// ---- attention ------------------------------------------------------------------------------------------------------
+
+SHARED_CONSTANT uint32_t kSpan = 64;  // keys
+SHARED_CONSTANT uint32_t kMaxHeadSize = 256;
+
+struct AttentionParams {
+  float scale;  // of q . k, times log2(e)
+  float norm_eps;
+  uint32_t heads, kv_heads;
+  uint32_t rope_dims;
+  uint32_t split;        // keys a split, a multiple of the span
+  uint32_t piece;        // decode: keys a threadgroup, the span or the split
+  uint32_t max_blocks;   // row length of the block table
+  uint32_t max_pieces;   // row length of the partial results
+  uint32_t cache_ready;  // decode: no dispatch of this step writes the cache but for the new keys
+  uint32_t first_row;    // prefill: first row of the step it looks at
+  uint32_t first_seq;    // prefill: first sequence
+  uint32_t first_tile;   // prefill: first tile of query rows
+};
+
+// ---- sampling -------------------------------------------------------------------------------------------------------
+
+SHARED_CONSTANT uint32_t kSampleThreads = 256;
+SHARED_CONSTANT uint32_t kSampleChunk = 4096;  // tokens whose statistics one threadgroup takes
+SHARED_CONSTANT uint32_t kSampleMaxTop = 256;
+
+// StagedSampling of step/staged.h, field by field.
+struct SampleParams {
+  float temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
+  int32_t top_k;
+  int32_t slot;
+  uint64_t seed;
+  int32_t position;
+  int32_t kind;
+  int32_t top;
+  int32_t target;
+  int32_t min_tokens;
+  int32_t stop_offset, stop_count;
+  int32_t bias_offset, bias_count;
+  int32_t allowed_offset, allowed_count;
+  int32_t bad_offset, bad_count;
+  int32_t mask_offset;
+  int32_t logits_row;
+};
+
+// Statistics of one chunk of one row's raw logits.
+struct SampleChunk {
+  uint32_t best_key;
+  uint32_t best_id;
+  uint32_t nan;  // 1: there is one
+  float sum;     // of exp(logit - best)
+};
+
+// Where the step's outputs lie, in bytes: OutputLayout of step/output.h.
+struct SampleOutput {
+  uint32_t rows, chunks, max_top, max_tokens;
+  uint64_t tokens, logprobs, ranks, top_ids, top_values, logits;
+  uint32_t last_offset;  // where this step's tokens go among the last ones
+  uint32_t vocab;
+};
+
+struct SampleResetParams {
+  uint32_t max_tokens, vocab;
+};
+
+#undef SHARED_CONSTANT
+#ifndef __METAL_VERSION__
+static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
+              sizeof(PrepareParams) == 16);
+static_assert(sizeof(PackedPlanes) == 36 && sizeof(LinearParams) == 108 && sizeof(EmbedParams) == 92 &&
+              sizeof(GemmUnpackParams) == 48 && sizeof(GemmFinishParams) == 12);
+static_assert(sizeof(RouteParams) == 16 && sizeof(ExpertSumParams) == 8 && sizeof(AttentionParams) == 52);
+static_assert(sizeof(SampleParams) == 104 && sizeof(SampleChunk) == 16 && sizeof(SampleOutput) == 72 &&
+              sizeof(SampleResetParams) == 8);
+}  // namespace ingot::metal
+#endif

@@ -1,0 +1,28 @@
+#include <algorithm>
+
+#include "backend/metal/ops.h"
+
+namespace ingot::metal {
+
+void encode(const NormOp& op, Context& context) {
+  Encoder& encoder = context.encoder;
+  const BufferView weight = context.vector(op.weight), bias = context.vector(op.bias);
+  const char* kernel = op.accumulate ? "norm_f32" : context.activation == DType::f16 ? "norm_f16" : "norm_bf16";
+  encoder.use(kernel, {Constant::b(kNormLayer, op.kind == NormKind::layer), Constant::b(kNormWeight, bool(weight)),
+                       Constant::b(kNormBias, bool(bias)), Constant::b(kNormAdd, op.accumulate)});
+  const int64_t elements = op.rows * op.dim;
+  encoder.read(0, context.words(op.in, elements));
+  if (weight) encoder.weight(1, weight);
+  if (bias) encoder.weight(2, bias);
+  if (op.accumulate)
+    encoder.update(3, context.words(op.out, elements));
+  else
+    encoder.write(3, context.activations(op.out, elements));
+  encoder.value(4, NormParams{.eps = op.eps, .dim = static_cast<uint32_t>(op.dim)});
+  // Two vectors of four a thread: short rows do not keep more busy. The choice depends on the dimension alone: so does
+  // the order of sums.
+  const int64_t simdgroups = std::clamp<int64_t>((op.dim + 255) / 256, 1, 32);
+  encoder.dispatch({static_cast<NS::UInteger>(op.rows), 1, 1}, {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
+}
+
+}  // namespace ingot::metal
