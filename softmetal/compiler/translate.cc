@@ -200,6 +200,8 @@ class Translator {
       program_.uses_thread_elements = true;
     } else if (token.text == "constant") {
       function_constant(i);
+    } else if (token.text == "enum" && pending_.empty()) {
+      enumerators(i);
     } else if (token.text == "threadgroup") {
       threadgroup_variable(i);
     } else if (token.text == "kernel" && pending_.empty()) {
@@ -235,6 +237,20 @@ class Translator {
     }
   }
 
+  // enum { A = 1, B }: names that may stand for numbers in an attribute.
+  void enumerators(size_t i) {
+    while (i < tokens_.size() && text(i) != "{" && text(i) != ";") i = next(i);
+    if (text(i) != "{") return;
+    const size_t end = closing(i);
+    for (unsigned value = 0; i < end && next(i) < end; ++value) {
+      const std::string name = text(next(i));
+      i = next(next(i));
+      if (text(i) == "=") value = static_cast<unsigned>(std::strtoul(text(next(i)).c_str(), nullptr, 0));
+      enumerators_[name] = value;
+      while (i < end && text(i) != ",") i = next(i);
+    }
+  }
+
   // constant T NAME [[function_constant(N)]];
   void function_constant(size_t i) {
     size_t k = next(i);
@@ -250,7 +266,13 @@ class Translator {
     if (!has(list, "function_constant") || text(end) != ";") return;
     const size_t name = previous(k);
     FunctionConstant c{text(name), join(next(i), name), 0};
-    c.index = static_cast<unsigned>(std::strtoul(list.front().argument.c_str(), nullptr, 0));
+    const std::string& number = list.front().argument;
+    if (const auto named = enumerators_.find(number); named != enumerators_.end())
+      c.index = named->second;
+    else if (number.find_first_not_of("0123456789") == std::string::npos)
+      c.index = static_cast<unsigned>(std::strtoul(number.c_str(), nullptr, 0));
+    else
+      throw_at(i, "function constant " + c.name + ": " + number + " is neither a number nor an enumerator");
     for (const FunctionConstant& other : program_.constants) {
       if (other.index == c.index)
         throw_at(i, "function constants " + other.name + " and " + c.name + " share an index");
@@ -488,6 +510,7 @@ class Translator {
   std::vector<std::string> files_;
   std::vector<bool> pending_;  // open braces; true for that of a kernel's body
   size_t kernel_body_ = ~size_t{0};
+  std::map<std::string, unsigned> enumerators_;
   std::map<std::string, KernelInfo> templates_;
   std::map<std::string, size_t> thread_parameters_;  // of templates: the parameter that is their number of threads
   std::vector<std::pair<std::string, KernelInfo>> instances_;  // by the function's name

@@ -220,6 +220,23 @@ TEST(Library, ReportsErrorsWithTheirLine) {
   EXPECT_EQ(message("kernel void k(device float* o) { o[0] = 1; }"), "");
 }
 
+// As headers that host code shares have them.
+TEST(FunctionConstants, AreNumberedByEnumerators) {
+  Gpu gpu;
+  gpu.compile(R"(
+enum Numbers : uint { kFirst, kSecond, kTenth = 10, kNext };
+constant uint A [[function_constant(kSecond)]];
+constant uint B [[function_constant(kNext)]];
+kernel void k(device float* o [[buffer(0)]]) { o[0] = A; o[1] = B; })");
+  auto o = gpu.empty(2 * 4);
+  const Gpu::Run one{{o.get()}, MTL::Size(1, 1, 1), MTL::Size(1, 1, 1)};
+  ASSERT_EQ(gpu.run("k", one, {constant(1, 5u), constant(11, 7u)}), "");
+  EXPECT_EQ(read<float>(o.get()), (Floats{5, 7}));
+  EXPECT_THROW(
+      gpu.compile("constant uint A [[function_constant(kNowhere)]];\nkernel void k(device uint* o) { o[0] = A; }"),
+      std::runtime_error);
+}
+
 TEST(Library, FunctionConstantsAreNoConstantExpressions) {
   Gpu gpu;
   const std::string declared = "constant uint N [[function_constant(0)]];\n";

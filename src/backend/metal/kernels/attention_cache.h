@@ -3,32 +3,14 @@
 
 #include "common.h"
 
-constant uint ATTENTION_HEAD_SIZE [[function_constant(50)]];
-constant uint ATTENTION_BLOCK_SIZE [[function_constant(51)]];
-constant uint ATTENTION_WINDOW [[function_constant(52)]];  // 0: none
-constant bool ATTENTION_QK_NORM [[function_constant(53)]];
-constant uint ATTENTION_SIMDGROUPS [[function_constant(54)]];  // of a threadgroup
-constant bool ATTENTION_ONE_SPAN [[function_constant(55)]];    // decode: a threadgroup takes no more than one span
-constant bool ATTENTION_TURNED [[function_constant(56)]];      // all dims are rotated, and they are a multiple of 64
+constant uint ATTENTION_HEAD_SIZE [[function_constant(kAttentionHeadSize)]];
+constant uint ATTENTION_BLOCK_SIZE [[function_constant(kAttentionBlockSize)]];
+constant uint ATTENTION_WINDOW [[function_constant(kAttentionWindow)]];  // 0: none
+constant bool ATTENTION_QK_NORM [[function_constant(kAttentionQkNorm)]];
+constant uint ATTENTION_SIMDGROUPS [[function_constant(kAttentionSimdgroups)]];  // of a threadgroup
+constant bool ATTENTION_ONE_SPAN [[function_constant(kAttentionOneSpan)]];    // decode: a threadgroup takes no more than one span
+constant bool ATTENTION_TURNED [[function_constant(kAttentionTurned)]];      // all dims are rotated, and they are a multiple of 64
 constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
-
-constant constexpr uint kSpan = 64;  // keys
-constant constexpr uint kMaxHeadSize = 256;
-
-struct AttentionParams {
-  float scale;  // of q . k, times log2(e)
-  float norm_eps;
-  uint heads, kv_heads;
-  uint rope_dims;
-  uint split;        // keys a split, a multiple of the span
-  uint piece;        // decode: keys a threadgroup, the span or the split
-  uint max_blocks;   // row length of the block table
-  uint max_pieces;   // row length of the partial results
-  uint cache_ready;  // decode: no dispatch of this step writes the cache but for the new keys
-  uint first_row;    // prefill: first row of the step it looks at
-  uint first_seq;    // prefill: first sequence
-  uint first_tile;   // prefill: first tile of query rows
-};
 
 // ---- rotation ----
 

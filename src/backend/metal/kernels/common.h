@@ -1,10 +1,12 @@
-// What every kernel file starts with. The build joins this and the .metal files into one source, so names that a file
+// What every kernel file starts with. The build joins params.h, this and the other files into one source, so names that a file
 // keeps to itself carry its subject as a prefix, and nothing may depend on the order of the files.
 #pragma once
 
 #include <metal_simdgroup>
 #include <metal_simdgroup_matrix>
 #include <metal_stdlib>
+
+#include "params.h"
 
 using namespace metal;
 

@@ -1,20 +1,11 @@
 // Rows of a packed matrix as floats: the embedding.
 //   out[t, :] = table[id(t), :] * scale (+ positions_table[positions[t], :])
 // id(t) is token_ids[t], or what row -1 - token_ids[t] of the previous step sampled.
+#include "linear_formats.h"
 
-constant uint EMBED_FORMAT [[function_constant(40)]];           // PackedFormat of the table
-constant uint EMBED_FORMAT_POSITIONS [[function_constant(41)]];  // of the table of positions
-constant bool EMBED_HAS_POSITIONS [[function_constant(42)]];
-
-struct EmbedParams {
-  PackedPlanes planes;
-  PackedPlanes planes_positions;
-  uint cols;
-  uint first;  // rows [first, first + rows) of the table are in this buffer; others are left alone
-  uint rows;
-  uint rows_positions;
-  float scale;
-};
+constant uint EMBED_FORMAT [[function_constant(kEmbedFormat)]];           // PackedFormat of the table
+constant uint EMBED_FORMAT_POSITIONS [[function_constant(kEmbedFormatPositions)]];  // of the table of positions
+constant bool EMBED_HAS_POSITIONS [[function_constant(kEmbedHasPositions)]];
 
 // A row that does not exist (a sampled token of -1, say) reads as the nearest one that does.
 METAL_FUNC uint embed_id(device const int* token_ids, device const int* previous, uint t) {

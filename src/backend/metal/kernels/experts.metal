@@ -2,21 +2,10 @@
 // what a row's experts give. The products themselves are in linear.metal.
 #include "common.h"
 
-constant bool ROUTE_NORMALIZE [[function_constant(4)]];  // a row's weights are scaled to sum to 1
-constant uint ROUTE_LOGITS [[function_constant(5)]];     // of a lane: experts / 32, rounded up to 1, 2, 4, 8 or 16
-
-constant constexpr uint kRouteExperts = 512;  // at most
-constant constexpr uint kSortThreads = 256;
-constant constexpr uint kRouteFewThreads = 512;
-constant constexpr uint kRouteFewPairs = 512;  // at most, of route_few
+constant bool ROUTE_NORMALIZE [[function_constant(kRouteNormalize)]];  // a row's weights are scaled to sum to 1
+constant uint ROUTE_LOGITS [[function_constant(kRouteLogits)]];        // of a lane: experts / 32, rounded up to 1, 2, 4, 8 or 16
 
 #define ROUTE_UNROLL _Pragma("clang loop unroll(full)")
-
-struct RouteParams {
-  uint rows, experts;
-  uint per_token;  // at most 32
-  uint item_rows;  // most rows of an item
-};
 
 // A simdgroup chooses for one row: softmax, then the largest, one after another; of equal ones the first. Numbers that are
 // not negative compare like their bits, and integers are compared faster across lanes.
@@ -43,7 +32,7 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
   int my_expert = 0;  // lane l keeps choice l, so that all are written at once
   float my_value = 0;
   for (uint rank = 0; rank < p.per_token; ++rank) {
-    uint best = 0, where = kRouteExperts;
+    uint best = 0, where = kMaxExperts;
     ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i) {
       if (keys[i] > best) {
         best = keys[i];
@@ -51,7 +40,7 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
       }
     }
     const uint top = simd_max(best);
-    const uint expert = min(simd_min(best == top ? where : kRouteExperts), p.experts - 1);
+    const uint expert = min(simd_min(best == top ? where : kMaxExperts), p.experts - 1);
     ROUTE_UNROLL for (uint i = 0; i < ROUTE_LOGITS; ++i)
       if (i * 32 + lane == expert) keys[i] = 0;
     const float value = as_type<float>(max(top, 1u) - 1);
@@ -95,7 +84,7 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   threadgroup int pair_ids[kRouteFewPairs];
-  threadgroup uint first_places[kRouteExperts];
+  threadgroup uint first_places[kMaxExperts];
   threadgroup uint2 simdgroup_sums[kRouteFewThreads / 32];
   const uint pairs = p.rows * p.per_token;
   for (uint row = simdgroup; row < p.rows; row += kRouteFewThreads / 32)
@@ -143,7 +132,7 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
                            device int* items [[buffer(4)]],      // count, then [expert, first place]
                            constant RouteParams& p [[buffer(5)]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
-  threadgroup uint counts[kRouteExperts], item_counts[kRouteExperts];
+  threadgroup uint counts[kMaxExperts], item_counts[kMaxExperts];
   const uint pairs = p.rows * p.per_token;
   for (uint expert = thread_index; expert < p.experts; expert += kSortThreads) {
     uint count = 0;
@@ -179,10 +168,6 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
   }
 }
 
-struct ExpertSumParams {
-  uint dim, per_token;
-};
-
 // out[row, :] += the experts' rows, best first.
 [[kernel]] void expert_sum(device const float* weights [[buffer(0)]],  // [rows, per_token]
                            device const int* places [[buffer(1)]],     // [rows, per_token]
@@ -191,7 +176,7 @@ struct ExpertSumParams {
                            constant ExpertSumParams& p [[buffer(4)]],
                            uint2 group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
-  const uint i = group.x * 256 + thread_index, row = group.y;
+  const uint i = group.x * kRowThreads + thread_index, row = group.y;
   if (i >= p.dim) return;
   float sum = out[ulong(row) * p.dim + i];
   for (uint first = 0; first < p.per_token; first += 8) {

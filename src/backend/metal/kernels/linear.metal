@@ -141,11 +141,7 @@ METAL_FUNC void linear_few(device const uchar* w, device const uchar* w_up, devi
 // ---- tiles ----------------------------------------------------------------------------------------------------------
 
 // A tile of W has 64 rows: 64 outputs, or 32 of the first matrix and the same 32 of the second.
-constant constexpr uint kLinearTileOutputs = 64;
-constant constexpr uint kLinearTileColumns = 64;
-constant constexpr uint kLinearTileStride = kLinearTileColumns + 8;      // of both operands in threadgroup memory
 constant constexpr uint kLinearResultStride = kLinearTileOutputs + 4;    // of the results
-constant constexpr uint kLinearTileThreads = 128;
 
 template <typename T>
 METAL_FUNC void linear_put(threadgroup T* to, Float8 v) {
@@ -310,7 +306,7 @@ template [[host_name("linear_bfloat_768")]] [[kernel]] decltype(linear_kernel<bf
                            uint2 group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
   const uint padded = (p.outputs + 7) / 8 * 8;
-  const uint row = group.y, output = (group.x * 256 + thread_index) * 4;
+  const uint row = group.y, output = (group.x * kLinearAddThreads + thread_index) * 4;
   if (output >= p.outputs) return;
   const ulong first = ulong(row / LINEAR_ROWS * LINEAR_LANES) * LINEAR_ROWS + row % LINEAR_ROWS;
   device const float4* from = (device const float4*)(partials + first * padded + output);

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <metal_stdlib>
-
-using namespace metal;
+#include "common.h"
 
 // How a packed weight matrix lies in device memory, and how a kernel reads it. Written by backend/metal/linear/pack.cc.
 //
@@ -40,37 +38,6 @@ using namespace metal;
 
 // Loops with constant bounds that hold arrays in registers must go away altogether.
 #define PACKED_UNROLL _Pragma("clang loop unroll(full)")
-
-// The numbers of ingot::DType.
-enum PackedFormat : uint {
-  packed_f32,
-  packed_f16,
-  packed_bf16,
-  packed_q4_0,
-  packed_q4_1,
-  packed_q5_0,
-  packed_q5_1,
-  packed_q8_0,
-  packed_q2_k,
-  packed_q3_k,
-  packed_q4_k,
-  packed_q5_k,
-  packed_q6_k,
-};
-
-// Bytes: from row to row in each plane, from block to block, from the start of a panel to the planes after the codes,
-// of a panel.
-struct PackedPlanes {
-  uint code_stride;
-  uint high_stride;
-  uint meta_stride;
-  uint code_block;
-  uint high_block;
-  uint meta_block;
-  uint high_offset;
-  uint meta_offset;
-  uint panel_bytes;
-};
 
 struct PackedRow {
   device const uchar* codes;

@@ -1,16 +1,8 @@
 // What goes with a product of matrices that a library computes: W in plain rows before it, and what becomes of the sums
 // behind it.
+#include "linear_output.h"
 
-constant uint GEMM_FORMAT [[function_constant(44)]];  // PackedFormat of W
-
-struct GemmUnpackParams {
-  PackedPlanes planes;
-  uint cols;       // a multiple of 8
-  uint first_row;  // of W, a multiple of 8
-  uint rows;
-};
-
-constant constexpr uint kGemmBlocks = 4;  // of 8 rows by 4 units, by a simdgroup
+constant uint GEMM_FORMAT [[function_constant(kGemmFormat)]];  // PackedFormat of W
 
 METAL_FUNC uint2 gemm_bits(vec<half, 4> v) { return as_type<uint2>(v); }
 #if INGOT_BFLOAT
@@ -51,12 +43,6 @@ template <typename T, uint same>
     }
   }
 }
-
-struct GemmFinishParams {
-  uint rows;
-  uint outputs;     // a multiple of 4
-  uint out_stride;  // elements
-};
 
 // out = activation(sums + bias), times the sums of the second matrix when gated; or out += that.
 template <typename T>

@@ -4,40 +4,23 @@
 
 // What all ways of kernels/linear.metal share: constants, parameters, activations in and results out.
 
-constant uint LINEAR_FORMAT [[function_constant(20)]];     // PackedFormat of W
-constant uint LINEAR_FORMAT_UP [[function_constant(21)]];  // of the second matrix, when gated
+constant uint LINEAR_FORMAT [[function_constant(kLinearFormat)]];     // PackedFormat of W
+constant uint LINEAR_FORMAT_UP [[function_constant(kLinearFormatUp)]];  // of the second matrix, when gated
 // Few rows: at a time; 1, 2, 4, 8 or 16. Matrix: 8, 16, 32 or 64. 0: none, tiles only.
-constant uint LINEAR_ROWS [[function_constant(22)]];
+constant uint LINEAR_ROWS [[function_constant(kLinearRows)]];
 // Few rows: outputs of a lane group; 1, 2 or 4. Matrix: simdgroups that take x from threadgroup memory, each with
 // outputs of its own; 1: none do; 0: none do, and they are a multiple of the slices.
-constant uint LINEAR_OUTPUTS [[function_constant(23)]];
+constant uint LINEAR_OUTPUTS [[function_constant(kLinearOutputs)]];
 // Few rows: lanes that share a dot product; 1 to 32. Matrix: slices of the columns; 1 to 8.
-constant uint LINEAR_LANES [[function_constant(24)]];
-constant uint LINEAR_UNROLL [[function_constant(25)]];     // units (matrix: of four lanes) loaded together; 1 to 4
-constant uint LINEAR_TILE_ROWS [[function_constant(26)]];  // tiles: 32 or 64; 0: none, few rows only
-constant uint LINEAR_X [[function_constant(28)]];          // PackedFormat of the activations: f32, f16 or bf16
-constant uint LINEAR_MATRIX [[function_constant(30)]];     // matrix: 8 outputs times this a simdgroup; 0: few rows
-constant bool LINEAR_ALIGNED [[function_constant(34)]];    // cols % 8 == 0: rows of x can be read 16 bytes at a time
-constant bool LINEAR_EXPERTS [[function_constant(35)]];    // W is a stack of experts, see LinearParams
-constant bool LINEAR_SPLIT [[function_constant(36)]];      // matrix: a threadgroup takes one slice, see linear_shared
-// 27, 29, 31 to 33: linear_output.h
-
-// Everything a dispatch needs beside its buffers.
-struct LinearParams {
-  PackedPlanes planes;     // of W
-  PackedPlanes planes_up;  // of the second matrix
-  uint rows;               // of x
-  uint cols;
-  uint outputs;        // of this dispatch
-  uint out_stride;     // elements from row to row of `out`
-  uint small_rows;     // rows taken in the first way
-  uint small_groups;   // threadgroups of the first way: output groups times row groups
-  uint output_groups;  // few rows: threadgroups that cover the outputs once
-  uint row_tiles;      // tiles: tiles that cover the rows
-  // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
-  // other. Row i of `out` takes row i of x, or row order[i] / per_token when per_token is not 0.
-  uint per_token;
-};
+constant uint LINEAR_LANES [[function_constant(kLinearLanes)]];
+constant uint LINEAR_UNROLL [[function_constant(kLinearUnroll)]];     // units (matrix: of four lanes) loaded together; 1 to 4
+constant uint LINEAR_TILE_ROWS [[function_constant(kLinearTileRows)]];  // tiles: 32 or 64; 0: none, few rows only
+constant uint LINEAR_X [[function_constant(kLinearX)]];          // PackedFormat of the activations: f32, f16 or bf16
+constant uint LINEAR_MATRIX [[function_constant(kLinearMatrix)]];     // matrix: 8 outputs times this a simdgroup; 0: few rows
+constant bool LINEAR_ALIGNED [[function_constant(kLinearAligned)]];    // cols % 8 == 0: rows of x can be read 16 bytes at a time
+constant bool LINEAR_EXPERTS [[function_constant(kLinearExperts)]];    // W is a stack of experts, see LinearParams
+constant bool LINEAR_SPLIT [[function_constant(kLinearSplit)]];      // matrix: a threadgroup takes one slice, see linear_shared
+// The others: linear_output.h
 
 // ---- activations in and out -----------------------------------------------------------------------------------------
 

@@ -1,14 +1,9 @@
 #include "common.h"
 
-constant bool NORM_LAYER [[function_constant(0)]];  // LayerNorm; else RMSNorm
-constant bool NORM_WEIGHT [[function_constant(1)]];
-constant bool NORM_BIAS [[function_constant(2)]];
-constant bool NORM_ADD [[function_constant(3)]];  // out += the result
-
-struct NormParams {
-  float eps;
-  uint dim;
-};
+constant bool NORM_LAYER [[function_constant(kNormLayer)]];  // LayerNorm; else RMSNorm
+constant bool NORM_WEIGHT [[function_constant(kNormWeight)]];
+constant bool NORM_BIAS [[function_constant(kNormBias)]];
+constant bool NORM_ADD [[function_constant(kNormAdd)]];  // out += the result
 
 // Sum over the threadgroup, the same bits in every thread. `parts` holds one float a simdgroup.
 static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgroup, uint simdgroups) {

@@ -2,9 +2,6 @@
 // comparison), and probabilities are summed as integers, so that no order of threads can change a draw.
 #include "common.h"
 
-constant constexpr uint kSampleThreads = 256;
-constant constexpr uint kSampleChunk = 4096;  // tokens whose statistics one threadgroup takes
-constant constexpr uint kSampleMaxTop = 256;
 constant constexpr uint kKeyOfInfinity = 0xff800000u;
 constant constexpr uint kKeyOfMinusInfinity = 0x007fffffu;
 constant constexpr float kWeightOne = 1099511627776.0f;  // 2^40: the weight of the most likely token
@@ -12,41 +9,6 @@ constant constexpr uint kInPrompt = 0x80000000u;         // in `seen`: beside th
 
 // RowOutput::Kind
 constant constexpr int kKindToken = 0, kKindLogprobs = 1, kKindScore = 2, kKindFullLogits = 4;
-
-// StagedSampling of backend.h, field by field.
-struct SampleParams {
-  float temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
-  int top_k;
-  int slot;
-  ulong seed;
-  int position;
-  int kind;
-  int top;
-  int target;
-  int min_tokens;
-  int stop_offset, stop_count;
-  int bias_offset, bias_count;
-  int allowed_offset, allowed_count;
-  int bad_offset, bad_count;
-  int mask_offset;
-  int logits_row;
-};
-
-// Statistics of one chunk of one row's raw logits.
-struct SampleChunk {
-  uint best_key;
-  uint best_id;
-  uint nan;   // 1: there is one
-  float sum;  // of exp(logit - best)
-};
-
-// Where the step's outputs lie, in bytes; OutputLayout of backend.h.
-struct SampleOutput {
-  uint rows, chunks, max_top, max_tokens;
-  ulong tokens, logprobs, ranks, top_ids, top_values, logits;
-  uint last_offset;  // where this step's tokens go among the last ones
-  uint vocab;
-};
 
 static uint sample_key(float x) {
   uint bits = as_type<uint>(x);
@@ -82,10 +44,10 @@ static uint sample_work_row(device const SampleParams* params, device const int2
                              device int* history [[buffer(2)]],       // [slots, max tokens]
                              device int2* counts [[buffer(3)]],       // [slots]: prompt, generated
                              device atomic_uint* seen [[buffer(4)]],  // [slots, vocab]
-                             constant uint2& limits [[buffer(5)]],  // max tokens, vocab
+                             constant SampleResetParams& p [[buffer(5)]],
                              uint group [[threadgroup_position_in_grid]],
                              uint thread_index [[thread_index_in_threadgroup]]) {
-  const uint max_tokens = limits.x, vocab = limits.y;
+  const uint max_tokens = p.max_tokens, vocab = p.vocab;
   const int4 reset = resets[group];
   const uint prompt = min(uint(reset.z), max_tokens);
   const uint generated = min(uint(reset.w), max_tokens - prompt);
