@@ -17,6 +17,14 @@ int64_t first_visible(const AttentionShape& shape, int64_t position) {
   return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
 }
 
+// Totals that nothing has been merged into.
+void clear_states(float* states, int64_t rows, int64_t head_size) {
+  const int64_t stride = softmax_stride(head_size);
+  std::memset(states, 0, static_cast<size_t>(rows * stride) * sizeof(float));
+  for (int64_t r = 0; r < rows; ++r)
+    states[r * stride + padded_head(head_size)] = -std::numeric_limits<float>::infinity();
+}
+
 // The last index whose prefix is not above `task`.
 int64_t find_task(const int32_t* prefix, int64_t n, int64_t task) {
   return std::upper_bound(prefix, prefix + n, task) - prefix - 1;
@@ -213,15 +221,13 @@ AttentionArgs Attention::cache_args(const Call& call, int64_t seq, int64_t kv_he
 
 // Every split that some row sees, merged in order into scratch.total.
 void Attention::attend_all(const AttentionArgs& args, const Scratch& scratch) const {
-  const int64_t d = args.head_size, stride = softmax_stride(d);
+  const int64_t d = args.head_size;
   int32_t first = std::numeric_limits<int32_t>::max(), last = 0;
   for (int32_t r = 0; r < args.rows; ++r) {
     first = std::min(first, args.first[r]);
     last = std::max(last, args.last[r]);
-    float* total = scratch.total + r * stride;
-    std::memset(total, 0, static_cast<size_t>(stride) * sizeof(float));
-    total[padded_head(d)] = -std::numeric_limits<float>::infinity();
   }
+  clear_states(scratch.total, args.rows, d);
   for (int64_t split = first / kSplitKeys; split <= last / kSplitKeys; ++split) {
     kernels_.attend_split(args, split, scratch.part);
     kernels_.merge_states(scratch.total, scratch.part, args.rows, d);
@@ -265,11 +271,7 @@ void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t
     if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < splits) return;
     done.store(0, std::memory_order_relaxed);
     // The last to finish merges, in the order of the splits.
-    for (int64_t g = 0; g < group; ++g) {
-      float* total = scratch.total + g * stride;
-      std::memset(total, 0, static_cast<size_t>(stride) * sizeof(float));
-      total[padded_head(d)] = -std::numeric_limits<float>::infinity();
-    }
+    clear_states(scratch.total, group, d);
     for (int64_t i = 0; i < splits; ++i) kernels_.merge_states(scratch.total, states + i * slot_states, group, d);
   } else {
     attend_all(args, scratch);

@@ -1,13 +1,3 @@
-#include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/simd_avx512.h"
-
-namespace ingot::cpu::avx512 {
-namespace {
-#include "backend/cpu/kernels/math.inl"
-
-#include "backend/cpu/kernels/attention.inl"
-#include "backend/cpu/kernels/norm.inl"
-#include "backend/cpu/kernels/sampling.inl"
-}  // namespace
-#include "backend/cpu/kernels/set.inl"
-}  // namespace ingot::cpu::avx512
+#define INGOT_ISA avx512
+#include "backend/cpu/kernels/isa_kernels.inl"

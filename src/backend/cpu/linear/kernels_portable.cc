@@ -3,20 +3,13 @@
 #include <cstring>
 
 #include "backend/cpu/linear/kernels.h"
-#include "core/half.h"
+#include "backend/cpu/linear/panel_codes.h"
 
 // The kernels in plain C++: what every other ISA is tested against, and what runs on processors that have none of them.
 namespace ingot::cpu {
 namespace {
 
 constexpr int kMaxTile = 4;
-
-uint16_t load_u16(const uint8_t* p) {
-  uint16_t v;
-  std::memcpy(&v, p, 2);
-  return v;
-}
-float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
 
 // Row r of one record; `rest` becomes what the codes miss. Returns the largest magnitude.
 float quantize_record(const float* x, int r, int rows, bool halves, uint8_t* out, float* rest) {
@@ -76,57 +69,6 @@ void quantize(const float* in, int64_t in_stride, int rows, int64_t cols, int64_
   }
 }
 
-// Codes of one block, column-major: w[column][row].
-template <DType kType>
-void unpack_codes(const uint8_t* codes, int16_t (&w)[kBlock][kPanelRows]) {
-  constexpr PanelFormat kFormat = panel_format(kType);
-  constexpr int kLowBytes = kFormat.low_bits * 64;
-  for (int column = 0; column < kBlock; ++column) {
-    const int j = column / 4, i = column % 4;
-    for (int r = 0; r < kPanelRows; ++r) {
-      const int at = r * 4 + i;
-      int code;
-      if constexpr (kFormat.low_bits == 8) {
-        code = codes[j * 64 + at];
-      } else if constexpr (kFormat.low_bits == 4) {
-        code = codes[j % 4 * 64 + at] >> (j / 4 * 4) & 15;
-      } else {
-        code = codes[j / 4 * 64 + at] >> (j % 4 * 2) & 3;
-      }
-      if constexpr (kFormat.high_bits == 1) code |= (codes[kLowBytes + at] >> j & 1) << kFormat.low_bits;
-      if constexpr (kFormat.high_bits == 2)
-        code |= (codes[kLowBytes + j / 4 * 64 + at] >> (j % 4 * 2) & 3) << kFormat.low_bits;
-      w[column][r] = static_cast<int16_t>(code);
-    }
-  }
-}
-
-// Scales and mins of both halves of a record.
-template <DType kType>
-void unpack_scales(const uint8_t* header, const uint8_t* scales, float (&scale)[2][kPanelRows],
-                   float (&min)[2][kPanelRows]) {
-  constexpr PanelFormat kFormat = panel_format(kType);
-  for (int half = 0; half < 2; ++half) {
-    for (int r = 0; r < kPanelRows; ++r) {
-      float s = load_half((kFormat.header_bytes > 0 ? header : scales) + 2 * r), m = 0.0f;
-      if constexpr (kFormat.scales == Scales::block_min) {
-        m = load_half(scales + 32 + 2 * r);
-      } else if constexpr (kFormat.scales == Scales::super32_min) {
-        m = -(load_half(header + 32 + 2 * r) * static_cast<float>(scales[16 + r]));
-        s *= static_cast<float>(scales[r]);
-      } else if constexpr (kFormat.scales == Scales::super16) {
-        s *= static_cast<float>(static_cast<int8_t>(scales[half * 16 + r]));
-      } else if constexpr (kFormat.scales == Scales::super16_min) {
-        const uint8_t packed = scales[half * 16 + r];
-        m = -(load_half(header + 32 + 2 * r) * static_cast<float>(packed >> 4));
-        s *= static_cast<float>(packed & 15);
-      }
-      scale[half][r] = s;
-      min[half][r] = m;
-    }
-  }
-}
-
 void dot_codes(const int16_t (*w)[kPanelRows], const int8_t* x, int columns, int32_t (&dot)[kPanelRows]) {
   for (int column = 0; column < columns; ++column)
     for (int i = 0; i < kPanelRows; ++i) dot[i] += static_cast<int16_t>(w[column][i] * x[column]);
@@ -141,14 +83,16 @@ void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
   float acc[kRows][kPanelRows] = {};
   const uint8_t* header = nullptr;
   for (int64_t block = 0; block < args.cols / kBlock; ++block) {
-    int16_t w[kBlock][kPanelRows];
+    int16_t w[kBlock][kPanelRows];  // codes
     float scale[2][kPanelRows], min[2][kPanelRows];
     if (block % kFormat.group() == 0) {
       header = panel;
       panel += kFormat.header_bytes;
     }
-    unpack_codes<kType>(panel, w);
-    unpack_scales<kType>(header, panel + kFormat.code_bytes, scale, min);
+    for (int column = 0; column < kBlock; ++column)
+      for (int r = 0; r < kPanelRows; ++r) w[column][r] = static_cast<int16_t>(panel_code<kType>(panel, column, r));
+    for (int half = 0; half < 2; ++half)
+      for (int r = 0; r < kPanelRows; ++r) panel_scale<kType>(header, panel, half, r, scale[half][r], min[half][r]);
     panel += kFormat.record_bytes;
     const size_t fine = static_cast<size_t>(args.cols / kBlock) * record;
     const uint32_t levels = reinterpret_cast<const uint32_t*>(args.act + 2 * fine)[block];

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/linear/linear.h"
 #include "backend/cpu/linear/packed.h"
+#include "backend/cpu/linear/panel_codes.h"
 #include "backend/cpu/memory.h"
 #include "core/error.h"
 #include "core/half.h"
@@ -92,22 +93,6 @@ void put_codes(const uint32_t (&words)[8], int row, uint8_t* block) {
   }
 }
 
-// The reverse of put_codes.
-template <DType kType>
-void get_codes(const uint8_t* block, int row, uint32_t (&words)[8]) {
-  constexpr PanelFormat kFormat = panel_format(kType);
-  const uint8_t* in = block + row * 4;
-  const uint8_t* high = in + kFormat.low_bits * 64;
-  for (int j = 0; j < 8; ++j) {
-    if constexpr (kFormat.low_bits == 8) words[j] = load_u32(in + j * 64);
-    if constexpr (kFormat.low_bits == 4) words[j] = load_u32(in + j % 4 * 64) >> (j / 4 * 4) & 0x0f0f0f0fu;
-    if constexpr (kFormat.low_bits == 2) words[j] = load_u32(in + j / 4 * 64) >> (j % 4 * 2) & 0x03030303u;
-    if constexpr (kFormat.high_bits == 1) words[j] |= (load_u32(high) >> j & 0x01010101u) << kFormat.low_bits;
-    if constexpr (kFormat.high_bits == 2)
-      words[j] |= (load_u32(high + j / 4 * 64) >> (j % 4 * 2) & 0x03030303u) << kFormat.low_bits;
-  }
-}
-
 // The scales of block `block` of a source row, and the header when it is the first of its super-block.
 template <DType kType>
 void put_scales(const uint8_t* source, int64_t block, int row, uint8_t* record) {
@@ -158,47 +143,6 @@ void pack_row(const uint8_t* source, int64_t cols, int row, uint8_t* panel) {
   }
 }
 
-uint16_t load_u16(const uint8_t* p) {
-  uint16_t v;
-  std::memcpy(&v, p, 2);
-  return v;
-}
-float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
-
-template <DType kType>
-void unpack_block_row(const uint8_t* panel, int64_t cols, int row, float* out) {
-  constexpr PanelFormat kFormat = panel_format(kType);
-  for (int64_t block = 0; block < cols / kBlock; ++block, out += kBlock) {
-    const uint8_t* record = panel + record_offset<kType>(block);
-    const uint8_t* scales = record + kFormat.code_bytes;
-    const uint8_t* header = record - block % kFormat.group() * kFormat.record_bytes - kFormat.header_bytes;
-    float scale[2], min[2] = {0.0f, 0.0f};
-    scale[0] = scale[1] = load_half((kFormat.header_bytes > 0 ? header : scales) + 2 * row);
-    if constexpr (kFormat.scales == Scales::block_min) {
-      min[0] = min[1] = load_half(scales + 32 + 2 * row);
-    } else if constexpr (kFormat.scales == Scales::super32_min) {
-      min[0] = min[1] = -(load_half(header + 32 + 2 * row) * static_cast<float>(scales[16 + row]));
-      scale[0] = scale[1] = scale[0] * static_cast<float>(scales[row]);
-    } else if constexpr (kFormat.scales == Scales::super16) {
-      for (int half = 0; half < 2; ++half)
-        scale[half] *= static_cast<float>(static_cast<int8_t>(scales[16 * half + row]));
-    } else if constexpr (kFormat.scales == Scales::super16_min) {
-      for (int half = 0; half < 2; ++half) {
-        const uint8_t packed = scales[16 * half + row];
-        scale[half] *= static_cast<float>(packed & 15);
-        min[half] = -(load_half(header + 32 + 2 * row) * static_cast<float>(packed >> 4));
-      }
-    }
-    uint32_t words[8];
-    get_codes<kType>(record, row, words);
-    for (int j = 0; j < 8; ++j)
-      for (int i = 0; i < 4; ++i) {
-        const int code = static_cast<int>(words[j] >> (8 * i) & 255) - kFormat.zero_point;
-        out[4 * j + i] = scale[j / 4] * static_cast<float>(code) + min[j / 4];
-      }
-  }
-}
-
 template <DType kType>
 void unpack_any_row(const uint8_t* panel, int64_t cols, int row, float* out) {
   if constexpr (kType == DType::f32) {
@@ -208,7 +152,17 @@ void unpack_any_row(const uint8_t* panel, int64_t cols, int row, float* out) {
   } else if constexpr (kType == DType::bf16) {
     for (int64_t k = 0; k < cols; ++k) out[k] = bf16_to_f32(load_u16(panel + k / 2 * 64 + row * 4 + k % 2 * 2));
   } else {
-    unpack_block_row<kType>(panel, cols, row, out);
+    constexpr PanelFormat kFormat = panel_format(kType);
+    for (int64_t block = 0; block < cols / kBlock; ++block) {
+      const uint8_t* record = panel + record_offset<kType>(block);
+      const uint8_t* header = record - block % kFormat.group() * kFormat.record_bytes - kFormat.header_bytes;
+      for (int half = 0; half < 2; ++half) {
+        float scale, min;
+        panel_scale<kType>(header, record, half, row, scale, min);
+        for (int column = 16 * half; column < 16 * half + 16; ++column)
+          *out++ = scale * static_cast<float>(panel_code<kType>(record, column, row) - kFormat.zero_point) + min;
+      }
+    }
   }
 }
 

@@ -1,4 +1,16 @@
-// The set of this instruction set; included last.
+// The set of one instruction set. A file that is compiled for it sets INGOT_ISA, its name, and includes this behind the
+// header of its vectors.
+#include "backend/cpu/kernels/kernels.h"
+
+namespace ingot::cpu::INGOT_ISA {
+namespace {
+#include "backend/cpu/kernels/math.inl"
+
+#include "backend/cpu/kernels/attention.inl"
+#include "backend/cpu/kernels/norm.inl"
+#include "backend/cpu/kernels/sampling.inl"
+}  // namespace
+
 const Kernels& kernels() {
   static constexpr Kernels kKernels = {
       .rms_norm = rms_norm,
@@ -16,3 +28,5 @@ const Kernels& kernels() {
   };
   return kKernels;
 }
+
+}  // namespace ingot::cpu::INGOT_ISA
