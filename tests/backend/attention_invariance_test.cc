@@ -6,7 +6,7 @@
 
 #include "attention_rig.h"
 #include "backend/cpu/device.h"
-#include "backend/metal/attention_cut.h"
+#include "backend/metal/attention.h"
 #include "backend/metal/device.h"
 #include "cuda_device.h"
 #include "metal_mode.h"

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <set>
 
-#include "backend/metal/family.h"
 #include "backend/metal/linear/plan.h"
 #include "core/error.h"
 #include "quant_blocks.h"

@@ -1,5 +1,5 @@
 // Products of large matrices by a library of the device's maker, between the dispatches of a compute encoder. Apple's
-// headers have nothing like it: there, and on devices that have no library, gemm_name() is empty.
+// headers have nothing like it. On devices that have no library gemm_name() is empty.
 #pragma once
 
 #include <cstddef>
@@ -28,17 +28,11 @@ struct GemmProduct {
   size_t x_offset = 0, weights_offset = 0, out_offset = 0;
 };
 
-#ifdef __APPLE__
-inline std::string gemm_name(const MTL::Device*) { return ""; }
-inline std::string prepare_gemm(MTL::Device*, const GemmProduct&) { return "there is none"; }
-inline void encode_gemm(MTL::ComputeCommandEncoder*, const GemmProduct&) {}
-#else
 // "cuBLASLt 13.0"
 std::string gemm_name(const MTL::Device* device);
 // Chooses how products of these types, outputs and columns are computed; rows and buffers do not matter. To be called
 // before the first one is encoded. An error, or empty.
 std::string prepare_gemm(MTL::Device* device, const GemmProduct& product);
 void encode_gemm(MTL::ComputeCommandEncoder* encoder, const GemmProduct& product);
-#endif
 
 }  // namespace softmetal

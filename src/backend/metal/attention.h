@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "backend/metal/attention_cut.h"
 #include "backend/metal/kernels/params.h"
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/memory.h"
@@ -13,6 +13,11 @@
 namespace ingot::metal {
 
 struct Context;
+
+// What a threadgroup of decode attention takes of a sequence. Results are the same to the bit.
+enum class AttentionCut { spans, splits, whole };
+// Instead of what the number of rows and their lengths ask for; for tests.
+inline std::optional<AttentionCut> tried_cut;
 
 // Encodes attention over one cache. Long sequences are cut into splits at fixed positions; their partial results live
 // in memory of its own, made in a rehearsal.

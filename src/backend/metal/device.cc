@@ -1,7 +1,6 @@
 #include "backend/metal/device.h"
 
 #include <fmt/format.h>
-#include <softmetal/audit.h>
 
 #include <algorithm>
 #include <utility>
@@ -9,6 +8,7 @@
 
 #include "backend/metal/context.h"
 #include "backend/metal/gpu.h"
+#include "backend/metal/host_hooks.h"
 #include "backend/metal/library.h"
 #include "backend/metal/ops.h"
 #include "backend/metal/pipelines.h"
@@ -183,9 +183,9 @@ class Metal final : public Backend {
       capturing_ = true;
     }
     if (!profiling_) {
-      softmetal::begin_step();
+      host::begin_step();
       step_open_ = true;
-      softmetal::begin_encode();
+      host::begin_encode();
     }
     pool_ = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     commands_ = NS::RetainPtr(gpu_.queue->commandBufferWithUnretainedReferences());
@@ -211,7 +211,7 @@ class Metal final : public Backend {
     Ring& ring = rings_[index];
     encoder_.end();
     if (std::exchange(samples_, false)) copy_outputs(ring);
-    softmetal::end_encode();
+    host::end_encode();
     ++context_.number;
     ring.timed = encoder_.take_timed();
     ring.commands = std::exchange(commands_, {});
@@ -244,14 +244,14 @@ class Metal final : public Backend {
 
   // Ends a step for the audit of the software device.
   void close_step() {
-    if (std::exchange(step_open_, false)) softmetal::end_step();
+    if (std::exchange(step_open_, false)) host::end_step();
   }
 
   void drop_encoding() {
     if (!commands_) return;
     encoder_.end();
     encoder_.take_timed();
-    softmetal::end_encode();
+    host::end_encode();
     commands_.reset();
     pool_.reset();
     samples_ = false;

@@ -116,7 +116,7 @@ void Encoder::place_barrier() {
   pending_ = 0;
 }
 
-void Encoder::gemm(softmetal::GemmProduct product, BufferView x, BufferView weights, BufferView out) {
+void Encoder::gemm(const host::GemmProduct& product, BufferView x, BufferView weights, BufferView out) {
   if (rehearsing_) return;
   ++counters_.dispatches;
   begin_profiled();
@@ -126,13 +126,7 @@ void Encoder::gemm(softmetal::GemmProduct product, BufferView x, BufferView weig
     ++pending_;
   }
   place_barrier();
-  product.x = x.buffer;
-  product.x_offset = x.offset;
-  product.weights = weights.buffer;
-  product.weights_offset = weights.offset;
-  product.out = out.buffer;
-  product.out_offset = out.offset;
-  softmetal::encode_gemm(commands_, product);
+  host::encode_gemm(commands_, product, x, weights, out);
   end_profiled("gemm");
 }
 

@@ -9,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <softmetal/gemm.h>
-
 #include "backend/counters.h"
+#include "backend/metal/host_hooks.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/pipelines.h"
 #include "backend/metal/profile.h"
@@ -68,8 +67,8 @@ class Encoder {
   void threadgroup_memory(uint32_t index, size_t size);
   // Grid in threadgroups, then threads a threadgroup.
   void dispatch(MTL::Size groups, MTL::Size threads);
-  // A product by the device's own library instead of a kernel; buffers and offsets of `product` are those of the views.
-  void gemm(softmetal::GemmProduct product, BufferView x, BufferView weights, BufferView out);
+  // A product by the device's own library instead of a kernel.
+  void gemm(const host::GemmProduct& product, BufferView x, BufferView weights, BufferView out);
 
  private:
   struct Access {

@@ -4,44 +4,22 @@
 #include "backend/metal/gpu.h"
 
 #include "backend/metal/device.h"
+#include "backend/metal/host_hooks.h"
+#include "backend/metal/linear/plan.h"
 #include "core/error.h"
 #include "core/memory.h"
-#ifndef __APPLE__
-#include <softmetal/cuda.h>
-#endif
 
 namespace ingot::metal {
 namespace {
 
-constexpr int kOldestFamily = 7, kNewestFamily = 10;
-
-// simdgroup_matrix needs Apple7; bfloat needs Metal 3.1, which came with macOS 14.
-bool has_bfloat() {
-#ifdef __APPLE__
-  if (__builtin_available(macOS 14.0, *)) return true;
-  return false;
-#else
-  return true;
-#endif
-}
-
-MTL::Device* cuda_device() {
-#ifdef __APPLE__
-  throw_error(ErrorKind::declined, "this build has no CUDA device");
-#else
-  std::string reason;
-  MTL::Device* device = softmetal::create_cuda_device(&reason);
-  if (device == nullptr) throw_error(ErrorKind::declined, "no CUDA device: {}", reason);
-  return device;
-#endif
-}
+constexpr int kOldestFamily = 7, kNewestFamily = 10;  // simdgroup_matrix needs Apple7
 
 }  // namespace
 
 Gpu open_gpu(bool cuda) {
   const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
   Gpu gpu;
-  gpu.device = NS::TransferPtr(cuda ? cuda_device() : MTL::CreateSystemDefaultDevice());
+  gpu.device = NS::TransferPtr(cuda ? host::new_cuda_device() : MTL::CreateSystemDefaultDevice());
   if (!gpu.device) throw_error(ErrorKind::declined, "no Metal device: this machine has no GPU that Metal can use");
   gpu.name = gpu.device->name()->utf8String();
   for (int family = kOldestFamily; family <= kNewestFamily; ++family)
@@ -50,8 +28,8 @@ Gpu open_gpu(bool cuda) {
     throw_error(ErrorKind::declined, "{}: the kernels need an Apple GPU of family 7 (M1) or newer; use --device cpu",
                 gpu.name);
   if (cuda) gpu.family = kNvidiaFamily;
-  gpu.software = kSoftwareDevice && !cuda;
-  gpu.bfloat = has_bfloat();
+  gpu.software = host::is_software() && !cuda;
+  gpu.bfloat = host::has_bfloat();
   gpu.memory_bytes = gpu.device->recommendedMaxWorkingSetSize();
   gpu.queue = NS::TransferPtr(gpu.device->newCommandQueue());
   if (!gpu.queue) throw_error(ErrorKind::device, "{}: Metal gives no command queue", gpu.name);
@@ -80,6 +58,6 @@ MetalStatus describe_gpu(bool cuda) {
 
 MetalStatus metal_status() { return describe_gpu(false); }
 MetalStatus cuda_status() { return describe_gpu(true); }
-bool metal_is_software() { return metal::kSoftwareDevice; }
+bool metal_is_software() { return metal::host::is_software(); }
 
 }  // namespace ingot

@@ -4,15 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "backend/metal/family.h"
-
 namespace ingot::metal {
-
-#ifdef __APPLE__
-inline constexpr bool kSoftwareDevice = false;
-#else
-inline constexpr bool kSoftwareDevice = true;  // softmetal stands in
-#endif
 
 // The GPU and the one queue everything goes through.
 struct Gpu {
@@ -25,8 +17,8 @@ struct Gpu {
   uint64_t memory_bytes = 0;  // what a model may take: recommendedMaxWorkingSetSize
 };
 
-// `cuda`: an NVIDIA GPU, which runs the same kernels through softmetal. Throws Error(declined) with the reason when
-// there is no GPU this engine can use.
+// `cuda`: an NVIDIA GPU, which runs the same kernels through the software device. Throws Error(declined) with the
+// reason when there is no GPU this engine can use.
 Gpu open_gpu(bool cuda = false);
 
 }  // namespace ingot::metal

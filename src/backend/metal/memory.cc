@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/metal/host_hooks.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -15,21 +16,11 @@ constexpr size_t kStagingBytes = size_t{16} << 20;
 // Copies on macOS are whole words. Buffers are rounded up to 16 bytes, regions of scratch to 64, so the last one fits.
 constexpr size_t whole_words(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
-// Residency sets came with macOS 15.
-bool has_residency_sets() {
-#ifdef __APPLE__
-  if (__builtin_available(macOS 15.0, *)) return true;
-  return false;
-#else
-  return true;
-#endif
-}
-
 }  // namespace
 
 Memory::Memory(NS::SharedPtr<MTL::Device> device, NS::SharedPtr<MTL::CommandQueue> queue, DeviceCounters& counters)
     : device_(std::move(device)), queue_(std::move(queue)), counters_(counters) {
-  if (!has_residency_sets()) return;
+  if (!host::has_residency_sets()) return;
   const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
   const auto descriptor = NS::TransferPtr(MTL::ResidencySetDescriptor::alloc()->init());
   NS::Error* error = nullptr;

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "backend/metal/family.h"
 #include "backend/metal/linear/plan.h"
 #include "backend/metal/ops.h"
 

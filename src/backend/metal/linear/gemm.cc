@@ -1,7 +1,5 @@
 #include "backend/metal/linear/gemm.h"
 
-#include <softmetal/gemm.h>
-
 #include <algorithm>
 
 #include "backend/metal/context.h"
@@ -16,12 +14,6 @@ constexpr int64_t kMostSumRows = 4096;                  // of sums that a kernel
 constexpr int64_t kSliceOutputs = 256;                  // outputs are cut at multiples of this
 constexpr uint32_t kUnpackSimdgroups = 8, kFinishThreads = 256;
 constexpr int64_t kUnpackUnits = 4 * kGemmBlocks * kUnpackSimdgroups;  // of a threadgroup
-
-softmetal::GemmElement element(DType type) {
-  return type == DType::f16    ? softmetal::GemmElement::f16
-         : type == DType::bf16 ? softmetal::GemmElement::bf16
-                               : softmetal::GemmElement::f32;
-}
 
 const char* suffix(DType type) { return type == DType::f16 ? "_f16" : type == DType::bf16 ? "_bf16" : "_f32"; }
 
@@ -43,8 +35,7 @@ void unpack(Context& context, DType format, DType type, int64_t cols, int64_t fi
 
 }  // namespace
 
-Gemm::Gemm(NS::SharedPtr<MTL::Device> device)
-    : device_(std::move(device)), name_(softmetal::gemm_name(device_.get())) {}
+Gemm::Gemm(NS::SharedPtr<MTL::Device> device) : device_(std::move(device)), name_(host::gemm_name(device_.get())) {}
 
 size_t Gemm::work_bytes(int64_t rows, int64_t cols) const {
   if (name_.empty()) return 0;
@@ -67,19 +58,14 @@ BufferView Gemm::reserve(Context& context, BufferPtr& buffer, size_t bytes, cons
 
 void Gemm::multiply(Context& context, const LinearShape& shape, DType out_type, bool accumulate, int64_t outputs,
                     int64_t out_stride, int64_t rows, BufferView x, BufferView weights, BufferView out) {
-  softmetal::GemmProduct product;
-  product.type = element(tile_type(shape));
-  product.out_type = element(out_type);
-  product.accumulate = accumulate;
-  product.rows = static_cast<uint64_t>(rows);
-  product.outputs = static_cast<uint64_t>(outputs);
-  product.cols = static_cast<uint64_t>(shape.cols);
-  product.out_stride = static_cast<uint64_t>(out_stride);
-  if (context.encoder.rehearsing()) {
-    if (const std::string error = softmetal::prepare_gemm(device_.get(), product); !error.empty())
-      throw_error(ErrorKind::device, "{}; set SOFTMETAL_GEMM=none to do without it", error);
-    return;
-  }
+  const host::GemmProduct product{.type = tile_type(shape),
+                                  .out_type = out_type,
+                                  .accumulate = accumulate,
+                                  .rows = rows,
+                                  .outputs = outputs,
+                                  .cols = shape.cols,
+                                  .out_stride = out_stride};
+  if (context.encoder.rehearsing()) return host::prepare_gemm(device_.get(), product);
   context.encoder.gemm(product, x, weights, out);
 }
 

@@ -21,7 +21,7 @@ struct GemmOperands {
   BufferView out;            // from the first output of the first row on
 };
 
-// Prefill rows through a library of the device's maker (softmetal/gemm.h), where there is one: weights are brought into
+// Prefill rows through a library of the device's maker (host_hooks.h), where there is one: weights are brought into
 // plain rows in work memory, a part of the outputs at a time, then multiplied; biases and activations follow in a
 // kernel of their own. A row's bits depend on the row and the weights alone, as in every other way.
 class Gemm {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/metal/family.h"
 #include "core/ceil_div.h"
 
 namespace ingot::metal {

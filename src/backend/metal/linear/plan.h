@@ -11,6 +11,9 @@
 // Which kernel a matrix product takes, and with which constants and sizes. No Metal here: numbers in, numbers out.
 namespace ingot::metal {
 
+// Stands for NVIDIA GPUs where kernels' variants are chosen by the family of Apple's.
+inline constexpr int kNvidiaFamily = 100;
+
 // What a product is, beside its buffers. N = `outputs`.
 struct LinearShape {
   DType format = DType::f16;                 // of the weight (the gate)

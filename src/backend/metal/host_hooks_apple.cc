@@ -1,0 +1,35 @@
+#include "backend/metal/host_hooks.h"
+#include "backend/metal/traffic.h"
+#include "core/error.h"
+
+namespace ingot::metal::host {
+
+bool is_software() { return false; }
+bool has_bfloat() {
+  if (__builtin_available(macOS 14.0, *)) return true;
+  return false;
+}
+bool has_residency_sets() {
+  if (__builtin_available(macOS 15.0, *)) return true;
+  return false;
+}
+
+MTL::Device* new_cuda_device() { throw_error(ErrorKind::declined, "this build has no CUDA device"); }
+
+void begin_step() {}
+void begin_encode() {}
+void end_encode() {}
+void end_step() {}
+
+std::string gemm_name(const MTL::Device*) { return ""; }
+void prepare_gemm(MTL::Device*, const GemmProduct&) {}
+void encode_gemm(MTL::ComputeCommandEncoder*, const GemmProduct&, BufferView, BufferView, BufferView) {}
+
+}  // namespace ingot::metal::host
+
+namespace ingot {
+
+bool count_metal_traffic() { return false; }
+MetalTraffic take_metal_traffic() { return {}; }
+
+}  // namespace ingot

@@ -1,0 +1,112 @@
+#include <softmetal/audit.h>
+#include <softmetal/cuda.h>
+#include <softmetal/gemm.h>
+#include <softmetal/softmetal.h>
+
+#include <algorithm>
+#include <map>
+
+#include "backend/metal/host_hooks.h"
+#include "backend/metal/traffic.h"
+#include "core/error.h"
+
+namespace ingot::metal::host {
+namespace {
+
+softmetal::GemmElement element(DType type) {
+  return type == DType::f16    ? softmetal::GemmElement::f16
+         : type == DType::bf16 ? softmetal::GemmElement::bf16
+                               : softmetal::GemmElement::f32;
+}
+
+softmetal::GemmProduct product_of(const GemmProduct& p) {
+  return {.type = element(p.type),
+          .out_type = element(p.out_type),
+          .accumulate = p.accumulate,
+          .rows = static_cast<uint64_t>(p.rows),
+          .outputs = static_cast<uint64_t>(p.outputs),
+          .cols = static_cast<uint64_t>(p.cols),
+          .out_stride = static_cast<uint64_t>(p.out_stride)};
+}
+
+}  // namespace
+
+bool is_software() { return true; }
+bool has_bfloat() { return true; }
+bool has_residency_sets() { return true; }
+
+MTL::Device* new_cuda_device() {
+  std::string reason;
+  MTL::Device* device = softmetal::create_cuda_device(&reason);
+  if (device == nullptr) throw_error(ErrorKind::declined, "no CUDA device: {}", reason);
+  return device;
+}
+
+void begin_step() { softmetal::begin_step(); }
+void begin_encode() { softmetal::begin_encode(); }
+void end_encode() { softmetal::end_encode(); }
+void end_step() { softmetal::end_step(); }
+
+std::string gemm_name(const MTL::Device* device) { return softmetal::gemm_name(device); }
+
+void prepare_gemm(MTL::Device* device, const GemmProduct& product) {
+  if (const std::string error = softmetal::prepare_gemm(device, product_of(product)); !error.empty())
+    throw_error(ErrorKind::device, "{}; set SOFTMETAL_GEMM=none to do without it", error);
+}
+
+void encode_gemm(MTL::ComputeCommandEncoder* encoder, const GemmProduct& product, BufferView x, BufferView weights,
+                 BufferView out) {
+  softmetal::GemmProduct p = product_of(product);
+  p.x = x.buffer;
+  p.x_offset = x.offset;
+  p.weights = weights.buffer;
+  p.weights_offset = weights.offset;
+  p.out = out.buffer;
+  p.out_offset = out.offset;
+  softmetal::encode_gemm(encoder, p);
+}
+
+}  // namespace ingot::metal::host
+
+namespace ingot {
+
+bool count_metal_traffic() {
+  if (!softmetal::can_count()) return false;
+  softmetal::Options options = softmetal::options_from_environment();
+  options.mode = softmetal::Mode::count;
+  softmetal::set_options(options);
+  return true;
+}
+
+MetalTraffic take_metal_traffic() {
+  MetalTraffic all;
+  std::map<std::string, MetalTraffic::Kernel> kernels;
+  for (const softmetal::Traffic& traffic : softmetal::take_traffic()) {
+    MetalTraffic::Kernel& kernel = kernels[traffic.kernel];
+    kernel.name = traffic.kernel;
+    ++kernel.dispatches;
+    kernel.loaded += traffic.loaded;
+    kernel.stored += traffic.stored;
+    for (const softmetal::Traffic::Buffer& buffer : traffic.buffers) {
+      // The first word of a buffer's label says what it is for.
+      const std::string use = buffer.label.substr(0, buffer.label.find(' '));
+      if (use == "weight") {
+        all.weights += buffer.loaded;
+        if (traffic.kernel.starts_with("linear")) all.matrices += buffer.loaded;
+      } else if (use == "kv") {
+        all.kv += buffer.loaded;
+        all.kv_stored += buffer.stored;
+      } else {
+        all.activations += buffer.loaded;
+        all.unique_activations += buffer.unique_loaded;
+        all.stored += buffer.stored;
+      }
+    }
+  }
+  for (auto& [name, kernel] : kernels) all.kernels.push_back(std::move(kernel));
+  std::sort(all.kernels.begin(), all.kernels.end(),
+            [](const auto& a, const auto& b) { return a.loaded + a.stored > b.loaded + b.stored; });
+  return all;
+}
+
+}  // namespace ingot
