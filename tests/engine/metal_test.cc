@@ -2,6 +2,7 @@
 // few bytes in few dispatches.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -150,6 +151,27 @@ TEST(MetalPrefill, ChunksDoNotMatterInALargeModelOnCuda) {
     const std::unique_ptr<Engine> engine = Engine::load(options);
     expect_chunks_do_not_matter(*engine, 600, {5, 64, 129, 257, 500});
   }
+}
+
+// A profile tells the products of a layer apart, and each dispatch is a submission of its own then.
+TEST(MetalProfile, NamesEachProduct) {
+  if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
+  test::metal_in_strict_mode();
+  ::setenv("VLLM_METAL_PROFILE", "1", 1);
+  std::unique_ptr<Engine> engine = load("llama-bf16-llama3");
+  ::unsetenv("VLLM_METAL_PROFILE");
+  const auto blocks = assign_blocks(engine->limits(), 1, 64, 3);
+  const int32_t token = 5;
+  StepBuilder builder(engine->limits().block_size);
+  builder.add({&token, 1}, 0, blocks[0]);
+  builder.sample(0, {.temperature = 0});
+  const StepStats stats = engine->run(builder.finish()).stats;
+  EXPECT_EQ(stats.submissions, stats.dispatches + 2);  // and one each for inputs and outputs
+  ::testing::internal::CaptureStderr();
+  engine.reset();
+  const std::string table = ::testing::internal::GetCapturedStderr();
+  for (const char* product : {"qkv linear", "attn_out linear", "mlp gate_up linear", "mlp down linear", "head linear"})
+    EXPECT_NE(table.find(product), std::string::npos) << product << " in\n" << table;
 }
 
 #ifndef __APPLE__

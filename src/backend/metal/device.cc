@@ -197,13 +197,20 @@ class Metal final : public Backend {
     fence_used_ = true;
     if (profiling_) {
       commands_->commit();
+      ++counters_.submissions;
       commands_ = NS::RetainPtr(gpu_.queue->commandBuffer());
     }
     encoder_.begin(commands_.get(), fence_.get());
   }
 
   void take(const Op& op) override {
-    std::visit([this](const auto& one) { metal::encode(one, context_); }, op);
+    std::visit(
+        [this](const auto& one) {
+          encoder_.role("");
+          if constexpr (requires { one.role; }) encoder_.role(one.role);
+          metal::encode(one, context_);
+        },
+        op);
     if (std::holds_alternative<SampleOp>(op)) samples_ = true;
   }
 

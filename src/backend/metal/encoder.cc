@@ -1,5 +1,7 @@
 #include "backend/metal/encoder.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 
 namespace ingot::metal {
@@ -50,7 +52,8 @@ void Encoder::end_profiled(const std::string& name) {
   if (!profiled_) return;
   end();
   profiled_->commit();
-  timed_.push_back({name, std::move(profiled_), profiled_bytes_});
+  ++counters_.submissions;
+  timed_.push_back({*role_ != '\0' ? fmt::format("{} {}", role_, name) : name, std::move(profiled_), profiled_bytes_});
   profiled_ = {};
   accesses_.clear();
 }

@@ -45,6 +45,8 @@ class Encoder {
 
   // From now on every dispatch gets a command buffer of its own, from this queue; see Profile.
   void profile(MTL::CommandQueue* queue) { profile_queue_ = queue; }
+  // What the dispatches to come are for, for the profile: "qkv". Empty: the kernel's name says it.
+  void role(const char* role) { role_ = role; }
   std::vector<Profile::Timed> take_timed() { return std::exchange(timed_, {}); }
 
   // Names end in the element type they were made for: `_f16` or `_bf16` for activations. See Context::suffix().
@@ -93,6 +95,7 @@ class Encoder {
   size_t pending_ = 0;            // how many of them belong to the dispatch being built
 
   MTL::CommandQueue* profile_queue_ = nullptr;
+  const char* role_ = "";
   NS::SharedPtr<MTL::CommandBuffer> profiled_;  // of the dispatch being built
   uint64_t profiled_bytes_ = 0;                 // of its weights
   std::vector<Profile::Timed> timed_;

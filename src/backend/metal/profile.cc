@@ -25,11 +25,11 @@ std::string Profile::table() const {
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   double all = 0;
   for (const auto& [name, line] : lines) all += line.seconds;
-  std::string text = fmt::format("{:<32} {:>10} {:>11} {:>6} {:>14} {:>9}\n", "kernel", "dispatches", "GPU ms", "share",
+  std::string text = fmt::format("{:<40} {:>10} {:>11} {:>6} {:>14} {:>9}\n", "kernel", "dispatches", "GPU ms", "share",
                                  "weights MB", "GB/s");
   for (const auto& [name, line] : lines)
     text +=
-        fmt::format("{:<32} {:>10} {:>11.3f} {:>5.1f}% {:>14.2f} {:>9.1f}\n", name, line.dispatches, line.seconds * 1e3,
+        fmt::format("{:<40} {:>10} {:>11.3f} {:>5.1f}% {:>14.2f} {:>9.1f}\n", name, line.dispatches, line.seconds * 1e3,
                     all > 0 ? 100 * line.seconds / all : 0.0, static_cast<double>(line.weight_bytes) / 1e6,
                     line.seconds > 0 ? static_cast<double>(line.weight_bytes) / line.seconds / 1e9 : 0.0);
   return text + fmt::format("{} steps, {:.3f} ms of GPU time\n", steps_, all * 1e3);

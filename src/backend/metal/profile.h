@@ -8,12 +8,13 @@
 
 namespace ingot::metal {
 
-// VLLM_METAL_PROFILE: GPU time by kernel. Times of single kernels exist for command buffers only, so every dispatch
-// gets its own: steps are slower and the contract of one submission a step does not hold while profiling.
+// VLLM_METAL_PROFILE: GPU time by kernel and what it is for. Times of single kernels exist for command buffers only, so
+// every dispatch gets its own: steps are slower and the contract of one submission a step does not hold while
+// profiling.
 class Profile {
  public:
   struct Timed {
-    std::string kernel;
+    std::string kernel;  // behind its role, where it has one: "qkv linear_half"
     NS::SharedPtr<MTL::CommandBuffer> commands;
     uint64_t weight_bytes = 0;
   };

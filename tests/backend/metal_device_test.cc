@@ -1,0 +1,97 @@
+#include "backend/metal/device.h"
+
+#include <gtest/gtest.h>
+
+#include "harness.h"
+#include "metal_mode.h"
+
+namespace ingot::test {
+namespace {
+
+constexpr int64_t kDim = 64;
+
+// A device with one vector and room for a few rows.
+struct Rig {
+  explicit Rig(const MetalOptions& options) {
+    metal_in_strict_mode();
+    device = make_metal_backend(options);
+    RegionPlan plan;
+    norm.rows = 2;
+    norm.dim = kDim;
+    norm.in = plan.take(2 * kDim);
+    norm.out = plan.take(2 * kDim);
+    device->create_scratch(plan.bytes());
+    device->create_io(4096, make_output_layout(1, 1, 1, 16));
+    norm.weight = device->load_vector("weight", std::vector<float>(kDim, 1.0f));
+    put(*device, norm.in, std::vector<float>(2 * kDim, 1.0f), true);
+  }
+  std::unique_ptr<Backend> device;
+  NormOp norm;
+};
+
+TEST(MetalDevice, CountsWhatIsSubmitted) {
+  for (const bool profile : {false, true}) {
+    Rig rig({.profile = profile});
+    testing::internal::CaptureStderr();
+    run_step(*rig.device, {}, [&] { rig.device->encode(rig.norm); });
+    const DeviceCounters before = rig.device->counters();
+    const auto norms = [&] {
+      for (int i = 0; i < 3; ++i) rig.device->encode(rig.norm);
+    };
+    run_step(*rig.device, {}, norms);
+    const DeviceCounters after = rig.device->counters();
+    EXPECT_EQ(after.dispatches - before.dispatches, 3u);
+    // One; with a profile one for the inputs, one a dispatch and one for the outputs.
+    EXPECT_EQ(after.submissions - before.submissions, profile ? 5u : 1u);
+    EXPECT_EQ(after.waits - before.waits, 1u);
+    rig.device.reset();
+    EXPECT_EQ(testing::internal::GetCapturedStderr().find("norm_f16") != std::string::npos, profile);
+  }
+}
+
+TEST(MetalDevice, FewRowsFindTheirExpertsInOneDispatch) {
+  struct Case {
+    int64_t rows, per_token;
+    uint64_t dispatches;
+  };
+  for (const auto& [rows, per_token, dispatches] : {Case{64, 2, 1}, Case{65, 2, 2}, Case{64, 9, 2}}) {
+    metal_in_strict_mode();
+    const std::unique_ptr<Backend> device = make_metal_backend({});
+    RegionPlan plan;
+    ExpertRoute route{rows, 16, per_token};
+    for (Region* region : {&route.ids, &route.weights, &route.order, &route.places})
+      *region = plan.take(static_cast<size_t>(route.pairs()));
+    route.starts = plan.take(17);
+    route.items = plan.take(static_cast<size_t>(route.item_words()));
+    const RouteOp op{plan.take(static_cast<size_t>(rows * 16)), route, true};
+    device->create_scratch(plan.bytes());
+    device->create_io(4096, make_output_layout(1, 1, 1, 16));
+    put(*device, op.logits, std::vector<float>(static_cast<size_t>(rows * 16), 0.5f), true);
+    const uint64_t before = device->counters().dispatches;
+    run_step(*device, {}, [&] { device->encode(op); });
+    EXPECT_EQ(device->counters().dispatches - before, dispatches) << rows << " rows";
+  }
+}
+
+TEST(MetalDevice, RefusesWhatDoesNotFitTogether) {
+  Rig rig({});
+  const auto refused = [&](const Op& op) {
+    const StagedStep staged = TestStep{}.stage(*rig.device);
+    rig.device->begin(staged);
+    EXPECT_ANY_THROW(rig.device->encode(op));
+  };
+  EXPECT_ANY_THROW(rig.device->encode(rig.norm)) << "outside a step";
+  NormOp op = rig.norm;
+  op.rows = 1000;
+  refused(op);
+  op = rig.norm;
+  op.weight = WeightId{7};
+  refused(op);
+  op = rig.norm;
+  op.dim = kDim / 2;
+  refused(op);
+  refused(LinearOp{.rows = 1, .in = rig.norm.in, .weight = rig.norm.weight, .out = rig.norm.out});
+}
+
+}  // namespace
+}  // namespace ingot::test
