@@ -17,8 +17,8 @@
 #include "backend/op.h"
 #include "core/dtype.h"
 
-// What a device must do: about twenty fused LLM operations, each *encoded* during a step and run after submit(). It is
-// not a tensor library: there is no general graph, no shape inference, no allocation inside a step.
+// What a device must do: a dozen fused LLM operations (op.h), each *encoded* during a step and run after submit(). It
+// is not a tensor library: there is no general graph, no shape inference, no allocation inside a step.
 //
 // Words used everywhere: a *row* is one token of the step; a *sequence* owns consecutive rows; a *block* is
 // `block_size` cache slots; T rows, S sequences, R sampled rows, D decode rows (they come first, one a decode

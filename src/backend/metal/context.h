@@ -60,7 +60,6 @@ struct Context {
   }
   // An array of the step, by its place: StagedStep::positions, say.
   BufferView staged(size_t offset) const { return {input.get(), offset, step.bytes - offset}; }
-  const char* suffix() const { return activation == DType::f16 ? "_f16" : "_bf16"; }
 };
 
 inline NS::UInteger groups_of(int64_t n, int64_t size) { return static_cast<NS::UInteger>(ceil_div(n, size)); }

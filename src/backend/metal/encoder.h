@@ -49,7 +49,7 @@ class Encoder {
   void role(const char* role) { role_ = role; }
   std::vector<Profile::Timed> take_timed() { return std::exchange(timed_, {}); }
 
-  // Names end in the element type they were made for: `_f16` or `_bf16` for activations. See Context::suffix().
+  // Names end in the element type they were made for: `_f16` or `_bf16` for activations.
   void use(std::string_view kernel, std::span<const Constant> constants);
   void use(std::string_view kernel, std::initializer_list<Constant> constants = {}) {
     use(kernel, std::span(constants.begin(), constants.size()));
