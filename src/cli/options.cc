@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/settings.h"
 
 namespace ingot::cli {
 
@@ -58,7 +59,12 @@ void Options::heading(const char* name) {
 }
 
 void Options::footer(const char* text) { app_->footer(text); }
-void Options::callback(std::function<void()> run) { app_->callback(std::move(run)); }
+void Options::callback(std::function<void()> run, bool check_settings) {
+  app_->callback([run = std::move(run), check_settings] {
+    if (check_settings) Settings::from_environment();
+    run();
+  });
+}
 
 const std::string& Options::name() const { return app_->get_name(); }
 

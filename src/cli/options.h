@@ -62,7 +62,8 @@ class Options {
 
   void heading(const char* name);  // in --help, of the options added from now on; nullptr: the usual one
   void footer(const char* text);   // the end of --help
-  void callback(std::function<void()> run);
+  // What the command does. Before it the variables of the environment are checked, those too that it does not look at.
+  void callback(std::function<void()> run, bool check_settings = true);
 
   const std::string& name() const;
   std::optional<Option> find_option(const std::string& name) const;  // "--model"
