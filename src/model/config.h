@@ -52,7 +52,7 @@ struct ModelConfig {
   int64_t max_position = 0;  // longest sequence the model knows
 
   NormKind norm = NormKind::rms;
-  float norm_eps = 1e-5f;
+  float norm_eps = 1e-6f;
   ActivationKind activation = ActivationKind::silu;
   double rope_theta = 10000.0;
   int64_t rope_dims = 0;  // leading dims of a head that rotate

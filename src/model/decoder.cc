@@ -39,6 +39,12 @@ DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, in
     s.branch = place(max_tokens, c.hidden, DType::f32);
   }
   s.logits = place(max_sample_rows, c.vocab, DType::f32);
+  // A layer: two norms and two sums of the residual stream, rotations; then the inputs of qkv, attention, the output
+  // projection and the MLP. Beside the layers the last norm, the head and the sampler.
+  const int64_t wide = c.layers * (4 * c.hidden + c.rope_dims) + c.hidden + c.vocab;
+  const int64_t narrow = c.layers * (c.hidden + qkv + q + c.hidden + c.ffn) + c.hidden;
+  s.least_loads = dtype_bytes(DType::f32, static_cast<size_t>(max_tokens * wide)) +
+                  dtype_bytes(activation, static_cast<size_t>(max_tokens * narrow));
   return s;
 }
 
