@@ -50,6 +50,10 @@ DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, in
 
 Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch)
     : config_(config), weights_(std::move(weights)), scratch_(scratch), rope_factor_(rope_attention_factor(config)) {
+  // The stream is kept divided by residual_scale: what the layers add then needs no factor, and a norm, which has no
+  // unit but in its epsilon, gives the same.
+  config_.embedding_scale /= config_.residual_scale;
+  residual_eps_ = config_.norm_eps / (config_.residual_scale * config_.residual_scale);
   if (config_.attention_scale == 0) config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_size));
 }
 
@@ -176,7 +180,7 @@ void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) 
 
 void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const {
   device.norm({.kind = config_.norm,
-               .eps = config_.norm_eps,
+               .eps = residual_eps_,
                .rows = rows.count,
                .dim = config_.hidden,
                .in = rows.residual,

@@ -55,6 +55,7 @@ class Decoder {
   ModelWeights weights_;
   DecoderScratch scratch_;
   float rope_factor_;
+  float residual_eps_;  // of the norms that read the residual stream
 };
 
 }  // namespace ingot

@@ -112,7 +112,8 @@ std::string difference(const ModelConfig& a, const ModelConfig& b) {
   if (!same(&C::activation, &C::gated_mlp)) return "its activation";
   if (!same(&C::tied_embeddings)) return "its head";
   if (!same(&C::attention_bias, &C::output_bias, &C::mlp_bias)) return "its biases";
-  if (!same(&C::learned_positions, &C::qk_norm, &C::sandwich_norms) || !near(a.embedding_scale, b.embedding_scale))
+  if (!same(&C::learned_positions, &C::qk_norm, &C::sandwich_norms, &C::residual_scale, &C::logit_divisor) ||
+      !near(a.embedding_scale, b.embedding_scale))
     return "its family";
   if (!near(attention_scale(a), attention_scale(b))) return "its attention scale";
   if (!same(&C::experts, &C::experts_per_token, &C::expert_ffn) || (a.experts > 0 && !same(&C::norm_expert_weights)))

@@ -51,7 +51,9 @@ class Builder {
     } else {
       matrix(&ModelWeights::head, "output", c_.vocab, c_.hidden);
     }
+    const size_t last_norm = layout_.weights.size();
     norm(&ModelWeights::final_norm, &ModelWeights::final_norm_bias, "output_norm", c_.hidden);
+    for (size_t i = last_norm; i < layout_.weights.size(); ++i) layout_.weights[i].factor = 1 / c_.logit_divisor;
     for (layer_ = 0; layer_ < c_.layers; ++layer_) build_layer();
     return std::move(layout_);
   }

@@ -55,7 +55,8 @@ struct WeightNeed {
   bool vector = false;
   bool exact = false;  // never quantized: vectors, routers, tables of positions
   int64_t groups = 1;  // experts stacked in one matrix
-  float offset = 0;    // vectors: added to every value
+  float offset = 0;    // vectors: added to every value,
+  float factor = 1;    // which is then multiplied by this
 
   std::string name() const;  // for errors and profiles
 };

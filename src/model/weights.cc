@@ -82,7 +82,7 @@ WeightId WeightPlan::load_vector(const WeightNeed& need, Backend& device) const 
                  data.bytes.data() + dtype_bytes(tensor.dtype, static_cast<size_t>(order.source_row(row))), 1,
                  &values.emplace_back());
   }
-  for (float& value : values) value += need.offset;
+  for (float& value : values) value = (value + need.offset) * need.factor;
   return device.load_vector(need.name(), values);
 }
 
