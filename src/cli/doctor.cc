@@ -64,7 +64,7 @@ void add_doctor(Program& program) {
   auto args = std::make_shared<DoctorArgs>();
   Options command = program.add_command("doctor", "devices, settings in force, and a self-test of the chosen device");
   add_engine_options(command, args->model);
-  command.callback([args] { doctor(*args); });
+  command.callback([args] { doctor(*args); }, false);  // lists the settings before it complains
 }
 
 }  // namespace ingot::cli

@@ -5,12 +5,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 
 #include "cli/common.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "formats/gguf.h"
+#include "model/export.h"
 #include "model/open_model.h"
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_readers.h"
@@ -19,71 +19,11 @@ namespace ingot::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 struct ExportArgs {
   std::string file;
   std::string folder;
 };
-
-// GGUF's name of an architecture and Hugging Face's two.
-struct Family {
-  std::string_view gguf;
-  const char *architecture, *model_type;
-};
-constexpr Family kFamilies[] = {
-    {"llama", "LlamaForCausalLM", "llama"},       {"qwen2", "Qwen2ForCausalLM", "qwen2"},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3"},       {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe"},
-    {"smollm3", "SmolLM3ForCausalLM", "smollm3"}, {"gemma3", "Gemma3ForCausalLM", "gemma3_text"},
-    {"gpt2", "GPT2LMHeadModel", "gpt2"},
-};
-constexpr Family kMistral = {"llama", "MistralForCausalLM", "mistral"};  // GGUF calls it llama
-
-Family family_of(const ModelConfig& c, const std::string& file) {
-  if (c.architecture == "llama" && c.sliding_window > 0) return kMistral;
-  for (const Family& family : kFamilies)
-    if (family.gguf == c.architecture) return family;
-  throw_error(ErrorKind::declined, "{}: no Hugging Face config is known for the architecture {}", file, c.architecture);
-}
-
-// What an orchestrator asks of a Hugging Face config. The engine reads the GGUF itself, so nothing here changes a
-// number it computes.
-Json make_config(const ModelConfig& c, const TokenizerData& tokenizer, const std::string& file) {
-  const Family family = family_of(c, file);
-  Json json = {{"architectures", {family.architecture}},
-               {"model_type", family.model_type},
-               {"hidden_size", c.hidden},
-               {"num_hidden_layers", c.layers},
-               {"num_attention_heads", c.heads},
-               {"num_key_value_heads", c.kv_heads},
-               {"head_dim", c.head_size},
-               {"intermediate_size", c.ffn},
-               {"vocab_size", c.vocab},
-               {"max_position_embeddings", c.max_position},
-               {"rms_norm_eps", c.norm_eps},
-               {"rope_theta", c.rope_theta},
-               {"hidden_act", "silu"},
-               {"tie_word_embeddings", c.tied_embeddings},
-               {"attention_bias", c.attention_bias},
-               {"mlp_bias", c.mlp_bias},
-               {"torch_dtype", "float16"}};
-  if (c.sliding_window > 0) json["sliding_window"] = c.sliding_window;
-  if (c.experts > 0) {
-    json["num_experts"] = c.experts;
-    json["num_experts_per_tok"] = c.experts_per_token;
-    json["moe_intermediate_size"] = c.expert_ffn;
-  }
-  if (c.architecture == "gpt2") {
-    json["n_embd"] = c.hidden;
-    json["n_layer"] = c.layers;
-    json["n_head"] = c.heads;
-    json["n_inner"] = c.ffn;
-    json["n_positions"] = c.max_position;
-  }
-  if (tokenizer.bos_id >= 0) json["bos_token_id"] = tokenizer.bos_id;
-  if (tokenizer.eos_id >= 0) json["eos_token_id"] = tokenizer.eos_id;
-  return json;
-}
 
 void write_file(const fs::path& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
@@ -116,8 +56,12 @@ void export_hf(const ExportArgs& args) {
   if (!fs::is_directory(folder))
     throw_error(ErrorKind::io, "{}: cannot be created: {}", folder.string(), error.message());
 
-  write_file(folder / "config.json", make_config(files.config, tokenizer, args.file).dump(1) + "\n");
-  write_file(folder / "generation_config.json", Json{{"eos_token_id", tokenizer.end_ids}}.dump(1) + "\n");
+  ModelConfig config = files.config;
+  config.bos_id = tokenizer.bos_id;
+  config.eos_ids.clear();
+  if (tokenizer.eos_id >= 0) config.eos_ids = {tokenizer.eos_id};
+  write_file(folder / "config.json", write_hf_config(config));
+  write_file(folder / "generation_config.json", nlohmann::json{{"eos_token_id", tokenizer.end_ids}}.dump(1) + "\n");
   write_file(folder / "tokenizer.json", write_tokenizer_json(tokenizer));
   write_file(folder / "tokenizer_config.json", write_tokenizer_config(tokenizer, files.config.max_position));
   link_file(files.gguf->name(), folder / fs::path(files.gguf->name()).filename());

@@ -27,20 +27,10 @@ int fail(int status, const char* message) {
 int main(int argc, char** argv) {
   ingot::cli::Program program("ingot", "Ingot: an LLM inference engine. `ingot COMMAND --help` explains a command.");
   program.version("ingot " INGOT_VERSION);
-  ingot::cli::add_run(program);
-  ingot::cli::add_chat(program);
-  ingot::cli::add_serve(program);
-  ingot::cli::add_bench(program);
-  ingot::cli::add_logits(program);
-  ingot::cli::add_perplexity(program);
-  ingot::cli::add_tokenize(program);
-  ingot::cli::add_inspect(program);
-  ingot::cli::add_quantize(program);
-  ingot::cli::add_doctor(program);
-  ingot::cli::add_export_hf(program);
-  ingot::cli::add_pull(program);
-  ingot::cli::add_list(program);
-  ingot::cli::add_rm(program);
+  using namespace ingot::cli;
+  for (const auto add : {add_run, add_chat, add_serve, add_bench, add_logits, add_perplexity, add_tokenize, add_inspect,
+                         add_quantize, add_doctor, add_export_hf, add_pull, add_list, add_rm})
+    add(program);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && !arguments[0].starts_with("-")) {

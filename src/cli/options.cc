@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/settings.h"
 
 namespace ingot::cli {
 
 Option Option::show_default() { return Option(*option_->capture_default_str()); }
 Option Option::required() { return Option(*option_->required()); }
-Option Option::group(const char* name) { return Option(*option_->group(name)); }
 Option Option::type_name(const char* name) { return Option(*option_->type_name(name)); }
 Option Option::split_at(char delimiter) { return Option(*option_->delimiter(delimiter)); }
 Option Option::one_value_each() { return Option(*option_->allow_extra_args(false)); }
@@ -31,33 +31,19 @@ bool Option::is_repeated() const { return option_->get_expected_max() > 1 && opt
 const std::vector<std::string>& Option::long_names() const { return option_->get_lnames(); }
 const std::vector<std::string>& Option::short_names() const { return option_->get_snames(); }
 
-Option Options::option(const char* names, std::string& value, const char* help) {
+template <typename T>
+Option Options::option(const char* names, T& value, const char* help) {
   return Option(*app_->add_option(names, value, help));
 }
-Option Options::option(const char* names, uint16_t& value, const char* help) {
-  return Option(*app_->add_option(names, value, help));
-}
-Option Options::option(const char* names, int32_t& value, const char* help) {
-  return Option(*app_->add_option(names, value, help));
-}
-Option Options::option(const char* names, int64_t& value, const char* help) {
-  return Option(*app_->add_option(names, value, help));
-}
-Option Options::option(const char* names, uint64_t& value, const char* help) {
-  return Option(*app_->add_option(names, value, help));
-}
-Option Options::option(const char* names, float& value, const char* help) {
-  return Option(*app_->add_option(names, value, help));
-}
-Option Options::option(const char* names, double& value, const char* help) {
-  return Option(*app_->add_option(names, value, help));
-}
-Option Options::option(const char* names, std::vector<int32_t>& values, const char* help) {
-  return Option(*app_->add_option(names, values, help));
-}
-Option Options::option(const char* names, std::vector<std::string>& values, const char* help) {
-  return Option(*app_->add_option(names, values, help));
-}
+template Option Options::option(const char*, std::string&, const char*);
+template Option Options::option(const char*, uint16_t&, const char*);
+template Option Options::option(const char*, int32_t&, const char*);
+template Option Options::option(const char*, int64_t&, const char*);
+template Option Options::option(const char*, uint64_t&, const char*);
+template Option Options::option(const char*, float&, const char*);
+template Option Options::option(const char*, double&, const char*);
+template Option Options::option(const char*, std::vector<int32_t>&, const char*);
+template Option Options::option(const char*, std::vector<std::string>&, const char*);
 Option Options::flag(const char* names, bool& value, const char* help) {
   return Option(*app_->add_flag(names, value, help));
 }
@@ -68,13 +54,17 @@ Options Options::exactly_one(const char* name, const char* help) {
   return Options(*group);
 }
 
-void Options::group_options(const char* name) {
-  for (CLI::Option* option : app_->get_options({}))
-    if (option->get_name() != "--help") option->group(name);
+void Options::heading(const char* name) {
+  app_->option_defaults()->group(name != nullptr ? name : CLI::OptionDefaults().get_group());
 }
 
 void Options::footer(const char* text) { app_->footer(text); }
-void Options::callback(std::function<void()> run) { app_->callback(std::move(run)); }
+void Options::callback(std::function<void()> run, bool check_settings) {
+  app_->callback([run = std::move(run), check_settings] {
+    if (check_settings) Settings::from_environment();
+    run();
+  });
+}
 
 const std::string& Options::name() const { return app_->get_name(); }
 

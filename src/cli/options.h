@@ -23,7 +23,6 @@ class Option {
 
   Option show_default();  // the variable's value at this moment, in --help
   Option required();
-  Option group(const char* name);      // its heading in --help
   Option type_name(const char* name);  // what --help calls the value
   Option split_at(char delimiter);     // one word may hold several values
   Option one_value_each();             // takes only the next word, and is repeated for more values
@@ -53,23 +52,18 @@ class Options {
   explicit Options(CLI::App& app) : app_(&app) {}
 
   // `names` is "-m,--model", or "NAME" for a positional argument. The variable must outlive the program.
-  Option option(const char* names, std::string& value, const char* help);
-  Option option(const char* names, uint16_t& value, const char* help);
-  Option option(const char* names, int32_t& value, const char* help);
-  Option option(const char* names, int64_t& value, const char* help);
-  Option option(const char* names, uint64_t& value, const char* help);
-  Option option(const char* names, float& value, const char* help);
-  Option option(const char* names, double& value, const char* help);
-  Option option(const char* names, std::vector<int32_t>& values, const char* help);
-  Option option(const char* names, std::vector<std::string>& values, const char* help);
+  // T: std::string, uint16_t, int32_t, int64_t, uint64_t, float, double, or a vector of std::string or int32_t.
+  template <typename T>
+  Option option(const char* names, T& value, const char* help);
   Option flag(const char* names, bool& value, const char* help);  // a switch: no value
 
   // Options of which exactly one must be given.
   Options exactly_one(const char* name, const char* help);
 
-  void group_options(const char* name);  // puts all there are by now, apart from --help, under one heading
-  void footer(const char* text);         // the end of --help
-  void callback(std::function<void()> run);
+  void heading(const char* name);  // in --help, of the options added from now on; nullptr: the usual one
+  void footer(const char* text);   // the end of --help
+  // What the command does. Before it the variables of the environment are checked, those too that it does not look at.
+  void callback(std::function<void()> run, bool check_settings = true);
 
   const std::string& name() const;
   std::optional<Option> find_option(const std::string& name) const;  // "--model"

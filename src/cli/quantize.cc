@@ -14,7 +14,7 @@
 #include "core/memory.h"
 #include "formats/gguf_write.h"
 #include "model/config_read.h"
-#include "model/gguf_export.h"
+#include "model/export.h"
 #include "model/open_model.h"
 #include "model/quantized.h"
 #include "text/tokenizer_gguf_write.h"
@@ -72,12 +72,11 @@ void quantize_file(const QuantizeArgs& args) {
   if (fs::equivalent(args.in, args.out, unknown))
     throw_error(ErrorKind::bad_call, "{}: is the model itself; give the result another name", args.out);
   const ModelFiles files = open_model(resolve_model(args.in), args.threads);
-  const bool gguf = files.gguf != nullptr;
   std::shared_ptr<Checkpoint> checkpoint =
-      quantize_checkpoint(files.checkpoint, files.config, gguf ? NameStyle::gguf : NameStyle::hugging_face,
-                          {*type, DType::q8_0}, args.threads, files.config.packed.method == PackedFormat::Method::none);
+      quantize_checkpoint(files.checkpoint, files.config, files.style(), {*type, DType::q8_0}, args.threads,
+                          files.config.packed.method == PackedFormat::Method::none);
   GgufValues values;
-  if (gguf) {
+  if (files.gguf) {
     values.copy(*files.gguf);
   } else {
     GgufExport exported = export_gguf(checkpoint, files.config);

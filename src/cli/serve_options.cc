@@ -22,79 +22,61 @@ Option add_bytes(Options command, const char* name, uint64_t& value, const char*
 }  // namespace
 
 void add_serve_options(Options command, ServeArgs& args) {
+  command.heading("Model and engine");
   add_engine_options(command, args.model);
-  command.group_options("Model and engine");
   command.option("--chat-template", args.chat_template, "file with a Jinja chat template; default: the model's own")
-      .existing_file()
-      .group("Model and engine");
+      .existing_file();
 
-  const char* group = "Server";
-  command.option("--host", args.host, "address to listen on; 0.0.0.0 or :: for all").show_default().group(group);
-  command.option("--port", args.port, "0: any free one").show_default().group(group);
+  command.heading("Server");
+  command.option("--host", args.host, "address to listen on; 0.0.0.0 or :: for all").show_default();
+  command.option("--port", args.port, "0: any free one").show_default();
   add_repeatable(
       command, "--served-model-name", args.served_names,
-      "what clients call the model; repeatable, the first is written into answers. Default: from the file's name")
-      .group(group);
-  command.flag("--no-web", args.no_web, "no chat page at /").group(group);
+      "what clients call the model; repeatable, the first is written into answers. Default: from the file's name");
+  command.flag("--no-web", args.no_web, "no chat page at /");
   command.option("--log-format", args.log_format, "text (key=value) or json, one line a request, on stderr")
       .show_default()
-      .one_of({"text", "json"})
-      .group(group);
-  command.flag("--log-probes", args.log_probes, "log successful /health, /ready and /metrics requests too")
-      .group(group);
+      .one_of({"text", "json"});
+  command.flag("--log-probes", args.log_probes, "log successful /health, /ready and /metrics requests too");
 
-  command.flag("--debug-endpoints", args.debug_endpoints, "serve GET /debug/integrity, a self-check between two steps")
-      .group(group);
+  command.flag("--debug-endpoints", args.debug_endpoints, "serve GET /debug/integrity, a self-check between two steps");
 
-  group = "Access";
+  command.heading("Access");
   add_repeatable(
       command, "--api-key", args.api_keys,
-      "key for `Authorization: Bearer KEY`; repeatable. Other users of this machine can see flags: prefer a file")
-      .group(group);
-  command.option("--api-key-file", args.api_key_file, "file with one key a line; # begins a comment").group(group);
-  command.option("--tls-cert", args.tls_certificate, "PEM file: certificate and chain; makes it https").group(group);
-  command.option("--tls-key", args.tls_key, "PEM file: its private key").group(group);
+      "key for `Authorization: Bearer KEY`; repeatable. Other users of this machine can see flags: prefer a file");
+  command.option("--api-key-file", args.api_key_file, "file with one key a line; # begins a comment");
+  command.option("--tls-cert", args.tls_certificate, "PEM file: certificate and chain; makes it https");
+  command.option("--tls-key", args.tls_key, "PEM file: its private key");
   add_repeatable(command, "--cors-origin", args.cors_origins,
-                 "web origin that may call from a browser, such as https://example.com, or *; repeatable")
-      .group(group);
+                 "web origin that may call from a browser, such as https://example.com, or *; repeatable");
 
-  group = "Limits";
-  add_bytes(command, "--max-request-bytes", args.max_request_bytes, "largest request body; over it: 413").group(group);
+  command.heading("Limits");
+  add_bytes(command, "--max-request-bytes", args.max_request_bytes, "largest request body; over it: 413");
   command.option("--max-connections", args.max_connections, "over it: 503")
       .show_default()
-      .range(uint64_t{1}, uint64_t{1} << 20)
-      .group(group);
-  add_seconds(command, "--request-timeout", args.request_timeout, "a request ends with what it has by then; 0: none")
-      .group(group);
-  add_seconds(command, "--head-timeout", args.head_timeout, "for the head of a request").group(group);
-  add_seconds(command, "--body-timeout", args.body_timeout, "for its body, and a second more for each 64 KiB")
-      .group(group);
-  add_seconds(command, "--idle-timeout", args.idle_timeout, "a connection may stay open between two requests")
-      .group(group);
-  add_seconds(command, "--write-timeout", args.write_timeout, "a client that reads nothing for this long is dropped")
-      .group(group);
-  add_seconds(command, "--drain-timeout", args.drain_timeout, "running requests may take after SIGTERM or SIGINT")
-      .group(group);
+      .range(uint64_t{1}, uint64_t{1} << 20);
+  add_seconds(command, "--request-timeout", args.request_timeout, "a request ends with what it has by then; 0: none");
+  add_seconds(command, "--head-timeout", args.head_timeout, "for the head of a request");
+  add_seconds(command, "--body-timeout", args.body_timeout, "for its body, and a second more for each 64 KiB");
+  add_seconds(command, "--idle-timeout", args.idle_timeout, "a connection may stay open between two requests");
+  add_seconds(command, "--write-timeout", args.write_timeout, "a client that reads nothing for this long is dropped");
+  add_seconds(command, "--drain-timeout", args.drain_timeout, "running requests may take after SIGTERM or SIGINT");
 
-  group = "Scheduling";
+  command.heading("Scheduling");
   command.option("--max-seqs", args.model.engine.max_seqs, "sequences that run at a time")
       .show_default()
-      .range(1, 4096)
-      .group(group);
+      .range(1, 4096);
   command.option("--max-waiting", args.max_waiting, "requests that wait for their turn; over it: 503")
       .show_default()
-      .non_negative()
-      .group(group);
+      .non_negative();
   command
       .option("--target-step-ms", args.target_step_ms,
               "longest step while streams are running; 0: 1.6 times one without prefill")
       .show_default()
-      .non_negative()
-      .group(group);
-  command.flag("--no-prefix-caching", args.no_prefix_caching, "do not reuse the KV blocks of equal prompt beginnings")
-      .group(group);
-  add_bytes(command, "--min-free-memory", args.min_free_memory, "new requests get 503 while the system has less free")
-      .group(group);
+      .non_negative();
+  command.flag("--no-prefix-caching", args.no_prefix_caching, "do not reuse the KV blocks of equal prompt beginnings");
+  add_bytes(command, "--min-free-memory", args.min_free_memory, "new requests get 503 while the system has less free");
 }
 
 std::chrono::milliseconds to_milliseconds(double seconds) {

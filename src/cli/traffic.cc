@@ -11,8 +11,7 @@
 #include "backend/metal/traffic.h"
 #include "core/error.h"
 #include "engine/step_builder.h"
-#include "model/config.h"
-#include "model/least_bytes.h"
+#include "model/decoder.h"
 
 namespace ingot::cli {
 
@@ -72,7 +71,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
     take_metal_traffic();
     const StepStats stats = engine->run(builder.finish()).stats;
     const MetalTraffic traffic = take_metal_traffic();
-    const uint64_t least = least_activation_bytes(engine->config(), device.info().activation, batch);
+    const uint64_t least = DecoderScratch::plan(engine->config(), batch, batch, device.info().activation).least_loads;
     const auto ratio = [](uint64_t bytes, uint64_t least) {
       return static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(least, 1));
     };

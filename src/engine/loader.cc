@@ -30,7 +30,7 @@ Checked check_model(const EngineOptions& options) {
   checked.files = open_model(options);
   checked.device = make_device(options, checked.files.checkpoint.get());
   const ModelConfig& config = checked.files.config;
-  checked.weights = std::make_unique<WeightPlan>(*checked.files.checkpoint, config, checked.files.gguf != nullptr);
+  checked.weights = std::make_unique<WeightPlan>(*checked.files.checkpoint, config, checked.files.style());
   checked.plan =
       plan_memory(config, options, settings, *checked.device, checked.weights->device_bytes(*checked.device));
   if (const std::optional<std::string> reason = checked.device->decline(model_shape(config), checked.plan.kv))
@@ -85,9 +85,7 @@ ModelFiles open_model(const EngineOptions& options) {
   ModelFiles files =
       dummy ? open_dummy_model(options.model, options.dtype) : open_model(options.model, options.threads);
   if (!scheme) return files;
-  files.checkpoint =
-      quantize_checkpoint(files.checkpoint, files.config,
-                          files.gguf != nullptr ? NameStyle::gguf : NameStyle::hugging_face, *scheme, options.threads);
+  files.checkpoint = quantize_checkpoint(files.checkpoint, files.config, files.style(), *scheme, options.threads);
   files.config.weight_format = dominant_format(*files.checkpoint);
   return files;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "core/ceil_div.h"
 #include "core/threads.h"
@@ -30,17 +31,15 @@ void convert_rows(DType from, const std::byte* in, DType to, std::byte* out, int
   });
 }
 
-std::vector<std::byte> transpose(const TensorView& tensor) {
+void transpose(const TensorView& tensor, std::byte* out) {
   const size_t size = dtype_bytes(tensor.dtype, 1);
   const auto rows = static_cast<size_t>(tensor.shape[0]), cols = static_cast<size_t>(tensor.shape[1]);
-  std::vector<std::byte> out(tensor.data.size());
   constexpr size_t kTile = 32;
   for (size_t r0 = 0; r0 < rows; r0 += kTile)
     for (size_t c0 = 0; c0 < cols; c0 += kTile)
       for (size_t r = r0; r < std::min(rows, r0 + kTile); ++r)
         for (size_t c = c0; c < std::min(cols, c0 + kTile); ++c)
-          std::memcpy(out.data() + (c * rows + r) * size, tensor.data.data() + (r * cols + c) * size, size);
-  return out;
+          std::memcpy(out + (c * rows + r) * size, tensor.data.data() + (r * cols + c) * size, size);
 }
 
 }  // namespace ingot

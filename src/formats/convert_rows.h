@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "core/dtype.h"
 #include "formats/tensor.h"
@@ -16,7 +15,7 @@ class ThreadPool;
 void convert_rows(DType from, const std::byte* in, DType to, std::byte* out, int64_t rows, int64_t cols,
                   ThreadPool& pool);
 
-// [rows, cols] of a plain format turned into [cols, rows].
-std::vector<std::byte> transpose(const TensorView& tensor);
+// [rows, cols] of a plain format written as [cols, rows].
+void transpose(const TensorView& tensor, std::byte* out);
 
 }  // namespace ingot

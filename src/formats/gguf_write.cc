@@ -189,12 +189,9 @@ void write_gguf(const GgufTarget& target, const GgufValues& values, const Checkp
   size_t done = 0;
   for (const TensorView& tensor : checkpoint.tensors()) {
     const size_t bytes = tensor.data.size(), padded = round_up(bytes, values.alignment());
-    if (tensor.is_made()) {
-      output.write(checkpoint.make(tensor)->bytes().data(), bytes);
-    } else {
-      output.write(tensor.data.data(), bytes);
-      checkpoint.drop_pages(tensor.data);
-    }
+    const TensorBytes data(checkpoint, tensor);
+    output.write(data.bytes.data(), bytes);
+    checkpoint.drop_pages(data.bytes);
     output.write(padding.data(), padded - bytes);
     done += padded;
     if (progress) progress(done, total);

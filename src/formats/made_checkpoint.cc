@@ -29,18 +29,27 @@ bool PageBuffer::contains(std::span<const std::byte> part) const {
 
 void PageBuffer::drop(std::span<const std::byte> part) const { drop_mapped_pages(part); }
 
-MadeCheckpoint::MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads)
-    : source_(std::move(source)), threads_(threads > 0 ? threads : ThreadPool::available_cpus()) {}
+MadeCheckpoint::MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads, std::string name)
+    : source_(std::move(source)),
+      threads_(threads > 0 ? threads : ThreadPool::available_cpus()),
+      name_(std::move(name)) {}
 
 MadeCheckpoint::~MadeCheckpoint() = default;
 
-void MadeCheckpoint::index_tensors() {
-  for (size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
+void MadeCheckpoint::add(TensorView tensor) {
+  index_.emplace(tensor.name, tensors_.size());
+  tensors_.push_back(std::move(tensor));
+}
+
+void MadeCheckpoint::add(TensorView tensor, Fill fill) {
+  tensor.data = made_bytes(dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
+  fills_.emplace(tensor.name, std::move(fill));
+  add(std::move(tensor));
 }
 
 const TensorView* MadeCheckpoint::find(std::string_view name) const {
   const auto found = index_.find(name);
-  return found == index_.end() ? source_->find(name) : &tensors_[found->second];
+  return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
 void MadeCheckpoint::drop_pages(std::span<const std::byte> bytes) const {
@@ -50,17 +59,16 @@ void MadeCheckpoint::drop_pages(std::span<const std::byte> bytes) const {
       if (const std::shared_ptr<PageBuffer> buffer = made.lock(); buffer != nullptr && buffer->contains(bytes))
         return buffer->drop(bytes);
   }
-  source_->drop_pages(bytes);
+  if (source_) source_->drop_pages(bytes);
 }
 
 std::shared_ptr<PageBuffer> MadeCheckpoint::make(const TensorView& tensor) const {
-  const auto found = index_.find(tensor.name);
-  if (found == index_.end() || !tensors_[found->second].is_made() || !makes(tensor.name)) return source_->make(tensor);
-  const TensorView& own = tensors_[found->second];
-  auto buffer = std::make_shared<PageBuffer>(own.data.size());
+  const auto fill = fills_.find(tensor.name);
+  if (fill == fills_.end()) return source_ ? source_->make(tensor) : Checkpoint::make(tensor);
+  auto buffer = std::make_shared<PageBuffer>(find(tensor.name)->data.size());
   const std::lock_guard lock(mutex_);
   if (pool_ == nullptr) pool_ = std::make_unique<ThreadPool>(threads_);
-  fill(own, buffer->data(), *pool_);
+  fill->second(buffer->data(), *pool_);
   std::erase_if(made_, [](const std::weak_ptr<PageBuffer>& made) { return made.expired(); });
   made_.push_back(buffer);
   return buffer;

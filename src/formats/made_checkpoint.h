@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,38 +31,44 @@ class PageBuffer {
   size_t size_ = 0;
 };
 
-// Another checkpoint with some of its tensors in another format. Each of those is made when it is asked for, on
+// The bytes of a tensor of a checkpoint, made where no file has them; they stay as long as this does.
+struct TensorBytes {
+  TensorBytes(const Checkpoint& checkpoint, const TensorView& tensor)
+      : made(tensor.is_made() ? checkpoint.make(tensor) : nullptr), bytes(made ? made->bytes() : tensor.data) {}
+
+  std::shared_ptr<PageBuffer> made;
+  std::span<const std::byte> bytes;
+};
+
+// Tensors of another checkpoint beside others that no file has. Each of those is made when it is asked for, on
 // `threads` threads (0: one a core), and lives as long as whoever asked wants it: there is never a second copy of the
 // whole model.
 class MadeCheckpoint : public Checkpoint {
  public:
-  MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads);
+  using Fill = std::function<void(std::byte* out, ThreadPool& pool)>;  // writes all bytes of a tensor
+
+  // `source` may be null; errors call the checkpoint `name` then.
+  MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads, std::string name = "");
   ~MadeCheckpoint() override;
+
+  void add(TensorView tensor);             // as it is, or as the source makes it
+  void add(TensorView tensor, Fill fill);  // its `data` does not count
 
   const std::vector<TensorView>& tensors() const override { return tensors_; }
   const TensorView* find(std::string_view name) const override;
-  uint64_t file_bytes() const override { return source_->file_bytes(); }
+  uint64_t file_bytes() const override { return source_ ? source_->file_bytes() : 0; }
   void drop_pages(std::span<const std::byte> bytes) const override;
   std::shared_ptr<PageBuffer> make(const TensorView& tensor) const override;
-  const Checkpoint& stored() const override { return source_->stored(); }
-  std::string describe() const override { return source_->describe(); }
-
- protected:
-  // Whether this checkpoint makes a tensor of tensors_ that is_made(), and not its source.
-  virtual bool makes(std::string_view name) const {
-    (void)name;
-    return true;
-  }
-  // Writes the bytes of `tensor`, one of tensors_ that this checkpoint makes.
-  virtual void fill(const TensorView& tensor, std::byte* out, ThreadPool& pool) const = 0;
-  void index_tensors();  // once tensors_ is complete
-
-  const std::shared_ptr<const Checkpoint> source_;
-  std::vector<TensorView> tensors_;
-  std::map<std::string, size_t, std::less<>> index_;  // names of tensors_
+  const Checkpoint& stored() const override { return source_ ? source_->stored() : *this; }
+  std::string describe() const override { return source_ ? source_->describe() : name_; }
 
  private:
+  const std::shared_ptr<const Checkpoint> source_;
   const int threads_;
+  const std::string name_;
+  std::vector<TensorView> tensors_;
+  std::map<std::string, size_t, std::less<>> index_;  // names of tensors_
+  std::map<std::string, Fill, std::less<>> fills_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<ThreadPool> pool_;  // started by the first tensor made
   mutable std::vector<std::weak_ptr<PageBuffer>> made_;

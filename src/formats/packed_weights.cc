@@ -149,45 +149,46 @@ bool write_block(const PackedMatrix& m, DType type, int64_t row, int64_t column,
   return true;
 }
 
-class UnpackedCheckpoint : public MadeCheckpoint {
- public:
-  UnpackedCheckpoint(std::shared_ptr<const SafetensorsCheckpoint> source, const PackedFormat& format, int threads)
-      : MadeCheckpoint(source, threads), format_(format) {
-    for (const Unsupported& tensor : source->unsupported()) words_.emplace(tensor.name, &tensor);
-    for (const TensorView& tensor : source->tensors()) plain_.insert(tensor.name);
-    const std::string_view ending = format.method == Method::mlx ? ".weight" : ".qweight";
-    for (const Unsupported& tensor : source->unsupported())
-      if (tensor.name.ends_with(ending)) add(tensor, tensor.name.substr(0, tensor.name.size() - ending.size()));
-    for (const TensorView& tensor : source->tensors())
-      if (!used_.contains(tensor.name)) tensors_.push_back(tensor);
-    index_tensors();
-  }
+[[noreturn]] void fail_tensor(const Checkpoint& checkpoint, std::string_view name, const std::string& what) {
+  throw_error(ErrorKind::bad_file, "{}: tensor {}: {}", checkpoint.describe(), printable(name), what);
+}
 
- protected:
-  void fill(const TensorView& tensor, std::byte* out, ThreadPool& pool) const override {
-    const PackedMatrix& m = packed_.find(tensor.name)->second;
-    const size_t block_bytes = dtype_bytes(tensor.dtype, kBlock);
-    const size_t row_bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(m.in));
-    std::atomic<bool> whole = true;
-    pool.run([&](Worker& worker) {
-      worker.share(ceil_div(m.out, kChunkRows), [&](int64_t chunk) {
-        const int64_t end = std::min(m.out, (chunk + 1) * kChunkRows);
-        for (int64_t column = 0; column < m.in; column += kBlock)
-          for (int64_t row = chunk * kChunkRows; row < end; ++row)
-            if (!write_block(
-                    m, tensor.dtype, row, column,
-                    out + static_cast<size_t>(row) * row_bytes + static_cast<size_t>(column / kBlock) * block_bytes))
-              whole = false;
-      });
+void unpack_matrix(const PackedMatrix& m, const TensorView& tensor, const Checkpoint& source, std::byte* out,
+                   ThreadPool& pool) {
+  const size_t block_bytes = dtype_bytes(tensor.dtype, kBlock);
+  const size_t row_bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(m.in));
+  std::atomic<bool> whole = true;
+  pool.run([&](Worker& worker) {
+    worker.share(ceil_div(m.out, kChunkRows), [&](int64_t chunk) {
+      const int64_t end = std::min(m.out, (chunk + 1) * kChunkRows);
+      for (int64_t column = 0; column < m.in; column += kBlock)
+        for (int64_t row = chunk * kChunkRows; row < end; ++row)
+          if (!write_block(
+                  m, tensor.dtype, row, column,
+                  out + static_cast<size_t>(row) * row_bytes + static_cast<size_t>(column / kBlock) * block_bytes))
+            whole = false;
     });
-    if (!whole) fail(tensor.name, kNotSymmetric);
-    if (m.last) source_->drop_pages(m.levels);
+  });
+  if (!whole) fail_tensor(source, tensor.name, kNotSymmetric);
+  if (m.last) source.drop_pages(m.levels);
+}
+
+// Fills in a checkpoint with the matrices of `source`, then with what is not packed.
+class Unpacker {
+ public:
+  Unpacker(const SafetensorsCheckpoint& source, const PackedFormat& format, MadeCheckpoint& result)
+      : source_(source), format_(format), result_(result) {
+    for (const Unsupported& tensor : source.unsupported()) words_.emplace(tensor.name, &tensor);
+    for (const TensorView& tensor : source.tensors()) plain_.insert(tensor.name);
+    const std::string_view ending = format.method == Method::mlx ? ".weight" : ".qweight";
+    for (const Unsupported& tensor : source.unsupported())
+      if (tensor.name.ends_with(ending)) add(tensor, tensor.name.substr(0, tensor.name.size() - ending.size()));
+    for (const TensorView& tensor : source.tensors())
+      if (!used_.contains(tensor.name)) result.add(tensor);
   }
 
  private:
-  [[noreturn]] void fail(std::string_view name, const std::string& what) const {
-    throw_error(ErrorKind::bad_file, "{}: tensor {}: {}", describe(), printable(name), what);
-  }
+  [[noreturn]] void fail(std::string_view name, const std::string& what) const { fail_tensor(source_, name, what); }
 
   Words words(const std::string& name, const std::vector<int64_t>& shape) const {
     const auto found = words_.find(name);
@@ -200,7 +201,7 @@ class UnpackedCheckpoint : public MadeCheckpoint {
   }
 
   const TensorView* floats(const std::string& name, const std::vector<int64_t>& shape) {
-    const TensorView& tensor = source_->get(name);
+    const TensorView& tensor = source_.get(name);
     if (tensor.shape != shape)
       fail(name,
            fmt::format("its shape is [{}], expected [{}]", fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
@@ -255,10 +256,11 @@ class UnpackedCheckpoint : public MadeCheckpoint {
   }
 
   void offer(const std::string& module, const PackedMatrix& m) {
-    TensorView tensor{module + ".weight", format_of(m, module), {m.out, m.in}, {}};
-    tensor.data = made_bytes(dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
-    if (!packed_.emplace(tensor.name, m).second) fail(tensor.name, "is in the file twice");
-    tensors_.push_back(std::move(tensor));
+    const TensorView tensor{module + ".weight", format_of(m, module), {m.out, m.in}, {}};
+    if (result_.find(tensor.name) != nullptr) fail(tensor.name, "is in the file twice");
+    result_.add(tensor, [m, tensor, &source = source_](std::byte* out, ThreadPool& pool) {
+      unpack_matrix(m, tensor, source, out, pool);
+    });
   }
 
   // g_idx may be left out; mostly it says what is so anyway.
@@ -272,9 +274,10 @@ class UnpackedCheckpoint : public MadeCheckpoint {
     }
   }
 
-  const PackedFormat format_;
+  const SafetensorsCheckpoint& source_;
+  const PackedFormat& format_;
+  MadeCheckpoint& result_;
   std::unordered_map<std::string_view, const Unsupported*> words_;
-  std::map<std::string, PackedMatrix, std::less<>> packed_;
   std::set<std::string, std::less<>> used_;  // scales and biases, which are part of a matrix
   std::unordered_set<std::string> plain_;
 };
@@ -283,7 +286,9 @@ class UnpackedCheckpoint : public MadeCheckpoint {
 
 std::shared_ptr<Checkpoint> unpack_checkpoint(std::shared_ptr<const SafetensorsCheckpoint> source,
                                               const PackedFormat& format, int threads) {
-  return std::make_shared<UnpackedCheckpoint>(std::move(source), format, threads);
+  auto unpacked = std::make_shared<MadeCheckpoint>(source, threads);
+  Unpacker(*source, format, *unpacked);
+  return unpacked;
 }
 
 }  // namespace ingot

@@ -50,7 +50,7 @@ struct ModelConfig {
   int64_t max_position = 0;  // longest sequence the model knows
 
   NormKind norm = NormKind::rms;
-  float norm_eps = 1e-5f;
+  float norm_eps = 1e-6f;
   ActivationKind activation = ActivationKind::silu;
   double rope_theta = 10000.0;
   int64_t rope_dims = 0;  // leading dims of a head that rotate
@@ -70,7 +70,9 @@ struct ModelConfig {
   float norm_weight_offset = 0;    // added to stored norm weights: files of Gemma in safetensors hold w of (1 + w)
   float embedding_scale = 1;
   float attention_scale = 0;  // of q . k; 0: 1 / sqrt(head_size)
-  int64_t experts = 0;        // 0: dense everywhere
+  float residual_scale = 1;   // of what a layer adds to the residual stream; 1 where there are learned positions
+  float logit_divisor = 1;
+  int64_t experts = 0;  // 0: dense everywhere
   int64_t experts_per_token = 0;
   int64_t expert_ffn = 0;            // width of one expert
   bool norm_expert_weights = false;  // the weights of a token's experts are scaled to sum to 1

@@ -1,9 +1,5 @@
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/error.h"
@@ -11,6 +7,8 @@
 #include "formats/gguf.h"
 #include "formats/printable.h"
 #include "model/config_read.h"
+#include "model/config_settings.h"
+#include "model/export.h"
 #include "model/rope.h"
 
 namespace ingot {
@@ -18,42 +16,7 @@ namespace {
 
 constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 
-// Typed access to the keys of one architecture: "embedding_length" is llama.embedding_length.
-class Keys {
- public:
-  Keys(const GgufFile& file, std::string prefix) : file_(file), prefix_(std::move(prefix)) {}
-
-  std::string full(std::string_view key) const { return fmt::format("{}.{}", prefix_, key); }
-
-  std::optional<int64_t> find_int(std::string_view key) const {
-    const std::string name = full(key);
-    const GgufValue* value = file_.find_value(name);
-    if (value != nullptr && std::holds_alternative<std::vector<int64_t>>(*value))
-      throw_error(ErrorKind::declined, "{}: {} differs from layer to layer, which is not supported", file_.name(),
-                  name);
-    return file_.get_int(name);
-  }
-  int64_t need_int(std::string_view key) const {
-    const std::optional<int64_t> value = find_int(key);
-    if (!value) missing(key);
-    return *value;
-  }
-  std::optional<double> find_double(std::string_view key) const { return file_.get_double(full(key)); }
-  double need_double(std::string_view key) const {
-    const std::optional<double> value = find_double(key);
-    if (!value) missing(key);
-    return *value;
-  }
-
- private:
-  [[noreturn]] void missing(std::string_view key) const {
-    throw_error(ErrorKind::bad_file, "{}: key {} is missing", file_.name(), full(key));
-  }
-  const GgufFile& file_;
-  std::string prefix_;
-};
-
-int64_t read_vocab(const GgufFile& file, const Keys& keys) {
+int64_t read_vocab(const GgufFile& file, const GgufKeys& keys) {
   const std::optional<int64_t> stated = keys.find_int("vocab_size");
   if (const TensorView* table = file.find("token_embd.weight")) {
     if (table->shape.size() != 2)
@@ -66,7 +29,7 @@ int64_t read_vocab(const GgufFile& file, const Keys& keys) {
   }
   if (stated) return *stated;
   const auto* tokens = file.get_strings(kTokens);
-  return tokens == nullptr ? 0 : static_cast<int64_t>(tokens->size());
+  return tokens == nullptr ? -1 : static_cast<int64_t>(tokens->size());
 }
 
 // Llama 3's stretched frequencies arrive as one divisor a rotating pair.
@@ -80,7 +43,7 @@ std::vector<float> read_rope_factors(const GgufFile& file) {
   return factors;
 }
 
-RopeScaling read_rope_scaling(const GgufFile& file, const Keys& keys, int64_t max_position) {
+RopeScaling read_rope_scaling(const GgufFile& file, const GgufKeys& keys, int64_t max_position) {
   RopeScaling scaling;
   scaling.factors = read_rope_factors(file);
   scaling.factor =
@@ -134,87 +97,6 @@ std::vector<int32_t> read_eos_ids(const GgufFile& file) {
   return ids;
 }
 
-ConfigKeys names_of(const GgufFile& file, const Keys& keys) {
-  return {.where = file.name(),
-          .hidden = keys.full("embedding_length"),
-          .layers = keys.full("block_count"),
-          .heads = keys.full("attention.head_count"),
-          .kv_heads = keys.full("attention.head_count_kv"),
-          .head_size = keys.full("attention.key_length"),
-          .ffn = keys.full("feed_forward_length"),
-          .vocab = keys.full("vocab_size"),
-          .max_position = keys.full("context_length"),
-          .norm_eps = keys.full("attention.layer_norm_rms_epsilon"),
-          .sliding_window = keys.full("attention.sliding_window"),
-          .rope_theta = keys.full("rope.freq_base"),
-          .rope_dims = keys.full("rope.dimension_count"),
-          .rope_factor = keys.full("rope.scaling.factor"),
-          .rope_original = keys.full("rope.scaling.original_context_length"),
-          .bos = "tokenizer.ggml.bos_token_id",
-          .eos = "tokenizer.ggml.eos_token_id",
-          .experts = keys.full("expert_count"),
-          .experts_per_token = keys.full("expert_used_count"),
-          .expert_ffn = keys.full("expert_feed_forward_length")};
-}
-
-constexpr std::array<std::string_view, 7> kArchitectures = {"llama",   "qwen2",  "qwen3", "qwen3moe",
-                                                            "smollm3", "gemma3", "gpt2"};
-
-// Whether each layer of a model with local and global layers is local: a pattern of the file, else five of six.
-std::vector<bool> read_local_layers(const GgufFile& file, const Keys& keys, int64_t layers) {
-  std::vector<bool> local(static_cast<size_t>(layers));
-  int64_t period = 6;
-  const std::string name = keys.full("attention.sliding_window_pattern");
-  if (const GgufValue* value = file.find_value(name)) {
-    if (const std::vector<int64_t>* flags = std::get_if<std::vector<int64_t>>(value)) {
-      if (static_cast<int64_t>(flags->size()) != layers)
-        throw_error(ErrorKind::bad_file, "{}: {} has {} entries for {} layers", file.name(), name, flags->size(),
-                    layers);
-      for (size_t i = 0; i < local.size(); ++i) local[i] = (*flags)[i] != 0;
-      return local;
-    }
-    period = std::max<int64_t>(1, file.get_int(name).value_or(period));
-  }
-  for (int64_t i = 0; i < layers; ++i) local[static_cast<size_t>(i)] = (i + 1) % period != 0;
-  return local;
-}
-
-// All that is particular to an architecture, and not in the file.
-void apply_architecture(const GgufFile& file, const Keys& keys, ModelConfig& c) {
-  const std::string& name = c.architecture;
-  c.per_layer.assign(static_cast<size_t>(c.layers), {.window = name == "llama" ? c.sliding_window : 0});
-  c.qk_norm = name == "qwen3" || name == "qwen3moe" || name == "gemma3";
-  if (name == "qwen3moe") {
-    c.experts = keys.need_int("expert_count");
-    c.experts_per_token = keys.need_int("expert_used_count");
-    c.expert_ffn = keys.need_int("expert_feed_forward_length");
-    c.norm_expert_weights = true;
-    for (int64_t i = 0; i < c.layers; ++i)
-      c.per_layer[static_cast<size_t>(i)].experts = file.find(fmt::format("blk.{}.ffn_gate_inp.weight", i)) != nullptr;
-  } else if (name == "smollm3") {
-    for (int64_t i = 3; i < c.layers; i += 4) c.per_layer[static_cast<size_t>(i)].rope = LayerConfig::Rope::none;
-  } else if (name == "gpt2") {
-    c.norm = NormKind::layer;
-    c.activation = ActivationKind::gelu_tanh;
-    c.learned_positions = true;
-    c.gated_mlp = false;
-    for (LayerConfig& layer : c.per_layer) layer.rope = LayerConfig::Rope::none;
-  } else if (name == "gemma3") {
-    c.activation = ActivationKind::gelu_tanh;
-    c.sandwich_norms = true;
-    c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));
-    if (c.layers == 62 && c.heads > 0)  // Gemma 3 27B scales by another size than its head's
-      c.attention_scale = 1 / std::sqrt(static_cast<float>(c.hidden / c.heads));
-    if (keys.find_double("final_logit_softcapping").value_or(0) != 0)
-      throw_error(ErrorKind::declined, "{}: {} is not supported", file.name(), keys.full("final_logit_softcapping"));
-    if (c.sliding_window == 0) return;
-    c.local_rope_theta = keys.find_double("rope.freq_base_swa").value_or(10000.0);
-    const std::vector<bool> local = read_local_layers(file, keys, c.layers);
-    for (size_t i = 0; i < local.size(); ++i)
-      if (local[i]) c.per_layer[i] = {.rope = LayerConfig::Rope::local, .window = c.sliding_window};
-  }
-}
-
 }  // namespace
 
 std::string dominant_format(const Checkpoint& checkpoint) {
@@ -226,62 +108,100 @@ std::string dominant_format(const Checkpoint& checkpoint) {
   return std::string(dtype_name(static_cast<DType>(most - elements.begin())));
 }
 
+std::optional<bool> GgufKeys::find_bool(std::string_view key) const { return file_.get_bool(full(key)); }
+std::optional<double> GgufKeys::find_double(std::string_view key) const { return file_.get_double(full(key)); }
+std::optional<int64_t> GgufKeys::find_int(std::string_view key) const {
+  const GgufValue* value = file_.find_value(full(key));
+  if (value != nullptr && std::holds_alternative<std::vector<int64_t>>(*value))
+    throw_error(ErrorKind::declined, "{}: {} differs from layer to layer, which is not supported", file_.name(),
+                full(key));
+  return file_.get_int(full(key));
+}
+
+std::string_view GgufKeys::needed(std::string_view key) const {
+  if (file_.find_value(full(key)) != nullptr) return key;
+  throw_error(ErrorKind::bad_file, "{}: key {} is missing", file_.name(), full(key));
+}
+
 ModelConfig read_config(const GgufFile& file) {
   const std::optional<std::string_view> architecture = file.get_string("general.architecture");
   if (!architecture) throw_error(ErrorKind::bad_file, "{}: key general.architecture is missing", file.name());
-  if (std::find(kArchitectures.begin(), kArchitectures.end(), *architecture) == kArchitectures.end())
-    throw_error(ErrorKind::declined, "{}: architecture {} is not supported; supported are {}", file.name(),
-                printable(*architecture), fmt::join(kArchitectures, ", "));
-  const Keys keys(file, std::string(*architecture));
-  const bool moe = *architecture == "qwen3moe";
-  if (const int64_t experts = keys.find_int("expert_count").value_or(0); experts != 0 && !moe)
-    throw_error(ErrorKind::declined, "{}: is a mixture of {} experts; of {} models only dense ones are supported",
-                file.name(), experts, *architecture);
-
-  ModelConfig config;
-  config.architecture = *architecture;
-  config.name = printable(file.get_string("general.name").value_or(""));
-  config.hidden = keys.need_int("embedding_length");
-  config.layers = keys.need_int("block_count");
-  config.heads = keys.need_int("attention.head_count");
-  config.kv_heads = keys.find_int("attention.head_count_kv").value_or(config.heads);
-  config.ffn = keys.need_int("feed_forward_length");
-  config.vocab = read_vocab(file, keys);
-  config.max_position = keys.need_int("context_length");
-  const bool gpt2 = config.architecture == "gpt2";
-  config.norm_eps =
-      static_cast<float>(keys.need_double(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"));
+  const Family& family = find_family(&Family::gguf, *architecture, file.name());
+  const GgufKeys keys(file, family.gguf);
+  const ConfigNames names = {.where = file.name(),
+                             .family = family,
+                             .kind = &Setting::gguf,
+                             .prefix = keys.full(""),
+                             .sliding_window = keys.full("attention.sliding_window"),
+                             .rope_theta = keys.full("rope.freq_base"),
+                             .rope_dims = keys.full("rope.dimension_count"),
+                             .rope_factor = keys.full("rope.scaling.factor"),
+                             .rope_original = keys.full("rope.scaling.original_context_length"),
+                             .bos = "tokenizer.ggml.bos_token_id",
+                             .eos = "tokenizer.ggml.eos_token_id"};
+  ModelConfig config = family.base;
+  // What a config.json may leave out, metadata may not; but for these.
+  config.kv_heads = config.head_size = config.ffn = config.max_position = 0;
+  config.norm_eps = 0;
   config.rope_theta = keys.find_double("rope.freq_base").value_or(10000.0);
-  config.rope_scaling = read_rope_scaling(file, keys, config.max_position);
-  config.sliding_window = keys.find_int("attention.sliding_window").value_or(0);
-  config.tied_embeddings = file.find("output.weight") == nullptr;
-  config.attention_bias = file.find(gpt2 ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias") != nullptr;
-  config.output_bias = file.find("blk.0.attn_output.bias") != nullptr;
-  config.mlp_bias = file.find(gpt2 ? "blk.0.ffn_up.bias" : "blk.0.ffn_gate.bias") != nullptr;
-  config.bos_id = token_id(file, "tokenizer.ggml.bos_token_id");
-  config.eos_ids = read_eos_ids(file);
-  config.weight_format = dominant_format(file);
-
-  const ConfigKeys names = names_of(file, keys);
-  check_layers(config, names);
-  if (const std::optional<int64_t> size = keys.find_int("attention.key_length")) {
-    config.head_size = *size;
-  } else {
-    if (config.heads < 1 || config.hidden % config.heads != 0)
-      throw_error(ErrorKind::bad_file, "{}: {} = {} is not a multiple of {} = {}", file.name(), names.hidden,
-                  config.hidden, names.heads, config.heads);
-    config.head_size = config.hidden / config.heads;
-  }
+  config.vocab = read_vocab(file, keys);
+  config.architecture = family.gguf;
+  config.name = printable(file.get_string("general.name").value_or(""));
+  read_settings(keys, names, config);
+  if (const int64_t experts = keys.find_int("expert_count").value_or(0); experts != config.experts)
+    throw_error(ErrorKind::declined, "{}: is a mixture of {} experts; of {} models only dense ones are supported",
+                file.name(), experts, family.gguf);
   const int64_t value_size = keys.find_int("attention.value_length").value_or(config.head_size);
   if (value_size != config.head_size)
     throw_error(ErrorKind::declined, "{}: key heads of {} and value heads of {} differ, which is not supported",
                 file.name(), config.head_size, value_size);
-  apply_architecture(file, keys, config);
+  const auto has = [&](const char* tensor) { return file.find(tensor) != nullptr; };
+  config.tied_embeddings = !has("output.weight");
+  config.attention_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+  config.output_bias = has("blk.0.attn_output.bias");
+  config.mlp_bias = has(config.gated_mlp ? "blk.0.ffn_gate.bias" : "blk.0.ffn_up.bias");
+  config.sliding_window = keys.find_int("attention.sliding_window").value_or(0);
+  config.bos_id = token_id(file, "tokenizer.ggml.bos_token_id");
+  config.eos_ids = read_eos_ids(file);
+  config.weight_format = dominant_format(file);
+  if (family.read_gguf != nullptr) family.read_gguf(keys, config);
+
+  config.rope_scaling = read_rope_scaling(file, keys, config.max_position);
   if (!config.learned_positions) config.rope_dims = keys.find_int("rope.dimension_count").value_or(config.head_size);
   if (const auto multiplier = keys.find_double("rope.scaling.attn_factor"))  // on top of what the kind implies
     config.rope_scaling.attention_factor = *multiplier * static_cast<double>(rope_attention_factor(config));
   check_config(config, names);
   return config;
+}
+
+GgufValues write_gguf_config(const ModelConfig& c) {
+  const Family& family = family_of(c);
+  const auto key = [&](const char* name) { return c.architecture + "." + name; };
+  GgufValues values;
+  values.put_text("general.architecture", c.architecture);
+  values.put_text("general.type", "model");
+  values.put_text("general.name", c.name);
+  for (const Setting& setting : settings_of(family)) {
+    if (setting.gguf == nullptr) continue;
+    const std::string name = key(own_name(family.keys, setting.gguf));
+    if (const auto* size = std::get_if<int64_t ModelConfig::*>(&setting.member)) values.put_u32(name, c.**size);
+    if (const auto* number = std::get_if<float ModelConfig::*>(&setting.member)) values.put_f32(name, c.**number);
+  }
+  if (!c.learned_positions) {
+    values.put_u32(key("attention.key_length"), c.head_size);
+    values.put_u32(key("attention.value_length"), c.head_size);
+    values.put_u32(key("rope.dimension_count"), c.rope_dims);
+    values.put_f32(key("rope.freq_base"), c.rope_theta);
+    const RopeScaling& scaling = c.rope_scaling;
+    const bool yarn = scaling.kind == RopeScaling::Kind::yarn;
+    if (yarn || scaling.kind == RopeScaling::Kind::linear) {
+      values.put_text(key("rope.scaling.type"), yarn ? "yarn" : "linear");
+      values.put_f32(key("rope.scaling.factor"), scaling.factor);
+      if (yarn) values.put_u32(key("rope.scaling.original_context_length"), scaling.original_max_position);
+    }
+  }
+  if (family.write_gguf != nullptr) family.write_gguf(c, values);
+  return values;
 }
 
 }  // namespace ingot

@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -9,60 +8,41 @@
 #include "formats/json.h"
 #include "formats/printable.h"
 #include "model/config_read.h"
+#include "model/config_settings.h"
+#include "model/export.h"
 
 namespace ingot {
 namespace {
 
 namespace fs = std::filesystem;
 
-enum class Family { llama, mistral, qwen2, qwen3, qwen3_moe, gpt2, smollm3, gemma3 };
-
-struct FamilyNames {
-  Family family;
-  const char *architecture, *model_type;
-  const char* canonical;  // ModelConfig::architecture; GGUF's name
-};
-constexpr FamilyNames kFamilies[] = {
-    {Family::llama, "LlamaForCausalLM", "llama", "llama"},
-    {Family::mistral, "MistralForCausalLM", "mistral", "llama"},
-    {Family::qwen2, "Qwen2ForCausalLM", "qwen2", "qwen2"},
-    {Family::qwen3, "Qwen3ForCausalLM", "qwen3", "qwen3"},
-    {Family::qwen3_moe, "Qwen3MoeForCausalLM", "qwen3_moe", "qwen3moe"},
-    {Family::gpt2, "GPT2LMHeadModel", "gpt2", "gpt2"},
-    {Family::smollm3, "SmolLM3ForCausalLM", "smollm3", "smollm3"},
-    {Family::gemma3, "Gemma3ForCausalLM", "gemma3_text", "gemma3"},
-};
-
-const FamilyNames& read_family(const JsonView& json) {
-  std::vector<std::string> names = json.find_strings("architectures");
-  if (names.empty()) {
-    const std::string type = json.find_string("model_type").value_or("");
-    for (const FamilyNames& family : kFamilies)
-      if (type == family.model_type) return family;
-    if (type.empty()) throw_error(ErrorKind::bad_file, "{}: architectures is missing", json.name());
-    names = {type};
-  }
-  std::vector<std::string_view> supported;
-  for (const FamilyNames& family : kFamilies) {
-    if (names.size() == 1 && names[0] == family.architecture) return family;
-    supported.push_back(family.architecture);
-  }
-  throw_error(ErrorKind::declined, "{}: architecture {} is not supported; supported are {}", json.name(),
-              printable(fmt::format("{}", fmt::join(names, ", "))), fmt::join(supported, ", "));
+const Family& hf_family(const JsonView& json) {
+  const std::vector<std::string> names = json.find_strings("architectures");
+  if (!names.empty()) return find_family(&Family::hf, fmt::format("{}", fmt::join(names, ", ")), json.name());
+  const std::string type = json.find_string("model_type").value_or("");
+  if (type.empty()) throw_error(ErrorKind::bad_file, "{}: architectures is missing", json.name());
+  return find_family(&Family::model_type, type, json.name());
 }
 
-ActivationKind read_activation(const JsonView& json, const char* key, const char* fallback) {
-  const std::string name = json.find_string(key).value_or(fallback);
-  if (name == "silu" || name == "swish") return ActivationKind::silu;
-  if (name == "gelu_pytorch_tanh" || name == "gelu_new") return ActivationKind::gelu_tanh;
-  if (name == "gelu") return ActivationKind::gelu;
+// Names of activations; of those with several the first is written.
+constexpr std::pair<const char*, ActivationKind> kActivations[] = {{"silu", ActivationKind::silu},
+                                                                   {"swish", ActivationKind::silu},
+                                                                   {"gelu_pytorch_tanh", ActivationKind::gelu_tanh},
+                                                                   {"gelu_new", ActivationKind::gelu_tanh},
+                                                                   {"gelu", ActivationKind::gelu}};
+
+ActivationKind read_activation(const JsonView& json, const char* key, ActivationKind fallback) {
+  const std::optional<std::string> stated = json.find_string(key);
+  if (!stated) return fallback;
+  for (const auto& [name, kind] : kActivations)
+    if (*stated == name) return kind;
   throw_error(ErrorKind::declined, "{}: {} {} is not supported; supported are silu, gelu and gelu_pytorch_tanh",
-              json.name(), key, printable(name));
+              json.name(), key, printable(*stated));
 }
 
 // Rotary settings have lived in three places: rope_theta with rope_scaling {"type": ...}, the same with {"rope_type":
 // ...}, and rope_parameters {"rope_type": ..., "rope_theta": ...}, which may be one object for each kind of layer.
-void read_rope(const JsonView& json, double default_theta, ModelConfig& config, ConfigKeys& keys) {
+void read_rope(const JsonView& json, ModelConfig& config, ConfigNames& names) {
   std::optional<JsonView> rope = json.find_object("rope_parameters");
   if (!rope) rope = json.find_object("rope_scaling");
   if (rope)
@@ -71,13 +51,13 @@ void read_rope(const JsonView& json, double default_theta, ModelConfig& config, 
         config.local_rope_theta = local->find_double("rope_theta").value_or(config.local_rope_theta);
       rope = full;
     }
-  config.rope_theta = json.find_double("rope_theta").value_or(default_theta);
+  config.rope_theta = json.find_double("rope_theta").value_or(config.rope_theta);
   config.rope_dims = config.head_size;
   double rotated = json.find_double("partial_rotary_factor").value_or(1.0);
   if (rope) {
     if (const auto theta = rope->find_double("rope_theta")) {
       config.rope_theta = *theta;
-      keys.rope_theta = rope->path_of("rope_theta");
+      names.rope_theta = rope->path_of("rope_theta");
     }
     rotated = rope->find_double("partial_rotary_factor").value_or(rotated);
   }
@@ -86,8 +66,8 @@ void read_rope(const JsonView& json, double default_theta, ModelConfig& config, 
                 rotated);
   if (!rope) return;
 
-  keys.rope_factor = rope->path_of("factor");
-  keys.rope_original = rope->path_of("original_max_position_embeddings");
+  names.rope_factor = rope->path_of("factor");
+  names.rope_original = rope->path_of("original_max_position_embeddings");
   RopeScaling& scaling = config.rope_scaling;
   const std::string kind = rope->find_string("rope_type").value_or(rope->find_string("type").value_or("default"));
   if (kind == "default") return;
@@ -145,236 +125,77 @@ std::vector<int32_t> read_ids(const JsonView& json, std::string_view key) {
   return ids;
 }
 
-ConfigKeys hf_keys(const std::string& where, bool gpt2) {
-  ConfigKeys keys = {.where = where,
-                     .hidden = "hidden_size",
-                     .layers = "num_hidden_layers",
-                     .heads = "num_attention_heads",
-                     .kv_heads = "num_key_value_heads",
-                     .head_size = "head_dim",
-                     .ffn = "intermediate_size",
-                     .vocab = "vocab_size",
-                     .max_position = "max_position_embeddings",
-                     .norm_eps = "rms_norm_eps",
-                     .sliding_window = "sliding_window",
-                     .rope_theta = "rope_theta",
-                     .rope_dims = "head_dim",
-                     .rope_factor = "rope_scaling.factor",
-                     .rope_original = "rope_scaling.original_max_position_embeddings",
-                     .bos = "bos_token_id",
-                     .eos = "eos_token_id",
-                     .experts = "num_experts",
-                     .experts_per_token = "num_experts_per_tok",
-                     .expert_ffn = "moe_intermediate_size"};
-  if (gpt2) {
-    keys.hidden = "n_embd";
-    keys.layers = "n_layer";
-    keys.heads = keys.kv_heads = "n_head";
-    keys.ffn = "n_inner";
-    keys.max_position = "n_positions";
-    keys.norm_eps = "layer_norm_epsilon";
-  }
-  return keys;
+ModelConfig build_config(const JsonView& json, const JsonView& generation) {
+  const Family& family = hf_family(json);
+  ConfigNames names = {.where = json.name(),
+                       .family = family,
+                       .kind = &Setting::hf,
+                       .sliding_window = "sliding_window",
+                       .rope_theta = "rope_theta",
+                       .rope_dims = kHeadSize.hf,
+                       .rope_factor = "rope_scaling.factor",
+                       .rope_original = "rope_scaling.original_max_position_embeddings",
+                       .bos = "bos_token_id",
+                       .eos = "eos_token_id"};
+  ModelConfig config = family.base;
+  config.packed = read_packed_format(json);
+  config.architecture = family.gguf;
+  config.name = printable(json.find_string("_name_or_path").value_or(""));
+  read_settings(json, names, config);
+  config.activation = read_activation(json, family.activation_key, config.activation);
+  config.tied_embeddings = json.find_bool("tie_word_embeddings").value_or(config.tied_embeddings);
+  if (family.read_hf != nullptr) family.read_hf(json, config);
+  if (!config.learned_positions) read_rope(json, config, names);
+  config.weight_format = read_dtype(json);
+
+  if (const std::vector<int32_t> bos = read_ids(json, "bos_token_id"); !bos.empty()) config.bos_id = bos[0];
+  config.eos_ids = read_ids(generation, "eos_token_id");
+  if (config.eos_ids.empty()) config.eos_ids = read_ids(json, "eos_token_id");
+  check_config(config, names);
+  return config;
 }
 
-// The window of each layer: layer_types where the config has them, else `sliding(layer)`.
-template <typename F>
-void read_windows(const JsonView& json, ModelConfig& config, F&& sliding) {
+// 1e-05 for the float next to it, as people wrote it.
+double shortest(float value) { return std::stod(fmt::format("{}", value)); }
+
+}  // namespace
+
+void read_windows(const JsonView& json, int64_t window, const std::function<bool(int64_t)>& slides,
+                  ModelConfig& config) {
+  config.sliding_window = window;
   const std::vector<std::string> types = json.find_strings("layer_types");
   if (!types.empty() && static_cast<int64_t>(types.size()) != config.layers)
     throw_error(ErrorKind::bad_file, "{}: layer_types has {} entries for {} layers", json.name(), types.size(),
                 config.layers);
+  for (const std::string& type : types)
+    if (type != "full_attention" && type != "sliding_attention")
+      throw_error(ErrorKind::declined,
+                  "{}: layer_types {} is not supported; supported are full_attention and sliding_attention",
+                  json.name(), printable(type));
   for (int64_t i = 0; i < config.layers; ++i) {
-    bool slides = sliding(i);
-    if (!types.empty()) {
-      const std::string& type = types[static_cast<size_t>(i)];
-      if (type != "full_attention" && type != "sliding_attention")
-        throw_error(ErrorKind::declined,
-                    "{}: layer_types {} is not supported; supported are full_attention and sliding_attention",
-                    json.name(), printable(type));
-      slides = type == "sliding_attention";
-    }
-    if (slides && config.sliding_window <= 0)
+    if (types.empty() ? !slides(i) : types[static_cast<size_t>(i)] != "sliding_attention") continue;
+    if (window <= 0)
       throw_error(ErrorKind::bad_file, "{}: layer {} slides but sliding_window is missing", json.name(), i);
-    config.per_layer[static_cast<size_t>(i)].window = slides ? config.sliding_window : 0;
+    config.per_layer[static_cast<size_t>(i)].window = window;
   }
 }
 
-// Which layers have experts.
-void read_experts(const JsonView& json, ModelConfig& c) {
-  c.experts = json.need_int("num_experts");
-  c.experts_per_token = json.need_int("num_experts_per_tok");
-  c.expert_ffn = json.need_int("moe_intermediate_size");
-  c.norm_expert_weights = json.find_bool("norm_topk_prob").value_or(false);
-  const std::vector<int64_t> dense = json.find_ints("mlp_only_layers");
-  const int64_t step = std::max<int64_t>(1, json.find_int("decoder_sparse_step").value_or(1));
-  for (int64_t i = 0; i < c.layers; ++i)
-    c.per_layer[static_cast<size_t>(i)].experts =
-        (i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end();
+int64_t switched_window(const JsonView& json) {
+  return json.find_bool("use_sliding_window").value_or(false) ? json.find_int("sliding_window").value_or(0) : 0;
 }
 
-// Values that a config may leave out.
-struct Defaults {
-  int64_t kv_heads = 0;   // 0: as many as heads
-  int64_t head_size = 0;  // 0: hidden / heads
-  int64_t max_position = 2048;
-  double rope_theta = 10000.0;
-  bool tied = false;
-};
-Defaults defaults_of(Family family) {
-  switch (family) {
-    case Family::llama: return {};
-    case Family::mistral: return {.kv_heads = 8, .max_position = 131072};
-    case Family::qwen2: return {.max_position = 32768};
-    case Family::qwen3:
-    case Family::qwen3_moe: return {.head_size = 128, .max_position = 32768};
-    case Family::gpt2: return {.max_position = 1024, .tied = true};
-    case Family::smollm3: return {.kv_heads = 4, .max_position = 32768, .rope_theta = 2000000.0, .tied = true};
-    case Family::gemma3:
-      return {.kv_heads = 4, .head_size = 256, .max_position = 131072, .rope_theta = 1000000.0, .tied = true};
-  }
-  return {};
+void read_late_windows(const JsonView& json, ModelConfig& config) {
+  const int64_t window = switched_window(json), first = json.find_int("max_window_layers").value_or(28);
+  read_windows(json, window, [=](int64_t layer) { return window > 0 && layer >= first; }, config);
 }
-
-// All that is particular to a family. Everything else is the same for all.
-void apply_family(const JsonView& json, Family family, ModelConfig& c) {
-  const auto flag = [&](const char* key) { return json.find_bool(key).value_or(false); };
-  const auto biases = [&] { c.attention_bias = c.output_bias = flag("attention_bias"); };
-  const int64_t window = json.find_int("sliding_window").value_or(0);
-  const auto never = [](int64_t) { return false; };
-  c.per_layer.assign(static_cast<size_t>(c.layers), {});
-  switch (family) {
-    case Family::llama:
-      biases();
-      c.mlp_bias = flag("mlp_bias");
-      return;
-    case Family::mistral:  // null turns the window off; 4096 is the default
-      c.sliding_window = json.value().contains("sliding_window") ? window : 4096;
-      return read_windows(json, c, [&](int64_t) { return c.sliding_window > 0; });
-    case Family::qwen2:
-    case Family::qwen3: {
-      c.qk_norm = family == Family::qwen3;
-      if (c.qk_norm)
-        biases();
-      else
-        c.attention_bias = true;
-      c.sliding_window = flag("use_sliding_window") ? window : 0;
-      const int64_t first = json.find_int("max_window_layers").value_or(28);
-      return read_windows(json, c, [&](int64_t i) { return c.sliding_window > 0 && i >= first; });
-    }
-    case Family::qwen3_moe:
-      c.qk_norm = true;
-      biases();
-      c.sliding_window = flag("use_sliding_window") ? window : 0;
-      read_experts(json, c);
-      return read_windows(json, c, [&](int64_t) { return c.sliding_window > 0; });
-    case Family::gpt2:
-      c.norm = NormKind::layer;
-      c.learned_positions = true;
-      c.gated_mlp = false;
-      c.attention_bias = c.output_bias = c.mlp_bias = true;
-      if (flag("scale_attn_by_inverse_layer_idx") || !json.find_bool("scale_attn_weights").value_or(true))
-        throw_error(ErrorKind::declined, "{}: scale_attn_by_inverse_layer_idx and unscaled attention are not supported",
-                    json.name());
-      for (LayerConfig& layer : c.per_layer) layer.rope = LayerConfig::Rope::none;
-      return;
-    case Family::smollm3: {
-      biases();
-      c.mlp_bias = flag("mlp_bias");
-      c.sliding_window = flag("use_sliding_window") ? window : 0;
-      const std::vector<int64_t> rotates = json.find_ints("no_rope_layers");  // 1: the layer has positions
-      const int64_t step = std::max<int64_t>(1, json.find_int("no_rope_layer_interval").value_or(4));
-      if (!rotates.empty() && static_cast<int64_t>(rotates.size()) != c.layers)
-        throw_error(ErrorKind::bad_file, "{}: no_rope_layers has {} entries for {} layers", json.name(), rotates.size(),
-                    c.layers);
-      for (int64_t i = 0; i < c.layers; ++i)
-        if (rotates.empty() ? (i + 1) % step == 0 : rotates[static_cast<size_t>(i)] == 0)
-          c.per_layer[static_cast<size_t>(i)].rope = LayerConfig::Rope::none;
-      return read_windows(json, c, never);
-    }
-    case Family::gemma3: {
-      c.sandwich_norms = c.qk_norm = true;
-      c.norm_weight_offset = 1;
-      c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));
-      c.attention_scale = static_cast<float>(1 / std::sqrt(json.find_double("query_pre_attn_scalar").value_or(256.0)));
-      c.sliding_window = json.find_int("sliding_window").value_or(4096);
-      c.local_rope_theta = json.find_double("rope_local_base_freq").value_or(10000.0);
-      const int64_t pattern = json.find_int("sliding_window_pattern").value_or(6);
-      if (pattern < 1) throw_error(ErrorKind::bad_file, "{}: sliding_window_pattern is {}", json.name(), pattern);
-      for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
-        if (json.has(key)) throw_error(ErrorKind::declined, "{}: {} is not supported", json.name(), key);
-      if (flag("use_bidirectional_attention"))
-        throw_error(ErrorKind::declined, "{}: use_bidirectional_attention is not supported", json.name());
-      read_windows(json, c, [&](int64_t i) { return (i + 1) % pattern != 0; });
-      for (LayerConfig& layer : c.per_layer)
-        if (layer.window > 0) layer.rope = LayerConfig::Rope::local;
-      return;
-    }
-  }
-}
-
-ModelConfig build_config(const JsonView& json, const JsonView* generation) {
-  const FamilyNames& names = read_family(json);
-  const Family family = names.family;
-  const Defaults defaults = defaults_of(family);
-  const bool gpt2 = family == Family::gpt2;
-  ConfigKeys keys = hf_keys(json.name(), gpt2);
-  ModelConfig config;
-  config.packed = read_packed_format(json);
-  config.architecture = names.canonical;
-  config.name = printable(json.find_string("_name_or_path").value_or(""));
-  config.hidden = json.need_int(keys.hidden);
-  config.layers = json.need_int(keys.layers);
-  config.heads = json.need_int(keys.heads);
-  config.kv_heads = config.heads;
-  if (!gpt2)
-    config.kv_heads = json.find_int(keys.kv_heads).value_or(defaults.kv_heads > 0 ? defaults.kv_heads : config.heads);
-  config.ffn = gpt2 ? json.find_int(keys.ffn).value_or(4 * config.hidden) : json.need_int(keys.ffn);
-  config.vocab = json.need_int("vocab_size");
-  config.max_position = json.find_int(keys.max_position).value_or(defaults.max_position);
-  config.norm_eps = static_cast<float>(json.find_double(keys.norm_eps).value_or(gpt2 ? 1e-5 : 1e-6));
-  config.activation = gpt2                       ? read_activation(json, "activation_function", "gelu_new")
-                      : family == Family::gemma3 ? read_activation(json, "hidden_activation", "gelu_pytorch_tanh")
-                                                 : read_activation(json, "hidden_act", "silu");
-  config.tied_embeddings = json.find_bool("tie_word_embeddings").value_or(defaults.tied);
-  // Lists of layers are made below: this one number is checked before them.
-  check_layers(config, keys);
-  apply_family(json, family, config);
-
-  if (const auto size = json.find_int("head_dim")) {
-    config.head_size = *size;
-  } else if (defaults.head_size > 0) {
-    config.head_size = defaults.head_size;
-  } else {
-    if (config.heads < 1 || config.hidden % config.heads != 0)
-      throw_error(ErrorKind::bad_file, "{}: {} = {} is not a multiple of {} = {}", json.name(), keys.hidden,
-                  config.hidden, keys.heads, config.heads);
-    config.head_size = config.hidden / config.heads;
-  }
-  if (!config.learned_positions) read_rope(json, defaults.rope_theta, config, keys);
-  config.weight_format = read_dtype(json);
-
-  if (const std::vector<int32_t> bos = read_ids(json, "bos_token_id"); !bos.empty()) config.bos_id = bos[0];
-  if (generation != nullptr) config.eos_ids = read_ids(*generation, "eos_token_id");
-  if (config.eos_ids.empty()) config.eos_ids = read_ids(json, "eos_token_id");
-  check_config(config, keys);
-  return config;
-}
-
-}  // namespace
 
 ModelConfig read_hf_config(const fs::path& dir) {
   const nlohmann::json json = read_json_file(dir / "config.json");
   const JsonView view(json, (dir / "config.json").string());
-  const fs::path generation_path = dir / "generation_config.json";
-  ModelConfig config;
-  if (fs::exists(generation_path)) {
-    const nlohmann::json generation = read_json_file(generation_path);
-    const JsonView generation_view(generation, generation_path.string());
-    config = build_config(view, &generation_view);
-  } else {
-    config = build_config(view, nullptr);
-  }
+  const fs::path path = dir / "generation_config.json";
+  nlohmann::json generation = nlohmann::json::object();
+  if (fs::exists(path)) generation = read_json_file(path);
+  ModelConfig config = build_config(view, JsonView(generation, path.string()));
   if (config.name.empty()) config.name = printable(fs::absolute(dir).lexically_normal().filename().string());
   return config;
 }
@@ -382,10 +203,42 @@ ModelConfig read_hf_config(const fs::path& dir) {
 ModelConfig read_hf_config_text(std::string_view config, std::string_view generation_config) {
   const nlohmann::json json = parse_json(config, "config.json");
   const JsonView view(json, "config.json");
-  if (generation_config.empty()) return build_config(view, nullptr);
-  const nlohmann::json generation = parse_json(generation_config, "generation_config.json");
-  const JsonView generation_view(generation, "generation_config.json");
-  return build_config(view, &generation_view);
+  const nlohmann::json generation =
+      parse_json(generation_config.empty() ? "{}" : generation_config, "generation_config.json");
+  return build_config(view, JsonView(generation, "generation_config.json"));
+}
+
+std::string write_hf_config(const ModelConfig& c) {
+  const Family& family = family_of(c);
+  nlohmann::ordered_json json = {{"architectures", {family.hf}}, {"model_type", family.model_type}};
+  for (const Setting& setting : settings_of(family))
+    std::visit(
+        [&](auto member) {
+          const auto& value = c.*member;
+          auto& field = json[own_name(family.keys, setting.hf)];
+          if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(value)>>)
+            field = shortest(value);
+          else
+            field = value;
+        },
+        setting.member);
+  for (const auto& [name, kind] : kActivations)
+    if (kind == c.activation && !json.contains(family.activation_key)) json[family.activation_key] = name;
+  json["tie_word_embeddings"] = c.tied_embeddings;
+  json["torch_dtype"] = "float16";
+  if (!c.learned_positions) {
+    json[kHeadSize.hf] = c.head_size;
+    json["rope_theta"] = c.rope_theta;
+    const RopeScaling& scaling = c.rope_scaling;
+    const bool yarn = scaling.kind == RopeScaling::Kind::yarn;
+    if (yarn || scaling.kind == RopeScaling::Kind::linear)
+      json["rope_scaling"] = {{"rope_type", yarn ? "yarn" : "linear"}, {"factor", scaling.factor}};
+    if (yarn) json["rope_scaling"]["original_max_position_embeddings"] = scaling.original_max_position;
+  }
+  if (c.bos_id >= 0) json["bos_token_id"] = c.bos_id;
+  if (!c.eos_ids.empty()) json["eos_token_id"] = c.eos_ids[0];
+  if (family.write_hf != nullptr) family.write_hf(c, json);
+  return json.dump(1) + "\n";
 }
 
 }  // namespace ingot

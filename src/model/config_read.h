@@ -25,15 +25,4 @@ PackedFormat read_packed_format(const JsonView& json);
 // The format that most weights (elements of matrices) have: "q4_1".
 std::string dominant_format(const Checkpoint& checkpoint);
 
-// What every reader ends with: do the values make a model? The keys are what errors call the fields.
-struct ConfigKeys {
-  std::string where;  // the file
-  std::string hidden, layers, heads, kv_heads, head_size, ffn, vocab, max_position, norm_eps, sliding_window;
-  std::string rope_theta, rope_dims, rope_factor, rope_original;
-  std::string bos, eos;
-  std::string experts, experts_per_token, expert_ffn;
-};
-void check_layers(const ModelConfig& config, const ConfigKeys& keys);  // their number alone
-void check_config(const ModelConfig& config, const ConfigKeys& keys);
-
 }  // namespace ingot

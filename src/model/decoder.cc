@@ -39,6 +39,12 @@ DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, in
     s.branch = place(max_tokens, c.hidden, DType::f32);
   }
   s.logits = place(max_sample_rows, c.vocab, DType::f32);
+  // A layer: two norms and two sums of the residual stream, rotations; then the inputs of qkv, attention, the output
+  // projection and the MLP. Beside the layers the last norm, the head and the sampler.
+  const int64_t wide = c.layers * (4 * c.hidden + c.rope_dims) + c.hidden + c.vocab;
+  const int64_t narrow = c.layers * (c.hidden + qkv + q + c.hidden + c.ffn) + c.hidden;
+  s.least_loads = dtype_bytes(DType::f32, static_cast<size_t>(max_tokens * wide)) +
+                  dtype_bytes(activation, static_cast<size_t>(max_tokens * narrow));
   return s;
 }
 
@@ -53,6 +59,10 @@ ModelShape model_shape(const ModelConfig& config) {
 
 Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch)
     : config_(config), weights_(std::move(weights)), scratch_(scratch), rope_factor_(rope_attention_factor(config)) {
+  // The stream is kept divided by residual_scale: what the layers add then needs no factor, and a norm, which has no
+  // unit but in its epsilon, gives the same.
+  config_.embedding_scale /= config_.residual_scale;
+  residual_eps_ = config_.norm_eps / (config_.residual_scale * config_.residual_scale);
   if (config_.attention_scale == 0) config_.attention_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_size));
 }
 
@@ -169,7 +179,7 @@ void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) 
 
 void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const {
   device.encode(NormOp{.kind = config_.norm,
-                       .eps = config_.norm_eps,
+                       .eps = residual_eps_,
                        .rows = rows.count,
                        .dim = config_.hidden,
                        .in = rows.residual,

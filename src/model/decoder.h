@@ -22,6 +22,9 @@ struct DecoderScratch {
   ExpertRoute route;
   Region logits;  // f32 [R, vocab]
   size_t bytes = 0;
+  // What a decode step of `max_tokens` rows of a dense model, each sampled greedily, must load of these at least: every
+  // operand of every operation once.
+  uint64_t least_loads = 0;
 
   static DecoderScratch plan(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
 };
@@ -56,6 +59,7 @@ class Decoder {
   ModelWeights weights_;
   DecoderScratch scratch_;
   float rope_factor_;
+  float residual_eps_;  // of the norms that read the residual stream
 };
 
 }  // namespace ingot

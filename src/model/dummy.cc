@@ -1,22 +1,14 @@
 #include "model/dummy.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
 #include "core/half.h"
 #include "formats/block_quant.h"
-#include "formats/mapped_file.h"
+#include "formats/made_checkpoint.h"
 #include "model/layout.h"
 
 namespace ingot {
@@ -81,57 +73,22 @@ void fill_pattern(DType type, std::span<std::byte> pattern) {
   }
 }
 
-// One format's pattern, seen again and again over a range of addresses.
-class RepeatingPattern {
- public:
-  RepeatingPattern(DType type, size_t bytes) : block_bytes_(static_cast<size_t>(dtype_info(type).block_bytes)) {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    // A whole number of pages and of blocks, and an odd number of both: rows whose length is a power of two meet every
-    // part of it.
-    const size_t unit = std::lcm(page, block_bytes_);
-    period_ = unit * ((kPatternBytes / unit + 1) | 1);
-    const size_t copies = (bytes + period_ - 1) / period_ + 1;  // one more: tensors start anywhere in the first
-    bytes_ = copies * period_;
+// One format's numbers, to be read round and round. A whole number of pages and of blocks, and an odd number of both:
+// rows whose length is a power of two meet every part of it.
+std::shared_ptr<const std::vector<std::byte>> make_pattern(DType type) {
+  const size_t unit = std::lcm(size_t{4096}, static_cast<size_t>(dtype_info(type).block_bytes));
+  std::vector<std::byte> pattern(unit * ((kPatternBytes / unit + 1) | 1));
+  fill_pattern(type, pattern);
+  return std::make_shared<const std::vector<std::byte>>(std::move(pattern));
+}
 
-    std::FILE* file = std::tmpfile();
-    if (file == nullptr) fail("no temporary file");
-    const int descriptor = fileno(file);
-    void* range = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED || ftruncate(descriptor, static_cast<off_t>(period_)) != 0) {
-      std::fclose(file);
-      fail("no address space or no room in the folder for temporary files");
-    }
-    data_ = static_cast<std::byte*>(range);
-    bool mapped = true;
-    for (size_t i = 0; i < copies && mapped; ++i)
-      mapped = mmap(data_ + i * period_, period_, i == 0 ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED,
-                    descriptor, 0) != MAP_FAILED;
-    std::fclose(file);  // the mappings keep it
-    if (!mapped) {
-      munmap(data_, bytes_);
-      fail("the system refuses to map a file so often");
-    }
-    fill_pattern(type, {data_, period_});
+void repeat_pattern(const std::vector<std::byte>& pattern, size_t start, std::span<std::byte> out) {
+  for (; !out.empty(); start = 0) {
+    const size_t count = std::min(out.size(), pattern.size() - start);
+    std::memcpy(out.data(), pattern.data() + start, count);
+    out = out.subspan(count);
   }
-  ~RepeatingPattern() { munmap(data_, bytes_); }
-  RepeatingPattern(const RepeatingPattern&) = delete;
-  RepeatingPattern& operator=(const RepeatingPattern&) = delete;
-
-  // `bytes` from a place that depends on `index`.
-  std::span<const std::byte> view(size_t index, size_t bytes) const {
-    const size_t blocks = period_ / block_bytes_;
-    return {data_ + index * 1000003 % blocks * block_bytes_, bytes};
-  }
-  bool contains(std::span<const std::byte> part) const {
-    return std::less_equal<>()(data_, part.data()) && std::less_equal<>()(part.data() + part.size(), data_ + bytes_);
-  }
-
- private:
-  [[noreturn]] static void fail(const char* why) { throw_error(ErrorKind::out_of_memory, "dummy weights: {}", why); }
-  size_t block_bytes_;
-  size_t period_ = 0, bytes_ = 0;
-  std::byte* data_ = nullptr;
-};
+}
 
 DType format_for(DType wanted, const TensorNeed& need) {
   const int64_t cols = need.shape.back();
@@ -139,65 +96,34 @@ DType format_for(DType wanted, const TensorNeed& need) {
   return cols % dtype_info(DType::q8_0).block_size == 0 ? DType::q8_0 : DType::bf16;
 }
 
-class DummyCheckpoint : public Checkpoint {
- public:
-  DummyCheckpoint(const ModelConfig& config, DType dtype) {
-    const ModelLayout layout = model_layout(config, NameStyle::hugging_face);
-    int64_t longest_vector = 0;
-    for (const WeightNeed& weight : layout.weights)
-      for (const TensorNeed& need : weight.parts) {
-        TensorView tensor{need.name, DType::f32, need.shape, {}};
-        if (weight.vector) {
-          longest_vector = std::max(longest_vector, tensor.elements());
-        } else {
-          const bool plain = need.transposed || weight.layer_slot == &LayerWeights::router ||
-                             weight.model_slot == &ModelWeights::positions;
-          tensor.dtype = plain && is_block_quantized(dtype) ? DType::bf16 : format_for(dtype, need);
-          size_t& most = most_bytes_[tensor.dtype];
-          most = std::max(most, dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
-        }
-        tensors_.push_back(std::move(tensor));
-      }
-    for (const auto& [type, bytes] : most_bytes_) patterns_.try_emplace(type, type, bytes);
-    ones_.assign(static_cast<size_t>(longest_vector), 1.0f);
-    zeros_.assign(static_cast<size_t>(longest_vector), 0.0f);
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      TensorView& tensor = tensors_[i];
-      const size_t bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements()));
-      if (tensor.shape.size() > 1) {
-        tensor.data = patterns_.at(tensor.dtype).view(i, bytes);
-      } else {
-        tensor.data = std::as_bytes(std::span(tensor.name.ends_with(".bias") ? zeros_ : ones_)).first(bytes);
-      }
-      index_.emplace(tensor.name, i);
-    }
-  }
-
-  const std::vector<TensorView>& tensors() const override { return tensors_; }
-  const TensorView* find(std::string_view name) const override {
-    const auto found = index_.find(name);
-    return found == index_.end() ? nullptr : &tensors_[found->second];
-  }
-  uint64_t file_bytes() const override { return 0; }
-  void drop_pages(std::span<const std::byte> bytes) const override {
-    for (const auto& [type, pattern] : patterns_)
-      if (pattern.contains(bytes)) drop_mapped_pages(bytes);
-  }
-
-  std::string describe() const override { return "dummy weights"; }
-
- private:
-  std::vector<TensorView> tensors_;
-  std::map<std::string, size_t, std::less<>> index_;
-  std::map<DType, size_t> most_bytes_;
-  std::map<DType, RepeatingPattern> patterns_;
-  std::vector<float> ones_, zeros_;
-};
-
 }  // namespace
 
 std::shared_ptr<Checkpoint> make_dummy_checkpoint(const ModelConfig& config, DType dtype) {
-  return std::make_shared<DummyCheckpoint>(config, dtype);
+  auto dummy = std::make_shared<MadeCheckpoint>(nullptr, 1, "dummy weights");
+  std::map<DType, std::shared_ptr<const std::vector<std::byte>>> patterns;
+  for (const WeightNeed& weight : model_layout(config, NameStyle::hugging_face).weights)
+    for (const TensorNeed& need : weight.parts) {
+      TensorView tensor{need.name, DType::f32, need.shape, {}};
+      const auto elements = static_cast<size_t>(tensor.elements());
+      if (weight.vector) {
+        const float value = tensor.name.ends_with(".bias") ? 0.0f : 1.0f;
+        dummy->add(std::move(tensor), [elements, value](std::byte* out, ThreadPool&) {
+          std::fill_n(reinterpret_cast<float*>(out), elements, value);
+        });
+        continue;
+      }
+      tensor.dtype = weight.exact && is_block_quantized(dtype) ? DType::bf16 : format_for(dtype, need);
+      auto& pattern = patterns[tensor.dtype];
+      if (pattern == nullptr) pattern = make_pattern(tensor.dtype);
+      // Each tensor starts at another block.
+      const auto block = static_cast<size_t>(dtype_info(tensor.dtype).block_bytes);
+      const size_t start = dummy->tensors().size() * 1000003 % (pattern->size() / block) * block;
+      const size_t bytes = dtype_bytes(tensor.dtype, elements);
+      dummy->add(std::move(tensor), [pattern = pattern, start, bytes](std::byte* out, ThreadPool&) {
+        repeat_pattern(*pattern, start, {out, bytes});
+      });
+    }
+  return dummy;
 }
 
 }  // namespace ingot

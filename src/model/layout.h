@@ -6,19 +6,43 @@
 
 #include "backend/backend.h"
 #include "model/config.h"
-#include "model/weights.h"
 
 namespace ingot {
 
 // How the tensors of a checkpoint are called and stored.
 enum class NameStyle { hugging_face, gguf };
 
+// The weights of one model on a device. Absent ones (no bias, say) stay invalid.
+struct LayerWeights {
+  WeightId attention_norm, attention_norm_bias;  // [hidden]
+  WeightId qkv, qkv_bias;                        // [(heads + 2 kv_heads) * head_size, hidden]: q over k over v
+  WeightId q_norm, k_norm;                       // [head_size]
+  WeightId output, output_bias;                  // [hidden, heads * head_size]
+  WeightId attention_post_norm;                  // [hidden]
+  WeightId mlp_norm, mlp_norm_bias;              // [hidden]
+  WeightId gate, gate_bias;                      // [ffn, hidden]
+  WeightId up, up_bias;                          // [ffn, hidden]
+  WeightId down, down_bias;                      // [hidden, ffn]
+  WeightId mlp_post_norm;                        // [hidden]
+  WeightId router;                               // [experts, hidden]
+  WeightId expert_gate, expert_up;               // [experts][expert_ffn, hidden]
+  WeightId expert_down;                          // [experts][hidden, expert_ffn]
+};
+
+struct ModelWeights {
+  WeightId embedding;                    // [vocab, hidden]
+  WeightId positions;                    // [max_position, hidden]
+  WeightId head;                         // [vocab, hidden]; the embedding itself when tied
+  WeightId final_norm, final_norm_bias;  // [hidden]
+  WeightId inv_freq, local_inv_freq;     // [rope_dims / 2]
+  std::vector<LayerWeights> layers;
+};
+
 // One tensor of a checkpoint that a weight is made of.
 struct TensorNeed {
   std::string name;
   std::vector<int64_t> shape;         // as stored: [rows, cols], [rows], or [groups, rows, cols]
   int64_t interleaved_head_size = 0;  // see MatrixPart
-  bool transposed = false;            // stored [cols, rows]: GPT-2's Conv1D
 };
 
 // One weight on the device: what it is made of, and where its id goes. Weights of a layer go to a member of
@@ -29,8 +53,10 @@ struct WeightNeed {
   WeightId LayerWeights::* layer_slot = nullptr;
   WeightId ModelWeights::* model_slot = nullptr;
   bool vector = false;
+  bool exact = false;  // never quantized: vectors, routers, tables of positions
   int64_t groups = 1;  // experts stacked in one matrix
-  float offset = 0;    // vectors: added to every value
+  float offset = 0;    // vectors: added to every value,
+  float factor = 1;    // which is then multiplied by this
 
   std::string name() const;  // for errors and profiles
 };
@@ -39,9 +65,6 @@ struct ModelLayout {
   std::vector<WeightNeed> weights;
   std::vector<std::string> ignored;  // tensors that may be there and are not needed
 };
-
-// What the tensor `name` is called in this checkpoint: GPT-2 is also published without its outermost module.
-std::string stored_name(const Checkpoint& checkpoint, const std::string& name);
 
 // Every tensor a model of this configuration has. Looks at the configuration alone.
 ModelLayout model_layout(const ModelConfig& config, NameStyle style);

@@ -9,6 +9,7 @@
 #include "formats/safetensors.h"
 #include "model/config_read.h"
 #include "model/dummy.h"
+#include "model/families/family.h"
 
 namespace ingot {
 namespace {
@@ -32,6 +33,8 @@ ModelFiles open_hugging_face(const fs::path& dir, int threads) {
   files.checkpoint = stored;
   if (files.config.packed.method != PackedFormat::Method::none)
     files.checkpoint = unpack_checkpoint(stored, files.config.packed, threads);
+  if (const Family& family = family_of(files.config); family.adapt != nullptr)
+    files.checkpoint = family.adapt(files.checkpoint, threads);
   files.dir = dir;
   files.config.weight_format = dominant_format(*files.checkpoint);
   return files;

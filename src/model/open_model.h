@@ -6,6 +6,7 @@
 
 #include "formats/checkpoint.h"
 #include "model/config.h"
+#include "model/layout.h"
 
 namespace ingot {
 
@@ -17,6 +18,8 @@ struct ModelFiles {
   std::shared_ptr<GgufFile> gguf;  // the same object for a GGUF model (its metadata has the tokenizer); null otherwise
   std::filesystem::path dir;       // where the model's other files lie
   ModelConfig config;
+
+  NameStyle style() const { return gguf != nullptr ? NameStyle::gguf : NameStyle::hugging_face; }
 };
 
 // `path`: a .gguf file; a folder with config.json and safetensors weights; or a folder with exactly one .gguf model (a

@@ -208,6 +208,15 @@ TEST_F(Cli, DoctorPasses) {
   unsetenv("VLLM_METAL_MAX_BATCH_SIZE");
 }
 
+// Also where no engine is loaded that would look at them.
+TEST_F(Cli, EveryCommandChecksTheVariables) {
+  setenv("VLLM_METAL_PROFILE", "maybe", 1);
+  for (const char* command : {"tokenize -p x", "run --ids 1", "inspect", "quantize a b.gguf", "export-hf a.gguf b",
+                              "pull a/b", "list", "rm a/b"})
+    expect_failure(command, 2, "VLLM_METAL_PROFILE=maybe: must be 0 or 1");
+  unsetenv("VLLM_METAL_PROFILE");
+}
+
 TEST_F(Cli, ConfigFileGivesFlags) {
   std::ofstream(file("ingot.toml")) << "model = \"" << fixture_model("llama-bf16-llama3")
                                     << "\"\nmax-tokens = 3  # few\nignore-eos = true\n";

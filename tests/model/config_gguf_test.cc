@@ -137,7 +137,7 @@ TEST(GgufConfig, WrongValuesNameTheKey) {
       {llama().value_u32("tokenizer.ggml.eos_token_id", 3), "eos_token_id must be from 0 to 2, got 3"},
       {llama().value("tokenizer.ggml.eos_token_id", W::kI32, W::raw<int32_t>(-1)), "is not a token id"},
       {W().value_string("general.architecture", "phi3"),
-       "architecture phi3 is not supported; supported are llama, qwen2, qwen3, qwen3moe, smollm3, gemma3, gpt2",
+       "architecture phi3 is not supported; supported are gemma3, gpt2, llama, qwen2, qwen3, qwen3moe, smollm3",
        ErrorKind::declined},
       {llama().value_u32("llama.expert_count", 8), "mixture of 8 experts", ErrorKind::declined},
       {llama({"feed_forward_length"}).value_array<int32_t>("llama.feed_forward_length", W::kI32, {96, 80}),

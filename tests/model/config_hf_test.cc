@@ -243,9 +243,9 @@ TEST(HfConfig, PackedWeights) {
 TEST(HfConfig, UnsupportedValuesAreDeclinedWithWhatIsSupported) {
   const std::vector<BadConfig> cases = {
       {R"({"architectures": ["PhiForCausalLM"]})",
-       "architecture PhiForCausalLM is not supported; supported are LlamaForCausalLM, MistralForCausalLM, "
-       "Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, GPT2LMHeadModel, SmolLM3ForCausalLM, "
-       "Gemma3ForCausalLM"},
+       "architecture PhiForCausalLM is not supported; supported are Gemma3ForCausalLM, GPT2LMHeadModel, "
+       "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, "
+       "SmolLM3ForCausalLM"},
       {R"({"architectures": null, "model_type": "gemma9"})", "architecture gemma9 is not supported"},
       {R"({"hidden_act": "relu"})", "hidden_act relu is not supported; supported are silu"},
       {R"({"rope_scaling": {"rope_type": "longrope"}})", "rope_scaling.rope_type longrope is not supported"},

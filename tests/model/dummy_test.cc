@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "core/error.h"
 #include "formats/block_quant.h"
+#include "formats/made_checkpoint.h"
 #include "model/open_model.h"
 
 namespace ingot {
@@ -17,9 +17,9 @@ std::string shipped(const std::string& name) { return std::string(INGOT_FIXTURES
 struct Moments {
   double mean = 0, deviation = 0;
 };
-Moments moments_of(const TensorView& tensor, size_t elements) {
+Moments moments_of(const ModelFiles& files, const TensorView& tensor, size_t elements) {
   std::vector<float> values(elements);
-  dequantize(tensor.dtype, tensor.data.data(), elements, values.data());
+  dequantize(tensor.dtype, TensorBytes(*files.checkpoint, tensor).bytes.data(), elements, values.data());
   Moments m;
   for (float v : values) m.mean += v / static_cast<double>(elements);
   for (float v : values) m.deviation += (v - m.mean) * (v - m.mean) / static_cast<double>(elements);
@@ -34,11 +34,14 @@ TEST(Dummy, HasEveryTensorOfALargeModelInAFewMegabytes) {
   const TensorView& head = files.checkpoint->get("lm_head.weight");
   EXPECT_EQ(head.shape, (std::vector<int64_t>{131072, 5120}));
   EXPECT_EQ(head.data.size(), 131072u * 5120 * 2);
-  EXPECT_NE(std::to_integer<int>(head.data.back()) | std::to_integer<int>(head.data[head.data.size() - 3]), 0);
-  const TensorView& norm = files.checkpoint->get("model.norm.weight");
-  float first;
-  std::memcpy(&first, norm.data.data(), 4);
-  EXPECT_EQ(first, 1.0f);
+  // Longer than the pattern, to its end.
+  const TensorBytes down(*files.checkpoint, files.checkpoint->get("model.layers.39.self_attn.o_proj.weight"));
+  EXPECT_EQ(down.bytes.size(), 5120u * 4096 * 2);
+  EXPECT_NE(std::to_integer<int>(down.bytes.back()) | std::to_integer<int>(down.bytes[down.bytes.size() - 3]), 0);
+  const TensorBytes norm(*files.checkpoint, files.checkpoint->get("model.norm.weight"));
+  EXPECT_EQ(std::vector<float>(5120, 1.0f),
+            std::vector<float>(reinterpret_cast<const float*>(norm.bytes.data()),
+                               reinterpret_cast<const float*>(norm.bytes.data()) + 5120));
 }
 
 TEST(Dummy, ValuesHaveTheScaleOfAModelInEveryFormat) {
@@ -48,7 +51,7 @@ TEST(Dummy, ValuesHaveTheScaleOfAModelInEveryFormat) {
     const ModelFiles files = open_dummy_model(shipped("TinyLlama-1.1B"), name);
     const TensorView& tensor = files.checkpoint->get("model.layers.3.mlp.up_proj.weight");
     EXPECT_EQ(dtype_name(tensor.dtype), name);
-    const Moments m = moments_of(tensor, 1 << 20);
+    const Moments m = moments_of(files, tensor, 1 << 20);
     EXPECT_NEAR(m.mean, 0, 0.001);
     EXPECT_NEAR(m.deviation, 0.02, 0.004);
   }
@@ -58,8 +61,8 @@ TEST(Dummy, RepeatsItselfExactlyAndDiffersBetweenTensors) {
   const ModelFiles a = open_dummy_model(shipped("TinyLlama-1.1B"), "q8_0");
   const ModelFiles b = open_dummy_model(shipped("TinyLlama-1.1B"), "q8_0");
   const auto bytes = [](const ModelFiles& files, const char* name) {
-    const auto data = files.checkpoint->get(name).data.first(4096);
-    return std::vector<std::byte>(data.begin(), data.end());
+    const TensorBytes data(*files.checkpoint, files.checkpoint->get(name));
+    return std::vector<std::byte>(data.bytes.begin(), data.bytes.begin() + 4096);
   };
   EXPECT_EQ(bytes(a, "lm_head.weight"), bytes(b, "lm_head.weight"));
   EXPECT_NE(bytes(a, "lm_head.weight"), bytes(a, "model.embed_tokens.weight"));

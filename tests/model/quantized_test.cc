@@ -27,8 +27,7 @@ ModelFiles open_fixture(const std::string& name) {
 }
 
 std::shared_ptr<Checkpoint> quantize_fixture(const ModelFiles& files, const QuantScheme& scheme) {
-  const NameStyle style = files.gguf != nullptr ? NameStyle::gguf : NameStyle::hugging_face;
-  return quantize_checkpoint(files.checkpoint, files.config, style, scheme, 2);
+  return quantize_checkpoint(files.checkpoint, files.config, files.style(), scheme, 2);
 }
 
 std::vector<std::byte> make(const Checkpoint& checkpoint, const TensorView& tensor) {
@@ -75,11 +74,13 @@ TEST(Quantized, TransposedMatricesAreTurned) {
   const auto quantized = quantize_fixture(files, parse_quantize("int8"));
   size_t turned = 0;
   for (const TensorView& tensor : quantized->tensors()) {
-    const TensorView& stored = files.checkpoint->get(tensor.name);
+    const TensorView& stored = files.checkpoint->stored().get(tensor.name);
     if (!tensor.is_made() || tensor.name.find(".mlp.c_proj.") == std::string::npos) continue;
     ++turned;
     EXPECT_EQ(tensor.shape, (std::vector<int64_t>{stored.shape[1], stored.shape[0]}));
-    EXPECT_EQ(make(*quantized, tensor), by_hand(stored, transpose(stored).data(), tensor.dtype)) << tensor.name;
+    std::vector<std::byte> other_way(stored.data.size());
+    transpose(stored, other_way.data());
+    EXPECT_EQ(make(*quantized, tensor), by_hand(stored, other_way.data(), tensor.dtype)) << tensor.name;
   }
   EXPECT_EQ(turned, static_cast<size_t>(files.config.layers));
 }

@@ -81,7 +81,7 @@ std::string error_of(const ModelConfig& config, const std::function<void(FakeChe
   const auto checkpoint = hf_checkpoint();
   change(*checkpoint);
   try {
-    WeightPlan(*checkpoint, config, false);
+    WeightPlan(*checkpoint, config, NameStyle::hugging_face);
     return "";
   } catch (const Error& error) {
     return error.what();
@@ -91,7 +91,7 @@ std::string error_of(const ModelConfig& config, const std::function<void(FakeChe
 TEST(WeightPlan, TakesEveryTensor) {
   const auto checkpoint = hf_checkpoint();
   const ModelConfig config = small_config();
-  const WeightPlan plan(*checkpoint, config, false);
+  const WeightPlan plan(*checkpoint, config, NameStyle::hugging_face);
   EXPECT_EQ(plan.tensors(), 2u + 1u + 2 * 7);  // q, k and v are one matrix
 }
 
