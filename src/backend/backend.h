@@ -13,6 +13,8 @@
 #include "core/kv_type.h"
 #include "formats/tensor.h"
 #include "model/config.h"
+#include "step/output.h"
+#include "step/staged.h"
 
 // What a device must do: about twenty fused LLM operations, each *encoded* during a step and run after submit(). It is
 // not a tensor library: there is no general graph, no shape inference, no allocation inside a step.
@@ -86,64 +88,6 @@ struct DeviceInfo {
   DType activation = DType::f32;  // of every activation except the residual stream and the logits, which are f32
   uint64_t memory_bytes = 0;      // what the device could give a model, 0 when unknown
   int32_t step_tokens = 2048;     // most rows in a step when nobody asks for more or less
-};
-
-// Sampling parameters of one row, flattened for the device. Offsets and counts point into StagedStep::pool (int32
-// words).
-struct StagedSampling {
-  float temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
-  int32_t top_k;
-  int32_t slot;  // sampler slot or -1
-  uint64_t seed;
-  int32_t position;  // position of the token to be drawn: the random counter
-  int32_t kind;      // RowOutput::Kind
-  int32_t top;
-  int32_t target;
-  int32_t min_tokens;
-  int32_t stop_offset, stop_count;        // token ids
-  int32_t bias_offset, bias_count;        // (token id, float bits) pairs
-  int32_t allowed_offset, allowed_count;  // token ids, ascending, unique
-  int32_t bad_offset, bad_count;          // bad_count sequences, each: length, ids...
-  int32_t mask_offset;                    // ceil(vocab / 32) words, or -1
-  int32_t logits_row;                     // where a full_logits row goes in the output, or -1
-};
-
-// The inputs of one step, copied into one of two shared (host-visible) buffers before encoding. All are byte offsets
-// from the start of that buffer; operations read them on the device.
-struct StagedStep {
-  int32_t ring = 0;  // which of the two
-  int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
-  int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
-  int32_t copies = 0, zeros = 0, resets = 0;
-  size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples
-  size_t positions = 0;     // int32 [T]
-  size_t slots = 0;         // int64 [T]
-  size_t query_start = 0;   // int32 [S + 1]
-  size_t seq_lens = 0;      // int32 [S]
-  size_t block_table = 0;   // int32 [S][max_blocks]
-  size_t block_copies = 0;  // int32 [copies][2]
-  size_t block_zeros = 0;   // int32 [zeros]
-  size_t sample_rows = 0;   // int32 [R]
-  size_t sampling = 0;      // StagedSampling [R]
-  size_t reset_words = 0;   // int32 [resets][4]: slot, pool offset, prompt count, output count
-  size_t pool = 0;          // int32 words
-  size_t bytes = 0;         // used in all
-};
-
-// The outputs of one step in shared memory, read after wait(). Laid out by the engine at load for the most rows a step
-// has.
-struct OutputLayout {
-  int32_t max_rows = 0;         // R
-  int32_t max_top = 0;          // alternatives a row
-  int32_t max_logits_rows = 0;  // rows of full logits
-  int64_t vocab = 0;
-  size_t tokens = 0;      // int32 [R]
-  size_t logprobs = 0;    // float [R]
-  size_t ranks = 0;       // int32 [R]
-  size_t top_ids = 0;     // int32 [R][max_top]
-  size_t top_values = 0;  // float [R][max_top]
-  size_t logits = 0;      // float [max_logits_rows][vocab]
-  size_t bytes = 0;
 };
 
 struct AttentionShape {

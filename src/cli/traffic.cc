@@ -11,7 +11,8 @@
 #include "backend/metal/metal_backend.h"
 #include "backend/metal/traffic.h"
 #include "core/error.h"
-#include "engine/step_builder.h"
+#include "engine/internals.h"
+#include "ingot/step_builder.h"
 #include "model/config.h"
 #include "model/least_bytes.h"
 
@@ -30,7 +31,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
   if (options.max_model_len == 0) options.max_model_len = prompt_len + 1;
   if (options.kv_blocks == 0) options.kv_blocks = prompt_len / options.block_size + largest;
   const std::unique_ptr<Engine> engine = load_engine(model);
-  auto& device = dynamic_cast<MetalBackend&>(engine->device());
+  auto& device = dynamic_cast<MetalBackend&>(EngineInternals::device(*engine));
 
   // One prompt runs; the other sequences have it in common, but for the block that the new token goes to. What a kernel
   // loads does not depend on whose blocks they are.
@@ -73,7 +74,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
     take_metal_traffic();
     const StepStats stats = engine->run(builder.finish()).stats;
     const MetalTraffic traffic = take_metal_traffic();
-    const uint64_t least = least_activation_bytes(engine->config(), device.info().activation, batch);
+    const uint64_t least = least_activation_bytes(EngineInternals::config(*engine), device.info().activation, batch);
     const auto ratio = [](uint64_t bytes, uint64_t least) {
       return static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(least, 1));
     };
@@ -94,7 +95,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
          {"activations_min", least},
          {"stored", traffic.stored},
          {"dispatches", stats.dispatches},
-         {"dispatches_per_layer", static_cast<double>(stats.dispatches) / static_cast<double>(engine->config().layers)},
+         {"dispatches_per_layer", static_cast<double>(stats.dispatches) / static_cast<double>(engine->model().layers)},
          {"barriers", device.barriers() - barriers},
          {"kernels", kernels}});
     if (!json)

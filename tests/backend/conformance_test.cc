@@ -33,7 +33,7 @@ TEST_P(Conformance, Norm) {
         const std::vector<float> bias = random_floats(random_, static_cast<size_t>(dim));
         both([&](Backend& backend) {
           backend.create_scratch(plan.bytes());
-          backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+          backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
           put(backend, op.in, in, true);
           op.weight = backend.load_vector("weight", weight);
           op.bias = kind == NormKind::layer ? backend.load_vector("bias", bias) : WeightId{};
@@ -63,7 +63,7 @@ TEST_P(Conformance, NormAccumulates) {
     const std::vector<float> weight = random_floats(random_, kDim);
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
       put(backend, op.in, in, true);
       put(backend, op.out, residual, true);
       op.weight = backend.load_vector("weight", weight);
@@ -90,7 +90,7 @@ TEST_P(Conformance, RopeTable) {
   op.factor = 1.25f;
   both([&](Backend& backend) {
     backend.create_scratch(plan.bytes());
-    backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+    backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
     op.inv_freq = backend.load_vector("inv_freq", freqs);
   });
   run(step, [&](Backend& backend) { backend.rope_table(op); });
@@ -139,7 +139,7 @@ TEST_P(Conformance, Embed) {
     op.scale = 1.5f;
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
       op.table = backend.load_matrix(table->spec);
       op.position_table = backend.load_matrix(positions->spec);
     });
@@ -179,7 +179,7 @@ TEST_P(Conformance, Linear) {
     add.accumulate = true;
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
       set.weight = add.weight = backend.load_matrix(weight->spec);
       set.bias = backend.load_vector("bias", bias);
       put(backend, set.in, in);
@@ -235,7 +235,7 @@ TEST_P(Conformance, PrefillProducts) {
                           .decode_rows = decode_rows};
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
         set.weight = biased.weight = add.weight = activated.weight = gated.gate = backend.load_matrix(weight->spec);
         gated.up = backend.load_matrix(up->spec);
         biased.bias = gated.gate_bias = backend.load_vector("bias", bias);
@@ -290,7 +290,7 @@ TEST_P(Conformance, LinearOfDecodeRows) {
       gated.out = plan.take(residual.size());
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
         add.weight = gated.gate = backend.load_matrix(weight->spec);
         gated.up = backend.load_matrix(up->spec);
         add.bias = backend.load_vector("bias", bias);
@@ -328,7 +328,7 @@ TEST_P(Conformance, GatedLinear) {
       op.out = plan.take(static_cast<size_t>(rows * kOut));
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
         op.gate = backend.load_matrix(gate->spec);
         op.up = backend.load_matrix(up->spec);
         op.gate_bias = backend.load_vector("gate_bias", bias);
@@ -359,7 +359,7 @@ TEST_P(Conformance, LinearWithActivation) {
       op.out = plan.take(static_cast<size_t>(rows * kOut));
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
         op.weight = backend.load_matrix(weight->spec);
         op.bias = backend.load_vector("bias", bias);
         put(backend, op.in, in);
@@ -410,7 +410,7 @@ TEST_P(Conformance, Experts) {
     const std::vector<float> residual = random_floats(random_, static_cast<size_t>(s.rows * s.hidden));
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
       inside.gate = backend.load_matrix(gate->spec);
       inside.up = backend.load_matrix(up->spec);
       outside.weight = backend.load_matrix(down->spec);
@@ -457,7 +457,7 @@ TEST_P(Conformance, GatherRows) {
   const std::vector<float> in = random_floats(random_, 9 * kDim);
   both([&](Backend& backend) {
     backend.create_scratch(plan.bytes());
-    backend.create_io(1 << 16, make_output_layout(4, 1, 1, 16));
+    backend.create_io(1 << 16, OutputLayout::plan(4, 1, 1, 16));
     put(backend, op.in, in, true);
   });
   run(step, [&](Backend& backend) { backend.gather_rows(op); });
@@ -478,7 +478,7 @@ TEST_P(Conformance, BlockZeroAndCopy) {
     both([&](Backend& backend) {
       backend.create_scratch(64);
       backend.create_kv_cache(kv);
-      backend.create_io(4096, make_output_layout(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
       std::mt19937 random(5);
       for (int64_t layer = 0; layer < kv.layers; ++layer)
         for (bool value : {false, true}) {

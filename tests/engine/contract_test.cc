@@ -9,9 +9,10 @@
 #include "backend/cuda_device.h"
 #include "backend/metal/metal_backend.h"
 #include "backend/metal_mode.h"
+#include "engine/internals.h"
 #include "engine/sequences.h"
-#include "engine/step_builder.h"
-#include "engine/validate.h"
+#include "ingot/step_builder.h"
+#include "step/validate.h"
 
 namespace ingot::testing {
 namespace {
@@ -238,8 +239,8 @@ TEST_P(Contract, MalformedStepsLeaveTheEngineAlone) {
 
 TEST_P(Contract, AFailedStepFailsAloneAndTheNextWorks) {
   const std::vector<int32_t> expected = continuation(4);
-  if (auto* cpu = dynamic_cast<CpuBackend*>(&engine_->device())) cpu->inject_failure();
-  if (auto* metal = dynamic_cast<MetalBackend*>(&engine_->device())) metal->inject_failure();
+  if (auto* cpu = dynamic_cast<CpuBackend*>(&EngineInternals::device(*engine_))) cpu->inject_failure();
+  if (auto* metal = dynamic_cast<MetalBackend*>(&EngineInternals::device(*engine_))) metal->inject_failure();
   EXPECT_THROW(engine_->run(make_step(1, 1)), Error);
   EXPECT_EQ(continuation(4), expected);
 }
