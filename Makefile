@@ -84,7 +84,7 @@ bench-server:
 	@scripts/bench.sh --server
 
 cuda-kernels: build
-	@scripts/prefill_cuda.sh
+	@scripts/warm_cuda_cache.sh
 
 peer:
 	@scripts/setup.sh bench

@@ -124,16 +124,7 @@ int main(int argc, char** argv) {
   kv.dtype = parse_kv_type(argc > 8 ? argv[8] : "f16").value_or(KvType::f16);
   rig.device->create_kv_cache(kv);
   rig.device->create_sampler({kSamples, rig.context, rig.vocab});
-  OutputLayout output;
-  output.max_rows = kSamples;
-  output.max_top = 20;
-  output.vocab = rig.vocab;
-  output.tokens = 0;
-  output.logprobs = 64;
-  output.ranks = 128;
-  output.top_ids = 192;
-  output.top_values = 192 + 4 * 20 * kSamples;
-  output.bytes = 192 + 8 * 20 * kSamples;
+  const OutputLayout output = OutputLayout::plan(kSamples, 20, 0, rig.vocab);
   rig.device->create_io(size_t{1} << 20, output);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

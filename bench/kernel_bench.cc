@@ -19,8 +19,8 @@
 #include "backend/metal/device.h"
 #include "backend/metal/linear/plan.h"
 #include "core/error.h"
-#include "engine/stage.h"
-#include "engine/step_builder.h"
+#include "step/stage.h"
+#include "ingot/step_builder.h"
 
 namespace ingot {
 namespace {
@@ -76,15 +76,7 @@ class Bench {
                               .head_size = kHead,
                               .dtype = KvType::bf16});
     device_->create_sampler({.slots = 64, .max_tokens = 64, .vocab = kVocab});
-    OutputLayout output{.max_rows = 64, .max_top = 1, .max_logits_rows = 1, .vocab = kVocab};
-    size_t at = 0;
-    for (size_t* offset : {&output.tokens, &output.logprobs, &output.ranks, &output.top_ids, &output.top_values}) {
-      *offset = at;
-      at += 256;
-    }
-    output.logits = at;
-    output.bytes = at + kVocab * 4;
-    device_->create_io(size_t{4} << 20, output);
+    device_->create_io(size_t{4} << 20, OutputLayout::plan(64, 1, 1, kVocab));
     noise_.resize(size_t{4} << 20);
     std::mt19937 random(1);
     // Between -1 and 1, in f16 as in bf16, with exponents that vary little: nothing overflows.

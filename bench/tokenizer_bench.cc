@@ -15,7 +15,7 @@
 
 #include "core/error.h"
 #include "formats/gguf.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_load.h"
 
 namespace {
 

@@ -1,20 +1,27 @@
 # Helpers shared by every folder: warnings, sanitizers, and one call to add a library. Those for tests are in Tests.cmake.
 
 add_library(ingot_flags INTERFACE)
+# For the sources here, not for those who link an installed library.
+function(ingot_options)
+  foreach(option ${ARGN})
+    target_compile_options(ingot_flags INTERFACE $<BUILD_INTERFACE:${option}>)
+  endforeach()
+endfunction()
 # Designated initializers that leave the rest to their defaults are the point of the plain structs here.
-target_compile_options(ingot_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers)
+ingot_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(ingot_flags INTERFACE -Wno-restrict)  # false alarms on std::string concatenation in GCC 12
+  ingot_options(-Wno-restrict)  # false alarms on std::string concatenation in GCC 12
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # libstdc++ 12's std::stable_sort calls a function it declares deprecated itself, and clang says so at every use.
-  target_compile_options(ingot_flags INTERFACE -Wno-deprecated-declarations)
+  ingot_options(-Wno-deprecated-declarations)
 endif()
 # x86-64-v1 has no FMA: never let the compiler contract a*b+c behind our back, so that the same source gives the same bits.
-target_compile_options(ingot_flags INTERFACE -ffp-contract=off)
-target_include_directories(ingot_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+ingot_options(-ffp-contract=off)
+target_include_directories(ingot_flags INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include>)
 if(INGOT_SANITIZE)
-  target_compile_options(ingot_flags INTERFACE -fsanitize=${INGOT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  ingot_options(-fsanitize=${INGOT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   target_link_options(ingot_flags INTERFACE -fsanitize=${INGOT_SANITIZE})
 endif()
 

@@ -5,14 +5,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ingot/step.h"
 
 namespace ingot {
-
-class Backend;
-struct MemoryPlan;
-struct ModelConfig;
 
 struct EngineOptions {
   std::string model;            // a GGUF file or a Hugging Face folder
@@ -49,6 +46,39 @@ struct EngineLimits {
       0;  // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
 };
 
+// What a loaded model is, in numbers.
+struct ModelInfo {
+  std::string architecture;  // "llama": the family's name
+  std::string name;          // for people
+  std::string weight_format;  // "q4_1", "bf16": what most of the weights are
+  int64_t layers = 0;
+  int64_t hidden = 0;  // width of the residual stream
+  int64_t heads = 0;   // query heads
+  int64_t kv_heads = 0;
+  int64_t head_size = 0;
+  int64_t ffn = 0;      // width of the MLP
+  int64_t experts = 0;  // 0: dense
+  int64_t experts_per_token = 0;
+  int64_t vocab = 0;
+  int64_t max_position = 0;  // longest sequence the model was made for
+  std::vector<int32_t> eos_ids;  // any of them ends a text
+};
+
+// What a loaded engine holds on its device, in bytes.
+struct MemoryUse {
+  uint64_t weight_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t scratch_bytes = 0;  // activations of a step, within VLLM_METAL_SCRATCH_POOL_MB
+  uint64_t work_bytes = 0;     // what the device's operations use beside them
+  uint64_t sampler_bytes = 0;
+  uint64_t io_bytes = 0;         // staged inputs (twice) and outputs (twice)
+  uint64_t available_bytes = 0;  // before loading; 0: unknown, nothing is refused
+
+  uint64_t total_bytes() const { 
+    return weight_bytes + kv_bytes + scratch_bytes + work_bytes + sampler_bytes + io_bytes;
+  }
+};
+
 // Handle of a submitted step. At most two are in flight; they are waited for in order.
 struct StepTicket {
   uint64_t id = 0;
@@ -62,12 +92,12 @@ class Engine {
   ~Engine();
 
   const EngineLimits& limits() const;
-  const ModelConfig& config() const;
-  const MemoryPlan& memory_plan() const;  // src/engine/memory_plan.h
-  const std::string& device_description() const;
-  Backend& device();  // for tools and tests: never needed to run steps
+  const ModelInfo& model() const;
+  const MemoryUse& memory() const;
+  const std::string& device_name() const;         // "cpu", "metal", "cuda"
+  const std::string& device_description() const;  // for people
 
-  // Throws StepError (src/engine/validate.h) naming field, index and limit; the engine's state is untouched.
+  // Throws StepError naming field, index and limit; the engine's state is untouched.
   void validate(const Step& step) const;
 
   // Validates, stages, encodes and submits. Returns while the device runs.
@@ -80,6 +110,7 @@ class Engine {
   explicit Engine(std::unique_ptr<Impl> impl);
 
  private:
+  friend struct EngineInternals;
   std::unique_ptr<Impl> impl_;
 };
 

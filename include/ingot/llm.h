@@ -119,8 +119,8 @@ struct LlmStats {
   int32_t running = 0;  // requests that hold blocks
   int32_t waiting = 0;
   int64_t blocks_total = 0;
-  int64_t blocks_used = 0;  // held by running requests (cached but unused ones do not count)
-  int64_t blocks_cached = 0;
+  int64_t blocks_used = 0;    // held by running requests
+  int64_t blocks_cached = 0;  // held by nobody, with content that a prompt may find again; the rest are free
   uint64_t steps = 0;
   uint64_t failed_steps = 0;
   uint64_t failed_in_a_row = 0;  // steps since the last one that came through
@@ -164,8 +164,8 @@ class Llm {
   std::vector<std::string> check_integrity();
 
   const EngineLimits& limits() const;
-  const ModelConfig& config() const;
-  const MemoryPlan& memory_plan() const;
+  const ModelInfo& model() const;
+  const MemoryUse& memory() const;
   const Tokenizer* tokenizer() const;
   std::string device_description() const;
 

@@ -11,7 +11,6 @@
 #include "engine/loader.h"
 #include "engine/memory_plan.h"
 #include "engine_thread.h"
-#include "model/config.h"
 #include "module.h"
 #include "step_result.h"
 
@@ -99,11 +98,12 @@ ModelInspection inspect(Args... args) {
       nb::arg("kv_dtype") = "f16", nb::arg("max_step_tokens") = 0, nb::arg("max_seqs") = 64,                         \
       nb::arg("max_logits_rows") = 16
 
-nb::dict memory(const MemoryPlan& plan) {
+nb::dict memory(const MemoryUse& plan) {
   nb::dict result;
   result["weights"] = plan.weight_bytes;
   result["kv_cache"] = plan.kv_bytes;
   result["scratch"] = plan.scratch_bytes;
+  result["work"] = plan.work_bytes;
   result["sampler"] = plan.sampler_bytes;
   result["io"] = plan.io_bytes;
   result["total"] = plan.total_bytes();
@@ -111,7 +111,7 @@ nb::dict memory(const MemoryPlan& plan) {
   return result;
 }
 
-nb::dict config(const ModelConfig& c) {
+nb::dict config(const ModelInfo& c) {
   nb::dict result;
   result["architecture"] = c.architecture.c_str();
   result["name"] = c.name.c_str();
@@ -149,7 +149,7 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "memory", [](const ModelInspection& i) { return memory(i.plan); }, "a dict of the memory plan, in bytes")
       .def_prop_ro(
-          "config", [](const ModelInspection& i) { return config(i.config); }, "a dict of the model's dimensions");
+          "config", [](const ModelInspection& i) { return config(describe(i.config)); }, "a dict of the model's dimensions");
   m.def("inspect", &inspect<INGOT_ENGINE_TYPES>, INGOT_ENGINE_ARGS,
         "Plans a model as Engine() would, without loading it; raises what that would raise.");
 
@@ -166,10 +166,10 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "device", [](const PyEngine& e) { return e.get().device_description(); }, "the device, in words")
       .def_prop_ro(
-          "memory", [](const PyEngine& e) { return memory(e.get().memory_plan()); },
+          "memory", [](const PyEngine& e) { return memory(e.get().memory()); },
           "a dict of the memory plan, in bytes")
       .def_prop_ro(
-          "config", [](const PyEngine& e) { return config(e.get().config()); }, "a dict of the model's dimensions")
+          "config", [](const PyEngine& e) { return config(e.get().model()); }, "a dict of the model's dimensions")
       .def("validate", &PyEngine::validate, nb::arg("step"), "Raises StepError when the step would be refused.")
       .def("submit", &PyEngine::submit, nb::arg("step"),
            "Validates, stages and submits a step; returns its ticket while the device runs.")

@@ -1,9 +1,12 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
-#include "ingot/step.h"
+#include "ingot/step_builder.h"
 #include "module.h"
 
 // The arrays of a step, gathered from those that an orchestrator keeps with a line a request: one call instead of a
@@ -44,16 +47,14 @@ void check(const Kept& kept, const Scheduled& scheduled, int64_t block_size) {
   }
 }
 
-void add_sequence(Step& step, const Kept& kept, int64_t line, int64_t start, int64_t rows, int64_t block_size) {
-  const int32_t* tokens = kept.tokens.data() + line * static_cast<int64_t>(kept.tokens.shape(1));
-  const int32_t* blocks = kept.table.data() + line * static_cast<int64_t>(kept.table.shape(1));
-  for (int64_t position = start; position < start + rows; ++position) {
-    step.token_ids.push_back(position < kept.known.data()[line] ? tokens[position] : -1 - kept.drawn.data()[line]);
-    step.positions.push_back(static_cast<int32_t>(position));
-    step.slot_mapping.push_back(blocks[position / block_size] * block_size + position % block_size);
-  }
-  step.query_start_loc.push_back(static_cast<int32_t>(step.token_ids.size()));
-  step.seq_lens.push_back(static_cast<int32_t>(start + rows));
+// The known tokens of a sequence's rows, and the one that the step before draws. `next` keeps that one alive.
+std::span<const int32_t> row_tokens(const Kept& kept, int64_t line, int64_t start, int64_t rows,
+                                    std::vector<int32_t>& next) {
+  const int32_t* tokens = kept.tokens.data() + line * static_cast<int64_t>(kept.tokens.shape(1)) + start;
+  if (start + rows <= kept.known.data()[line]) return {tokens, static_cast<size_t>(rows)};
+  next.assign(tokens, tokens + rows - 1);
+  next.push_back(-1 - kept.drawn.data()[line]);
+  return next;
 }
 
 // Fills in all but the samples. Returns [R] arrays of the sequences that reach their last known token, and so draw the
@@ -63,26 +64,20 @@ nb::tuple gather(Step& step, const Matrix<int32_t>& tokens, const Matrix<int32_t
                  const Array<int32_t>& computed, int64_t block_size) {
   const Kept kept{tokens, table, known, drawn};
   check(kept, {lines, counts, computed}, block_size);
-  step = Step{};
-  step.query_start_loc.push_back(0);
-  std::vector<int32_t> sampled, rows, positions;
-  const size_t count = lines.size();
-  for (size_t s = 0; s < count; ++s) {
-    const int64_t line = lines.data()[s], end = computed.data()[s] + counts.data()[s];
-    add_sequence(step, kept, line, computed.data()[s], counts.data()[s], block_size);
+  StepBuilder builder(block_size);
+  std::vector<int32_t> sampled, rows, positions, next;
+  for (size_t s = 0; s < lines.size(); ++s) {
+    const int64_t line = lines.data()[s], start = computed.data()[s], end = start + counts.data()[s];
+    const std::span blocks(table.data() + line * static_cast<int64_t>(table.shape(1)), table.shape(1));
+    builder.add(row_tokens(kept, line, start, counts.data()[s], next), start, blocks);
     if (end >= known.data()[line]) {
       sampled.push_back(static_cast<int32_t>(s));
-      rows.push_back(step.query_start_loc.back() - 1);
+      rows.push_back(builder.rows() - 1);
       positions.push_back(static_cast<int32_t>(end));
     }
   }
-  const int64_t longest = count == 0 ? 0 : *std::max_element(step.seq_lens.begin(), step.seq_lens.end());
-  const int64_t width = (longest + block_size - 1) / block_size;
-  step.max_blocks = static_cast<int32_t>(width);
-  for (size_t s = 0; s < count; ++s) {
-    const int32_t* blocks = table.data() + lines.data()[s] * static_cast<int64_t>(table.shape(1));
-    step.block_table.insert(step.block_table.end(), blocks, blocks + width);
-  }
+  builder.finish();
+  step = std::move(builder.step());
   return nb::make_tuple(to_numpy(sampled), to_numpy(rows), to_numpy(positions));
 }
 
@@ -116,8 +111,7 @@ void bind_gather(nb::class_<Step>& step) {
            nb::arg("counts"), nb::arg("computed"), nb::arg("block_size"),
            "Fills in rows and block table from arrays with a line a request: its tokens, its blocks, how many tokens "
            "are known, and the output row that drew the next in the step before (-1: none). Sequence s has counts[s] "
-           "rows from position computed[s] of line lines[s]. Returns what draws a token: sequences, rows, positions. "
-           "set_totals() is the caller's.");
+           "rows from position computed[s] of line lines[s]. Returns what draws a token: sequences, rows, positions.");
 }
 
 }  // namespace ingot::python

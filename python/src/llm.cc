@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "module.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 // The orchestrator as _ingot.LlmCore: what ingot/llm.py is made of.
 namespace ingot::python {

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
-#include "engine/validate.h"
+#include "step/validate.h"
 #include "hub/model_name.h"
 
 namespace ingot::python {

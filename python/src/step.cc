@@ -1,4 +1,4 @@
-#include "ingot/step.h"
+#include "ingot/step_builder.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -53,20 +53,6 @@ void set_block_table(Step& step, const Matrix<int32_t>& table) {
 nb::object block_table(const Step& step) {
   const auto width = static_cast<size_t>(std::max(step.max_blocks, 1));
   return to_numpy(step.block_table, {step.block_table.size() / width, width});
-}
-
-// The totals that follow from the arrays; `num_decode` is the orchestrator's to say.
-void set_totals(Step& step, int32_t num_decode) {
-  step.num_scheduled_tokens = static_cast<int32_t>(step.token_ids.size());
-  step.num_seqs_active = static_cast<int32_t>(step.seq_lens.size());
-  step.num_decode_tokens = num_decode;
-  step.max_query_len = 0;
-  for (size_t s = 0; s + 1 < step.query_start_loc.size(); ++s)
-    step.max_query_len = std::max(step.max_query_len, step.query_start_loc[s + 1] - step.query_start_loc[s]);
-  step.max_seq_len = step.seq_lens.empty() ? 0 : *std::max_element(step.seq_lens.begin(), step.seq_lens.end());
-  step.kind = num_decode == 0                           ? StepKind::prefill
-              : num_decode == step.num_scheduled_tokens ? StepKind::decode
-                                                        : StepKind::mixed;
 }
 
 void set_grammar_mask(Step& step, std::optional<Matrix<uint32_t>> mask) {
@@ -242,7 +228,7 @@ void bind_step(nb::module_& m) {
            "The R rows that produce output, ascending. Row r is sampled with params[params_index[r]] (-1: greedy), "
            "keeps its history in slots[r] (-1: none) and returns an OUTPUT_* of kinds[r] with tops[r] alternatives; "
            "targets[r] is the token an OUTPUT_SCORE row rates.")
-      .def("set_totals", &set_totals, nb::arg("num_decode"),
+      .def("set_totals", &ingot::set_totals, nb::arg("num_decode"),
            "Fills in kind and the totals from the arrays; the first `num_decode` sequences have one row each.");
   bind_gather(step);
 }

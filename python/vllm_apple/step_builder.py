@@ -256,7 +256,6 @@ class StepBuilder:
         sampled, ask_rows, positions = step.gather(
             self.tokens, self.table, self.known, self.last_output, rows, counts, computed, self.block_size
         )
-        step.set_totals(int(np.count_nonzero(counts == 1)))
         plan = self._ask(step, req_ids, requests, rows, sampled, ask_rows, positions)
         for i in plan.sampled.tolist():
             if requests[i].needs_history:

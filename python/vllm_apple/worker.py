@@ -114,7 +114,7 @@ class AppleWorker(WorkerBase):
         return
 
     def profile(self, *args, **kwargs) -> None:
-        return
+        raise Declined("profiling by request is not supported: start with VLLM_METAL_PROFILE=1, the table comes at the end")
 
     def sleep(self, level: int = 1) -> None:
         raise Declined("sleep mode is not supported: the engine keeps its memory")

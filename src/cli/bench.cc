@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "backend/backend.h"
 #include "cli/common.h"
 #include "cli/options.h"
 #include "cli/plot.h"
@@ -17,7 +16,7 @@
 #include "core/memory.h"
 #include "core/threads.h"
 #include "engine/memory_plan.h"
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 
 namespace ingot::cli {
 namespace {
@@ -169,7 +168,7 @@ void bench(const BenchArgs& args) {
     warm_up.prefill();
     warm_up.decode();
   }
-  const bool is_cpu = engine->device().info().name == "cpu";
+  const bool is_cpu = engine->device_name() == "cpu";
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   ProgressBar bar("bench");
   for (size_t i = 0; i < args.batches.size(); ++i) {
@@ -178,7 +177,7 @@ void bench(const BenchArgs& args) {
     const double prefill = run.prefill();
     const double decode = run.decode();
     // Which experts several rows share is known on a GPU alone.
-    const bool counted = is_cpu || batch == 1 || engine->config().experts == 0;
+    const bool counted = is_cpu || batch == 1 || engine->model().experts == 0;
     rows.push_back({{"batch", batch},
                     {"prefill_tok_s", static_cast<double>(batch * args.prompt_len) / prefill},
                     {"decode_tok_s", static_cast<double>(batch * args.gen_len) / decode},
@@ -191,12 +190,12 @@ void bench(const BenchArgs& args) {
     bar.update(i + 1, args.batches.size());
   }
   const double peak_mb = static_cast<double>(peak_rss_bytes()) / 1e6;  // before the bandwidth test takes its buffer
-  const double planned_mb = static_cast<double>(engine->memory_plan().total_bytes()) / 1e6;
+  const double planned_mb = static_cast<double>(engine->memory().total_bytes()) / 1e6;
   // A GPU reads its own memory: the host's bandwidth is no limit for it.
   const double bandwidth = measure_read_bandwidth(threads);
   const double limit = args.limit_gb_s > 0 ? args.limit_gb_s : is_cpu ? bandwidth : 0;
   const std::string model_name = resolve_model(model.model);
-  const nlohmann::ordered_json report = {{"model", model_name},    {"device", engine->device().info().description},
+  const nlohmann::ordered_json report = {{"model", model_name},    {"device", engine->device_description()},
                                          {"threads", threads},     {"host_read_gb_s", bandwidth},
                                          {"limit_gb_s", limit},    {"rows", rows},
                                          {"load_s", load_seconds}, {"planned_mb", planned_mb},
@@ -207,7 +206,7 @@ void bench(const BenchArgs& args) {
     return;
   }
   fmt::print("{}\n{}; host reads {:.1f} GB/s; loaded in {:.2f} s, {:.0f} MB planned, peak of the process {:.0f} MB\n\n",
-             model_name, engine->device().info().description, bandwidth, load_seconds, planned_mb, peak_mb);
+             model_name, engine->device_description(), bandwidth, load_seconds, planned_mb, peak_mb);
   fmt::print("{:>6} {:>14} {:>13} {:>9} {:>8} {:>14} {:>9}\n", "batch", "prefill tok/s", "decode tok/s", "step ms",
              "gap us", "weights GB/s", "of limit");
   for (const auto& row : rows) {

@@ -7,7 +7,7 @@
 
 #include "ingot/engine.h"
 #include "ingot/llm.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 namespace ingot::cli {
 

@@ -9,8 +9,8 @@
 #include "cli/common.h"
 #include "cli/options.h"
 #include "core/error.h"
-#include "engine/step_builder.h"
-#include "orchestrator/open_tokenizer.h"
+#include "ingot/step_builder.h"
+#include "ingot/tokenizer.h"
 
 namespace ingot::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "cli/common.h"
 #include "cli/options.h"
-#include "orchestrator/open_tokenizer.h"
+#include "ingot/tokenizer.h"
 
 namespace ingot::cli {
 namespace {

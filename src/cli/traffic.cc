@@ -10,7 +10,8 @@
 #include "backend/backend.h"
 #include "backend/metal/traffic.h"
 #include "core/error.h"
-#include "engine/step_builder.h"
+#include "engine/internals.h"
+#include "ingot/step_builder.h"
 #include "model/decoder.h"
 
 namespace ingot::cli {
@@ -28,7 +29,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
   if (options.max_model_len == 0) options.max_model_len = prompt_len + 1;
   if (options.kv_blocks == 0) options.kv_blocks = prompt_len / options.block_size + largest;
   const std::unique_ptr<Engine> engine = load_engine(model);
-  const Backend& device = engine->device();
+  const Backend& device = EngineInternals::device(*engine);
 
   // One prompt runs; the other sequences have it in common, but for the block that the new token goes to. What a kernel
   // loads does not depend on whose blocks they are.
@@ -71,7 +72,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
     take_metal_traffic();
     const StepStats stats = engine->run(builder.finish()).stats;
     const MetalTraffic traffic = take_metal_traffic();
-    const uint64_t least = DecoderScratch::plan(engine->config(), batch, batch, device.info().activation).least_loads;
+    const uint64_t least = DecoderScratch::plan(EngineInternals::config(*engine), batch, batch, device.info().activation).least_loads;
     const auto ratio = [](uint64_t bytes, uint64_t least) {
       return static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(least, 1));
     };
@@ -92,7 +93,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
          {"activations_min", least},
          {"stored", traffic.stored},
          {"dispatches", stats.dispatches},
-         {"dispatches_per_layer", static_cast<double>(stats.dispatches) / static_cast<double>(engine->config().layers)},
+         {"dispatches_per_layer", static_cast<double>(stats.dispatches) / static_cast<double>(engine->model().layers)},
          {"barriers", device.counters().barriers - barriers},
          {"kernels", kernels}});
     if (!json)

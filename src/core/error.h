@@ -1,34 +1,12 @@
 #pragma once
 
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "ingot/error.h"
+
 namespace ingot {
-
-// What kind of thing went wrong; callers map it to an exit status or an HTTP status.
-enum class ErrorKind {
-  bad_call,       // the caller's arguments are wrong: exit 2, HTTP 400
-  bad_file,       // a file is truncated, malformed or hostile
-  declined,       // valid, but not something this engine or device runs; the message says what to do
-  out_of_memory,  // the memory plan does not fit; the message has the numbers
-  overloaded,     // too much work at the moment: try again later, HTTP 503
-  io,             // the system refused: missing file, no permission, network down
-  device,         // the device failed while running
-  internal,       // a bug of ours
-};
-
-// The one exception type of the project. `what()` is a single line that says what was wrong, where, and what to do.
-class Error : public std::runtime_error {
- public:
-  Error(ErrorKind kind, std::string message) : std::runtime_error(std::move(message)), kind_(kind) {}
-  ErrorKind kind() const { return kind_; }
-
- private:
-  ErrorKind kind_;
-};
 
 // throw_error(ErrorKind::bad_file, "tensor {}: offset {} is past the end", name, offset)
 template <typename... Args>

@@ -56,11 +56,8 @@ Settings Settings::from_environment() {
   read_integer("VLLM_METAL_TOPK_LOGITS", 0, 1 << 20, s.topk_logits);
   s.resources = environment("VLLM_METAL_PATH_RESOURCES").value_or("");
   s.device = environment("INGOT_DEVICE").value_or("");
-  s.platform = environment("VLLM_PLATFORM").value_or("");
   if (!s.device.empty() && s.device != "auto" && s.device != "cpu" && s.device != "cuda" && s.device != "metal")
     throw_error(ErrorKind::bad_call, "INGOT_DEVICE={}: must be auto, cpu, cuda or metal", s.device);
-  if (!s.platform.empty() && s.platform != "apple")
-    throw_error(ErrorKind::bad_call, "VLLM_PLATFORM={}: must be apple or unset", s.platform);
   return s;
 }
 
@@ -77,7 +74,7 @@ const std::vector<SettingInfo>& setting_table() {
       {"SSL_CERT_FILE", "", "certificates to trust when fetching, instead of the system's"},
       {"HF_HUB_OFFLINE", "0", "1: never fetch a model"},
       {"HF_HUB_DOWNLOAD_TIMEOUT", "30", "seconds without a byte until a transfer is tried again"},
-      {"VLLM_METAL_SCRATCH_POOL_MB", "512", "most scratch memory a step may be planned for, in MiB"},
+      {"VLLM_METAL_SCRATCH_POOL_MB", "512", "most memory for the activations of a step, in MiB"},
       {"VLLM_METAL_MAX_BATCH_SIZE", "2048 (256 on Metal)",
        "most tokens in one step, when --max-step-tokens is not given"},
       {"VLLM_METAL_TOPK_LOGITS", "0", "hand an orchestrator only the k best logits of a row; 0: off"},
@@ -88,7 +85,7 @@ const std::vector<SettingInfo>& setting_table() {
       {"VLLM_METAL_ATTENTION", "1", "0 asked for a PyTorch path that does not exist here: an error"},
       {"VLLM_APPLE_ENGINE_PREFILL", "1", "0 asked for a PyTorch path that does not exist here: an error"},
       {"VLLM_APPLE_USE_ENGINE", "1", "0: the vLLM plugin steps aside"},
-      {"VLLM_PLATFORM", "", "apple: vLLM uses this plugin"},
+      {"VLLM_PLATFORM", "", "apple or unset: vLLM uses this plugin; any other name: the plugin steps aside"},
   };
   return table;
 }

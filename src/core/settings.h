@@ -21,7 +21,6 @@ struct Settings {
   int64_t topk_logits = 0;         // VLLM_METAL_TOPK_LOGITS: 0: off
   std::string resources;           // VLLM_METAL_PATH_RESOURCES
   std::string device;              // INGOT_DEVICE; empty: auto
-  std::string platform;            // VLLM_PLATFORM: empty or "apple"
 
   // Reads them all. A value that cannot be meant is an Error(bad_call) that names the variable.
   static Settings from_environment();

@@ -1,16 +1,16 @@
 #include "ingot/engine.h"
 
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <utility>
 
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
+#include "engine/internals.h"
 #include "engine/loader.h"
-#include "engine/stage.h"
-#include "engine/validate.h"
+#include "step/stage.h"
+#include "step/validate.h"
 #include "model/decoder.h"
 
 namespace ingot {
@@ -37,10 +37,7 @@ struct InFlight {
 
 struct Engine::Impl {
   explicit Impl(LoadedModel loaded)
-      : model(std::move(loaded)),
-        device(*model.device),
-        validator(model.plan.limits),
-        output_layout(model.plan.output) {
+      : model(std::move(loaded)), device(*model.device), validator(model.plan.limits), info(describe(model.config)) {
     history.slot_lengths.assign(static_cast<size_t>(model.plan.limits.sampler_slots), -1);
     history.slot_capacity = model.plan.sampler.max_tokens;
   }
@@ -48,12 +45,11 @@ struct Engine::Impl {
   StepTicket submit(const Step& step);
   StepResult wait(StepTicket ticket);
   void remember(const Step& step);
-  std::vector<RowResult> read_rows(const InFlight& flight);
 
   LoadedModel model;
   Backend& device;
   StepValidator validator;
-  OutputLayout output_layout;
+  ModelInfo info;
   StepHistory history;
   std::deque<InFlight> in_flight;
   uint64_t last_id = 0;
@@ -129,38 +125,8 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.gap_us = times.gap_us;
   result.stats.weight_bytes = times.weight_bytes;
   result.stats.kv_bytes = times.kv_bytes;
-  result.rows = read_rows(flight);
+  if (!flight.output.empty()) result.rows = read_rows(model.plan.output, device.output(flight.ring), flight.output);
   return result;
-}
-
-std::vector<RowResult> Engine::Impl::read_rows(const InFlight& flight) {
-  std::vector<RowResult> rows(flight.output.size());
-  if (rows.empty()) return rows;
-  const std::span<const std::byte> memory = device.output(flight.ring);
-  const OutputLayout& out = output_layout;
-  const auto at = [&](size_t offset) { return memory.data() + offset; };
-  const auto* tokens = reinterpret_cast<const int32_t*>(at(out.tokens));
-  const auto* logprobs = reinterpret_cast<const float*>(at(out.logprobs));
-  const auto* ranks = reinterpret_cast<const int32_t*>(at(out.ranks));
-  const auto* top_ids = reinterpret_cast<const int32_t*>(at(out.top_ids));
-  const auto* top_values = reinterpret_cast<const float*>(at(out.top_values));
-  const auto* logits = reinterpret_cast<const float*>(at(out.logits));
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const RowOutput& wanted = flight.output[r];
-    RowResult& row = rows[r];
-    if (wanted.kind == RowOutput::Kind::full_logits) {
-      row.logits.assign(logits, logits + out.vocab);
-      logits += out.vocab;
-      continue;
-    }
-    row.token = tokens[r];
-    if (wanted.kind == RowOutput::Kind::token) continue;
-    row.logprob = logprobs[r];
-    row.rank = ranks[r];
-    for (int32_t i = 0; i < wanted.top; ++i)
-      row.top.push_back({top_ids[r * out.max_top + i], top_values[r * out.max_top + i]});
-  }
-  return rows;
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -171,12 +137,15 @@ std::unique_ptr<Engine> Engine::load(const EngineOptions& options) {
 }
 
 const EngineLimits& Engine::limits() const { return impl_->model.plan.limits; }
-const ModelConfig& Engine::config() const { return impl_->model.config; }
-const MemoryPlan& Engine::memory_plan() const { return impl_->model.plan; }
+const ModelInfo& Engine::model() const { return impl_->info; }
+const MemoryUse& Engine::memory() const { return impl_->model.plan; }
+const std::string& Engine::device_name() const { return impl_->device.info().name; }
 const std::string& Engine::device_description() const { return impl_->device.info().description; }
-Backend& Engine::device() { return impl_->device; }
 void Engine::validate(const Step& step) const { impl_->validator.validate(step, impl_->history); }
 StepTicket Engine::submit(const Step& step) { return impl_->submit(step); }
 StepResult Engine::wait(StepTicket ticket) { return impl_->wait(ticket); }
+
+Backend& EngineInternals::device(Engine& engine) { return engine.impl_->device; }
+const ModelConfig& EngineInternals::config(const Engine& engine) { return engine.impl_->model.config; }
 
 }  // namespace ingot

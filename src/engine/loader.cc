@@ -106,6 +106,23 @@ LoadedModel load_model(const EngineOptions& options) {
   return model;
 }
 
+ModelInfo describe(const ModelConfig& config) {
+  return {.architecture = config.architecture,
+          .name = config.name,
+          .weight_format = config.weight_format,
+          .layers = config.layers,
+          .hidden = config.hidden,
+          .heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .head_size = config.head_size,
+          .ffn = config.ffn,
+          .experts = config.experts,
+          .experts_per_token = config.experts_per_token,
+          .vocab = config.vocab,
+          .max_position = config.max_position,
+          .eos_ids = config.eos_ids};
+}
+
 ModelInspection inspect_model(const EngineOptions& options) {
   Checked checked = check_model(options);
   return {checked.files.config, checked.plan};

@@ -25,6 +25,9 @@ ModelFiles open_model(const EngineOptions& options);
 // Opens, checks, declines, plans, and only then loads: nothing is allocated for a model that will not run.
 LoadedModel load_model(const EngineOptions& options);
 
+// The configuration's numbers, for those who use the engine.
+ModelInfo describe(const ModelConfig& config);
+
 // The same checks without loading. Throws what load_model would throw.
 struct ModelInspection {
   ModelConfig config;

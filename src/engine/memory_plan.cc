@@ -5,6 +5,7 @@
 #include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "step/stage.h"
 
 namespace ingot {
 namespace {
@@ -20,42 +21,11 @@ KvType parse_kv_dtype(const std::string& name) {
   return *type;
 }
 
-OutputLayout lay_out_output(const EngineLimits& limits) {
-  OutputLayout out;
-  out.max_rows = limits.max_sample_rows;
-  out.max_top = limits.max_top;
-  out.max_logits_rows = limits.max_logits_rows;
-  out.vocab = limits.vocab;
-  const auto place = [&out](int64_t words) {
-    const size_t offset = out.bytes;
-    out.bytes += static_cast<size_t>((words * 4 + 63) / 64 * 64);
-    return offset;
-  };
-  out.tokens = place(out.max_rows);
-  out.logprobs = place(out.max_rows);
-  out.ranks = place(out.max_rows);
-  out.top_ids = place(static_cast<int64_t>(out.max_rows) * out.max_top);
-  out.top_values = place(static_cast<int64_t>(out.max_rows) * out.max_top);
-  out.logits = place(out.max_logits_rows * out.vocab);
-  return out;
-}
-
-// The largest step's inputs: its arrays, and a pool for masks, histories and token lists.
-size_t size_stage(const EngineLimits& limits) {
-  const int64_t blocks_per_seq = ceil_div(limits.max_model_len, limits.block_size);
-  const int64_t tokens = limits.max_step_tokens;
-  const int64_t rows = limits.max_sample_rows;
-  const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 12 +
-                         rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16;
-  const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
-  return static_cast<size_t>(arrays + masks + 4 * limits.max_list_words + 16 * 64);
-}
-
 }  // namespace
 
 std::string MemoryPlan::describe() const {
-  return fmt::format("weights {} + KV cache {} + scratch {} + sampler {} + input/output {} = {}",
-                     format_bytes(weight_bytes), format_bytes(kv_bytes), format_bytes(scratch_bytes),
+  return fmt::format("weights {} + KV cache {} + scratch {} + work {} + sampler {} + input/output {} = {}",
+                     format_bytes(weight_bytes), format_bytes(kv_bytes), format_bytes(scratch_bytes), format_bytes(work_bytes),
                      format_bytes(sampler_bytes), format_bytes(io_bytes), format_bytes(total_bytes()));
 }
 
@@ -101,13 +71,13 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
     tokens /= 2;
   }
   const int64_t widest = std::max({config.hidden, config.ffn, config.heads * config.head_size});
-  uint64_t work = device.work_bytes(tokens, widest);
+  plan.scratch_bytes = plan.scratch.bytes;
+  plan.work_bytes = device.work_bytes(tokens, widest);
   if (config.experts > 0) {  // the rows of experts are gathered before they are multiplied
     const int64_t pairs = tokens * config.experts_per_token;
-    work = std::max<uint64_t>(work, device.work_bytes(pairs, std::max(config.hidden, config.expert_ffn)) +
+    plan.work_bytes = std::max<uint64_t>(plan.work_bytes, device.work_bytes(pairs, std::max(config.hidden, config.expert_ffn)) +
                                         static_cast<uint64_t>(pairs * config.hidden) * sizeof(float));
   }
-  plan.scratch_bytes = plan.scratch.bytes + work;
   limits.max_seqs = std::min(limits.max_seqs, limits.max_step_tokens);
   limits.max_logits_rows = std::min(options.max_logits_rows, limits.max_sample_rows);
 
@@ -125,8 +95,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   limits.num_blocks = options.kv_blocks > 0 ? options.kv_blocks : seq_blocks * limits.max_seqs;
   // Half of it holds a bias for every token of the vocabulary; the other half the longest history twice.
   limits.max_list_words = std::max<int64_t>(1 << 18, 4 * limits.max_model_len) + 4 * limits.vocab;
-  plan.output = lay_out_output(limits);
-  plan.stage_bytes = size_stage(limits);
+  plan.output =
+      OutputLayout::plan(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab);
+  plan.stage_bytes = stage_bytes(limits);
   plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
 
   if (plan.available_bytes > 0) {

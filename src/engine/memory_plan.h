@@ -12,14 +12,7 @@
 namespace ingot {
 
 // Everything a loaded engine will hold, decided before anything is loaded.
-struct MemoryPlan {
-  uint64_t weight_bytes = 0;
-  uint64_t kv_bytes = 0;
-  uint64_t scratch_bytes = 0;
-  uint64_t sampler_bytes = 0;
-  uint64_t io_bytes = 0;         // staged inputs (twice) and outputs (twice)
-  uint64_t available_bytes = 0;  // 0: unknown, nothing is refused
-
+struct MemoryPlan : MemoryUse {
   EngineLimits limits;
   KvLayout kv;
   DecoderScratch scratch;
@@ -27,7 +20,6 @@ struct MemoryPlan {
   OutputLayout output;
   size_t stage_bytes = 0;
 
-  uint64_t total_bytes() const { return weight_bytes + kv_bytes + scratch_bytes + sampler_bytes + io_bytes; }
   std::string describe() const;  // one line: the parts and the sum
 };
 

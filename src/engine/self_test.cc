@@ -6,8 +6,8 @@
 #include <span>
 
 #include "core/half.h"
-#include "engine/stage.h"
-#include "engine/step_builder.h"
+#include "step/stage.h"
+#include "ingot/step_builder.h"
 #include "formats/block_quant.h"
 
 namespace ingot {
@@ -47,17 +47,7 @@ class SelfTest {
     device_.create_kv_cache(
         {.layers = 1, .num_blocks = 4, .kv_heads = 1, .block_size = 16, .head_size = kHead, .dtype = KvType::f16});
     device_.create_sampler({.slots = 1, .max_tokens = 64, .vocab = kDim});
-    output_ = {.max_rows = 4,
-               .max_top = 1,
-               .max_logits_rows = 1,
-               .vocab = kDim,
-               .tokens = 0,
-               .logprobs = 64,
-               .ranks = 128,
-               .top_ids = 192,
-               .top_values = 256,
-               .logits = 320,
-               .bytes = 320 + kDim * 4};
+    output_ = OutputLayout::plan(4, 1, 1, kDim);
     device_.create_io(1 << 16, output_);
   }
 

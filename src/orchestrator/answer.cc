@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "orchestrator/beam_search.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 namespace ingot {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 namespace ingot {
 namespace {

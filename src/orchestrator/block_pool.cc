@@ -20,6 +20,7 @@ void BlockPool::enqueue(int32_t block) {
   (tail_ >= 0 ? blocks_[tail_].next : head_) = block;
   tail_ = block;
   ++free_count_;
+  cached_count_ += b.remembered;
 }
 
 void BlockPool::dequeue(int32_t block) {
@@ -28,6 +29,7 @@ void BlockPool::dequeue(int32_t block) {
   (b.next >= 0 ? blocks_[b.next].previous : tail_) = b.previous;
   b.previous = b.next = -1;
   --free_count_;
+  cached_count_ -= b.remembered;
 }
 
 void BlockPool::forget(int32_t block) {
@@ -77,6 +79,7 @@ void BlockPool::remember(int32_t block, const BlockHash& hash, std::span<const i
 void BlockPool::forget_all() {
   by_hash_.clear();
   for (Block& b : blocks_) b.remembered = false;
+  cached_count_ = 0;
 }
 
 void BlockPool::check(std::vector<std::string>& faults) const {
@@ -91,7 +94,7 @@ void BlockPool::check(std::vector<std::string>& faults) const {
   }
   if (count != free_count_)
     faults.push_back(fmt::format("the free queue has {} blocks, {} are counted", count, free_count_));
-  int64_t remembered = 0;
+  int64_t remembered = 0, cached = 0;
   for (int32_t block = 0; block < size(); ++block) {
     const Block& b = blocks_[block];
     if (b.holders < 0) faults.push_back(fmt::format("block {}: {} holders", block, b.holders));
@@ -100,12 +103,15 @@ void BlockPool::check(std::vector<std::string>& faults) const {
                                    queued[block] ? "in" : "not in"));
     if (!b.remembered) continue;
     ++remembered;
+    cached += b.holders == 0;
     const auto found = by_hash_.find(b.hash);
     if (found == by_hash_.end() || found->second != block)
       faults.push_back(fmt::format("block {}: its content is not found under its hash", block));
   }
-  if (remembered != cached())
-    faults.push_back(fmt::format("{} hashes lead to {} remembered blocks", cached(), remembered));
+  if (remembered != static_cast<int64_t>(by_hash_.size()))
+    faults.push_back(fmt::format("{} hashes lead to {} remembered blocks", by_hash_.size(), remembered));
+  if (cached != cached_count_)
+    faults.push_back(fmt::format("{} free blocks have known content, {} are counted", cached, cached_count_));
 }
 
 }  // namespace ingot

@@ -19,7 +19,7 @@ class BlockPool {
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t free() const { return free_count_; }  // held by nobody, cached ones included
   int64_t used() const { return size() - free_count_; }
-  int64_t cached() const { return static_cast<int64_t>(by_hash_.size()); }  // with known content, held or not
+  int64_t cached() const { return cached_count_; }  // held by nobody, with known content
   int32_t holders(int32_t block) const { return blocks_[block].holders; }
 
   // A block held once, its content unknown; -1 when every block is held.
@@ -61,6 +61,7 @@ class BlockPool {
   int32_t head_ = -1;  // least recently used free block
   int32_t tail_ = -1;
   int64_t free_count_ = 0;
+  int64_t cached_count_ = 0;  // of the free blocks
 };
 
 }  // namespace ingot

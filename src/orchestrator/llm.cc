@@ -9,12 +9,10 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "engine/validate.h"
-#include "model/config.h"
+#include "step/validate.h"
 #include "orchestrator/free_memory.h"
-#include "orchestrator/open_tokenizer.h"
 #include "orchestrator/step_loop.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_load.h"
 
 namespace ingot {
 namespace {
@@ -70,7 +68,7 @@ struct Llm::Impl {
         options(options_in),
         limits(engine->limits()),
         loop(*engine, tokenizer.get(), options_in) {
-    end_ids = engine->config().eos_ids;
+    end_ids = engine->model().eos_ids;
     if (tokenizer)
       for (const int32_t id : tokenizer->end_ids())
         if (std::find(end_ids.begin(), end_ids.end(), id) == end_ids.end()) end_ids.push_back(id);
@@ -187,7 +185,9 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
 std::unique_ptr<Llm> Llm::load(const LlmOptions& options) {
   std::shared_ptr<const Tokenizer> tokenizer;
   try {
-    tokenizer = open_tokenizer(options.engine.model, options.engine.load_format == "dummy");
+    const std::string& model = options.engine.model;
+    const bool dummy = options.engine.load_format == "dummy";  // a folder without weights
+    tokenizer = dummy ? load_tokenizer(std::filesystem::path(model)) : open_tokenizer(model);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::declined) throw;  // without a tokenizer the model still serves token ids
   }
@@ -235,8 +235,8 @@ LlmStats Llm::stats() const {
 
 std::vector<std::string> Llm::check_integrity() { return impl_->loop.check_integrity(); }
 const EngineLimits& Llm::limits() const { return impl_->limits; }
-const ModelConfig& Llm::config() const { return impl_->engine->config(); }
-const MemoryPlan& Llm::memory_plan() const { return impl_->engine->memory_plan(); }
+const ModelInfo& Llm::model() const { return impl_->engine->model(); }
+const MemoryUse& Llm::memory() const { return impl_->engine->memory(); }
 const Tokenizer* Llm::tokenizer() const { return impl_->tokenizer.get(); }
 std::string Llm::device_description() const { return impl_->engine->device_description(); }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/validate.h"
+#include "step/validate.h"
 #include "ingot/llm.h"
 #include "orchestrator/block_hash.h"
 #include "orchestrator/generation_stream.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 #include "ingot/engine.h"
 #include "orchestrator/block_pool.h"
 #include "orchestrator/pacer.h"

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ingot/step.h"
 
 namespace ingot {
 
-// The outputs of one step in shared memory, read after wait(). Laid out by the engine at load for the most rows a step
-// has.
+// The outputs of one step in shared memory, read after wait(): where each array lies. Planned at load for the most rows
+// that a step has.
 struct OutputLayout {
   int32_t max_rows = 0;         // R
   int32_t max_top = 0;          // alternatives a row
@@ -19,6 +24,30 @@ struct OutputLayout {
   size_t top_values = 0;  // float [R][max_top]
   size_t logits = 0;      // float [max_logits_rows][vocab]
   size_t bytes = 0;
+
+  static OutputLayout plan(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab);
+
+  // What a step of `rows` rows, `logits_rows` of them with full logits, has written: the front of each array.
+  struct Part {
+    size_t offset = 0, bytes = 0;
+  };
+  std::array<Part, 6> written(size_t rows, size_t logits_rows) const;
 };
+
+// The arrays themselves.
+struct OutputArrays {
+  OutputArrays(const OutputLayout& layout, std::byte* memory);
+
+  int32_t* tokens;
+  float* logprobs;
+  int32_t* ranks;
+  int32_t* top_ids;
+  float* top_values;
+  float* logits;
+};
+
+// What each row wanted, out of the memory that a step left.
+std::vector<RowResult> read_rows(const OutputLayout& layout, std::span<const std::byte> memory,
+                                 std::span<const RowOutput> wanted);
 
 }  // namespace ingot

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 namespace ingot {
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 #include <algorithm>
 

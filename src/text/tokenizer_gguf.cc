@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "formats/gguf.h"
 #include "text/bpe.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_load.h"
 #include "text/tokenizer_readers.h"
 #include "text/unicode.h"
 #include "text/word_scanners.h"

@@ -10,7 +10,7 @@
 #include "text/bpe.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 #include "text/tokenizer_data.h"
 
 namespace ingot {

@@ -1,8 +1,10 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "formats/gguf.h"
 #include "formats/mapped_file.h"
-#include "text/tokenizer.h"
+#include "formats/model_location.h"
+#include "text/tokenizer_load.h"
 #include "text/tokenizer_readers.h"
 
 namespace ingot {
@@ -52,6 +54,11 @@ TokenizerData read_folder_tokenizer(const fs::path& folder) {
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& folder) {
   return std::make_shared<const Tokenizer>(read_folder_tokenizer(folder));
+}
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model) {
+  const ModelLocation found = find_model(model);
+  return found.gguf.empty() ? load_tokenizer(found.folder) : load_tokenizer(*GgufFile::open(found.gguf));
 }
 
 }  // namespace ingot

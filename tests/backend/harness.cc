@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <cstring>
+#include <algorithm>
 #include <set>
 
 #include "backend/cpu/device.h"
@@ -12,8 +11,10 @@
 #include "backend/metal/device.h"
 #include "core/half.h"
 #include "cuda_device.h"
+#include "ingot/step_builder.h"
 #include "metal_mode.h"
 #include "soak.h"
+#include "step/stage.h"
 
 namespace ingot::test {
 
@@ -114,123 +115,45 @@ void run_step(Backend& backend, const TestStep& step, const std::function<void()
   backend.wait(step.ring);
 }
 
-StagedStep TestStep::stage(Backend& backend) const {
-  const std::span<std::byte> buffer = backend.stage(ring);
-  StagedStep step;
-  step.ring = ring;
-  step.tokens = static_cast<int32_t>(positions.size());
-  step.seqs = static_cast<int32_t>(seq_lens.size());
-  step.decode_rows = decode_rows;
-  step.samples = static_cast<int32_t>(sample_rows.size());
-  for (size_t s = 0; s < blocks.size(); ++s) {
-    step.max_blocks = std::max(step.max_blocks, static_cast<int32_t>(blocks[s].size()));
-    step.max_seq_len = std::max(step.max_seq_len, seq_lens[s]);
-    step.max_query_len = std::max(step.max_query_len, query_start[s + 1] - query_start[s]);
-  }
-  size_t at = 0;
-  const auto place = [&](const void* data, size_t bytes) {
-    at = (at + 63) / 64 * 64;
-    const size_t offset = at;
-    if (offset + bytes > buffer.size()) throw std::runtime_error("the stage is too small for this test");
-    if (bytes > 0) std::memcpy(buffer.data() + offset, data, bytes);
-    at += bytes;
-    return offset;
-  };
-  const auto place_all = [&](const auto& v) { return place(v.data(), v.size() * sizeof(v[0])); };
-  step.token_ids = place_all(token_ids);
-  step.positions = place_all(positions);
-  step.slots = place_all(slots);
-  step.query_start = place_all(query_start);
-  step.seq_lens = place_all(seq_lens);
-  std::vector<int32_t> table;
+Step TestStep::to_step() const {
+  Step step;
+  step.token_ids = token_ids;
+  step.positions = positions;
+  step.slot_mapping = slots;
+  step.query_start_loc = query_start;
+  step.seq_lens = seq_lens;
+  set_totals(step, decode_rows);
+  for (const auto& row : blocks) step.max_blocks = std::max(step.max_blocks, static_cast<int32_t>(row.size()));
   for (const auto& row : blocks) {
-    table.insert(table.end(), row.begin(), row.end());
-    table.resize(table.size() + static_cast<size_t>(step.max_blocks) - row.size(), -1);
+    step.block_table.insert(step.block_table.end(), row.begin(), row.end());
+    step.block_table.resize(step.block_table.size() + static_cast<size_t>(step.max_blocks) - row.size(), -1);
   }
-  step.block_table = place_all(table);
-  std::vector<int32_t> words;
-  for (const BlockCopy& copy : copies) words.insert(words.end(), {copy.from, copy.to});
-  step.copies = static_cast<int32_t>(copies.size());
-  step.block_copies = place_all(words);
-  step.zeros = static_cast<int32_t>(zeros.size());
-  step.block_zeros = place_all(zeros);
-  step.sample_rows = place_all(sample_rows);
-
-  std::vector<int32_t> pool;
-  const auto append = [&pool](const auto& ids) {
-    const int32_t offset = static_cast<int32_t>(pool.size());
-    pool.insert(pool.end(), ids.begin(), ids.end());
-    return offset;
-  };
-  std::vector<StagedSampling> rows;
-  int32_t logits_row = 0;
-  for (size_t r = 0; r < sampling.size(); ++r) {
-    const SamplingParams& p = sampling[r];
-    StagedSampling s{};
-    s.temperature = p.temperature;
-    s.top_p = p.top_p;
-    s.min_p = p.min_p;
-    s.presence_penalty = p.presence_penalty;
-    s.frequency_penalty = p.frequency_penalty;
-    s.repetition_penalty = p.repetition_penalty;
-    s.top_k = p.top_k;
-    s.slot = sampler_slot[r];
-    s.seed = p.seed;
-    s.position = sample_positions[r];
-    s.kind = static_cast<int32_t>(output[r].kind);
-    s.top = output[r].top;
-    s.target = output[r].target;
-    s.min_tokens = p.min_tokens;
-    s.stop_count = static_cast<int32_t>(p.stop_token_ids.size());
-    s.stop_offset = append(p.stop_token_ids);
-    s.bias_count = static_cast<int32_t>(p.logit_bias.size());
-    s.bias_offset = static_cast<int32_t>(pool.size());
-    for (const auto& [id, bias] : p.logit_bias) pool.insert(pool.end(), {id, std::bit_cast<int32_t>(bias)});
-    s.allowed_count = static_cast<int32_t>(p.allowed_token_ids.size());
-    s.allowed_offset = append(p.allowed_token_ids);
-    s.bad_count = static_cast<int32_t>(p.bad_words.size());
-    s.bad_offset = static_cast<int32_t>(pool.size());
-    for (const auto& word : p.bad_words) {
-      pool.push_back(static_cast<int32_t>(word.size()));
-      append(word);
-    }
-    s.mask_offset = r < masks.size() && !masks[r].empty() ? append(masks[r]) : -1;
-    s.logits_row = output[r].kind == RowOutput::Kind::full_logits ? logits_row++ : -1;
-    rows.push_back(s);
+  step.block_copies = copies;
+  step.blocks_to_zero = zeros;
+  step.sampler_resets = resets;
+  step.sample_rows = sample_rows;
+  step.sampling = sampling;
+  step.sampler_slot = sampler_slot;
+  step.output = output;
+  // Logits may be sampled without rows of a model: then a row is a position and no more.
+  for (size_t r = 0; r < sample_rows.size(); ++r) {
+    const size_t row = static_cast<size_t>(sample_rows[r]);
+    if (step.positions.size() <= row) step.positions.resize(row + 1);
+    step.positions[row] = sample_positions[r] - 1;
   }
-  step.sampling = place_all(rows);
-  std::vector<int32_t> reset_words;
-  for (const SamplerReset& reset : resets) {
-    const int32_t offset = append(reset.prompt_ids);
-    append(reset.output_ids);
-    reset_words.insert(reset_words.end(), {reset.slot, offset, static_cast<int32_t>(reset.prompt_ids.size()),
-                                           static_cast<int32_t>(reset.output_ids.size())});
+  const size_t words = masks.empty() ? 0 : std::ranges::max(masks, {}, &std::vector<uint32_t>::size).size();
+  for (size_t r = 0; words > 0 && r < sample_rows.size(); ++r) {
+    const bool masked = r < masks.size() && !masks[r].empty();
+    step.grammar_mask.insert(step.grammar_mask.end(), words, ~0u);
+    if (masked) std::ranges::copy(masks[r], step.grammar_mask.end() - static_cast<int64_t>(words));
   }
-  step.resets = static_cast<int32_t>(resets.size());
-  step.reset_words = place_all(reset_words);
-  step.pool = place_all(pool);
-  step.bytes = at;
   return step;
 }
 
-OutputLayout make_output_layout(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab) {
-  OutputLayout layout;
-  layout.max_rows = rows;
-  layout.max_top = top;
-  layout.max_logits_rows = logits_rows;
-  layout.vocab = vocab;
-  const auto take = [&layout](int64_t words) {
-    const size_t offset = layout.bytes;
-    layout.bytes += (static_cast<size_t>(words) * 4 + 63) / 64 * 64;
-    return offset;
-  };
-  layout.tokens = take(rows);
-  layout.logprobs = take(rows);
-  layout.ranks = take(rows);
-  layout.top_ids = take(int64_t{rows} * top);
-  layout.top_values = take(int64_t{rows} * top);
-  layout.logits = take(logits_rows * vocab);
-  return layout;
+StagedStep TestStep::stage(Backend& backend) const {
+  const Step step = to_step();
+  const size_t mask_words = sample_rows.empty() ? 0 : step.grammar_mask.size() / sample_rows.size();
+  return stage_step(step, static_cast<int64_t>(32 * mask_words), ring, backend.stage(ring));
 }
 
 std::vector<float> random_floats(std::mt19937& random, size_t n, float scale) {

@@ -32,7 +32,7 @@ std::vector<std::string> attention_isas();
 inline std::string device_name(const DeviceCase& device) { return device.name; }
 inline void PrintTo(const DeviceCase& device, std::ostream* out) { *out << device.name; }
 
-// A step in vectors; stage() lays it out in a device's buffer, without any checks.
+// A step in vectors, which nobody checks; stage() lays it out in a device's buffer.
 struct TestStep {
   int ring = 0;
   int32_t decode_rows = 0;
@@ -57,13 +57,13 @@ struct TestStep {
   void add_sample(int32_t row, const SamplingParams& params, RowOutput wanted = {}, int32_t slot = -1);
 
   StagedStep stage(Backend& backend) const;
+
+ private:
+  Step to_step() const;
 };
 
 // Stages, rehearses, encodes, submits and waits.
 void run_step(Backend& backend, const TestStep& step, const std::function<void()>& operations);
-
-// The output layout for `rows` rows.
-OutputLayout make_output_layout(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab);
 
 std::vector<float> random_floats(std::mt19937& random, size_t n, float scale = 1.0f);
 

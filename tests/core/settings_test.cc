@@ -58,8 +58,7 @@ TEST(Settings, BadValuesNameTheVariable) {
                                                                   {"VLLM_APPLE_USE_ENGINE", "yes"},
                                                                   {"VLLM_METAL_ATTENTION", "0"},
                                                                   {"VLLM_APPLE_ENGINE_PREFILL", "0"},
-                                                                  {"INGOT_DEVICE", "tpu"},
-                                                                  {"VLLM_PLATFORM", "amiga"}}) {
+                                                                  {"INGOT_DEVICE", "tpu"}}) {
     EXPECT_THAT(error_of(name, value), testing::HasSubstr(name)) << name << "=" << value;
   }
 }

@@ -7,9 +7,10 @@
 #include "backend/backend.h"
 #include "backend/cuda_device.h"
 #include "backend/metal_mode.h"
+#include "engine/internals.h"
 #include "engine/sequences.h"
-#include "engine/step_builder.h"
-#include "engine/validate.h"
+#include "ingot/step_builder.h"
+#include "step/validate.h"
 
 namespace ingot::testing {
 namespace {
@@ -236,7 +237,7 @@ TEST_P(Contract, MalformedStepsLeaveTheEngineAlone) {
 
 TEST_P(Contract, AFailedStepFailsAloneAndTheNextWorks) {
   const std::vector<int32_t> expected = continuation(4);
-  engine_->device().inject_failure();
+  EngineInternals::device(*engine_).inject_failure();
   EXPECT_THROW(engine_->run(make_step(1, 1)), Error);
   EXPECT_EQ(continuation(4), expected);
 }

@@ -8,7 +8,7 @@
 
 #include "backend/metal_mode.h"
 #include "engine/sequences.h"
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 
 namespace ingot::testing {
 namespace {

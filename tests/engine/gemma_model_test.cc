@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/sequences.h"
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 
 namespace ingot::testing {
 namespace {

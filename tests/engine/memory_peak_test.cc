@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "engine/memory_plan.h"
 #include "engine/sequences.h"
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 
 namespace ingot::testing {
 namespace {
@@ -53,7 +53,7 @@ Bytes use_it_all(const Case& c) {
       builder.sample(row, {}, -1, {.kind = RowOutput::Kind::score, .top = limits.max_top, .target = 1});
     engine->run(builder.finish());
   }
-  return {engine->memory_plan().total_bytes(), peak_rss_bytes()};
+  return {engine->memory().total_bytes(), peak_rss_bytes()};
 }
 
 // In a child, so that the peak is this case's alone.

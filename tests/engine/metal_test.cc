@@ -12,8 +12,9 @@
 #include "backend/cuda_device.h"
 #include "backend/metal/traffic.h"
 #include "backend/metal_mode.h"
+#include "engine/internals.h"
 #include "engine/sequences.h"
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 #include "model/config.h"
 #include "model/decoder.h"
 
@@ -218,11 +219,11 @@ TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {
     EXPECT_LE(static_cast<double>(traffic.kv), 1.05 * static_cast<double>(stats.kv_bytes)) << "batch " << batch;
     EXPECT_GE(traffic.kv, stats.kv_bytes) << "batch " << batch;
     EXPECT_LE(static_cast<double>(traffic.matrices), 1.05 * static_cast<double>(one)) << "batch " << batch;
-    const uint64_t least = DecoderScratch::plan(engine->config(), batch, batch, DType::f16).least_loads;
+    const uint64_t least = DecoderScratch::plan(EngineInternals::config(*engine), batch, batch, DType::f16).least_loads;
     EXPECT_LE(static_cast<double>(traffic.unique_activations), 1.05 * static_cast<double>(least)) << "batch " << batch;
     EXPECT_GE(traffic.unique_activations, least) << "batch " << batch;
     // Embedding, rotation, last norm, head and sampling stand beside the layers.
-    EXPECT_LE(stats.dispatches, 8 + 8 * engine->config().layers) << "batch " << batch;
+    EXPECT_LE(stats.dispatches, 8 + 8 * engine->model().layers) << "batch " << batch;
   }
 }
 
@@ -240,7 +241,7 @@ TEST(MetalTraffic, AMixedLayerIsAtMostElevenDispatches) {
   builder.add(ids, 0, blocks[1]);
   builder.sample(0, {.temperature = 0});
   builder.sample(3, {.temperature = 0});
-  EXPECT_LE(engine->run(builder.finish()).stats.dispatches, 9 + 11 * engine->config().layers);
+  EXPECT_LE(engine->run(builder.finish()).stats.dispatches, 9 + 11 * engine->model().layers);
 }
 #endif
 

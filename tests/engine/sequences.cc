@@ -11,7 +11,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 #include "model/config.h"
 
 namespace ingot::testing {
@@ -161,7 +161,7 @@ double reference_difference(const EngineOptions& options, const std::string& nam
   if (engine->limits().max_step_tokens > 1)
     return max_difference(run_as_served(*engine, reference.ids), reference.logits);
   // Longer than the windows of the fixtures; wide models have none.
-  reference.ids.resize(engine->config().hidden > 128 ? 8 : 20);
+  reference.ids.resize(engine->model().hidden > 128 ? 8 : 20);
   reference.logits.resize(reference.ids.size());
   return max_difference(run_row_by_row(*engine, reference.ids), reference.logits);
 }

@@ -6,7 +6,7 @@
 
 #include "text/detokenizer.h"
 #include "text/regex.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_load.h"
 #include "text/unicode.h"
 #include "text/word_scanners.h"
 

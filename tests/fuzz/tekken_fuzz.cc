@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "core/error.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 #include "text/tokenizer_readers.h"
 #include "text/unicode.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "text/detokenizer.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 #include "text/tokenizer_readers.h"
 #include "text/unicode.h"
 

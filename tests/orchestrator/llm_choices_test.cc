@@ -87,6 +87,28 @@ TEST(LlmChoices, PrefixIsSharedWithinOneStep) {
   expect_clean(llm);
 }
 
+// A block is held, or cached, or free: never two of them.
+TEST(LlmChoices, BlocksAreCountedOnce) {
+  LlmOptions options = tiny_options();
+  Llm llm(Engine::load(options.engine), nullptr, options);
+  const int64_t size = llm.limits().block_size;
+  const std::vector<int32_t> prompt = prompt_of(llm, 40, 5);
+  const std::shared_ptr<Generation> running = llm.submit(greedy(prompt, 60));
+  bool seen = false;
+  while (!running->done()) {
+    const LlmStats stats = llm.stats();
+    if (stats.running == 1 && stats.blocks_used > 0 && stats.generation_tokens > 0) {
+      EXPECT_EQ(stats.blocks_cached, 0);
+      seen = true;
+    }
+    running->wait(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(seen);
+  const int64_t tokens = 40 + static_cast<int64_t>(collect(*running)[0].token_ids.size());
+  expect_clean(llm);
+  EXPECT_EQ(llm.stats().blocks_cached, (tokens - 1) / size);  // the last token was never computed
+}
+
 TEST(LlmChoices, WithoutPrefixCachingNothingIsReused) {
   LlmOptions options = tiny_options();
   options.prefix_caching = false;

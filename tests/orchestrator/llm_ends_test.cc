@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
+#include "engine/internals.h"
 #include "orchestrator/llm_rig.h"
 
 namespace ingot::testing {
@@ -69,7 +70,7 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
     LlmOptions options = tiny_options();
     options.overlap = overlap;
     std::unique_ptr<Engine> engine = Engine::load(options.engine);
-    Backend& device = engine->device();
+    Backend& device = EngineInternals::device(*engine);
     Llm llm(std::move(engine), nullptr, options);
     int failed = 0;
     for (int round = 0; round < 30; ++round) {

@@ -9,7 +9,7 @@
 
 #include "engine/sequences.h"
 #include "ingot/llm.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_load.h"
 
 // A running Llm on a tiny checkpoint or on the default model, and whole answers from it.
 namespace ingot::testing {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/openai/api.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 // Stand-ins for the transport and the model, so that the API can be driven without a socket.
 namespace ingot::server::testing {

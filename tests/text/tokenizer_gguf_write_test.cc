@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "formats/test_files.h"
 #include "text/fixtures.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_load.h"
 #include "text/tokenizer_readers.h"
 
 namespace ingot {

@@ -10,7 +10,7 @@
 #include "formats/json.h"
 #include "text/detokenizer.h"
 #include "text/fixtures.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_load.h"
 #include "text/unicode.h"
 
 namespace ingot {

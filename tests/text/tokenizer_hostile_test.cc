@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "formats/json.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 #include "text/tokenizer_readers.h"
 
 namespace ingot {

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "formats/gguf.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 #include "text/tokenizer_readers.h"
 
 namespace ingot {

@@ -68,6 +68,11 @@ def test_the_plugin_steps_aside(monkeypatch):
     import vllm_apple
 
     assert vllm_apple.register() == "vllm_apple.platform.ApplePlatform"
+    monkeypatch.setenv("VLLM_PLATFORM", "apple")
+    assert vllm_apple.register() == "vllm_apple.platform.ApplePlatform"
+    monkeypatch.setenv("VLLM_PLATFORM", "cpu")
+    assert vllm_apple.register() is None
+    monkeypatch.delenv("VLLM_PLATFORM")
     monkeypatch.setenv("VLLM_APPLE_USE_ENGINE", "0")
     assert vllm_apple.register() is None
 

@@ -12,7 +12,7 @@ import ingot
 import openai
 import pytest
 from models import command
-from server import Server, documents_command, free_port, vllm_serve
+from vllm_server import Server, documents_command, free_port, vllm_serve
 
 NAME = "smol"
 LENGTH, BLOCKS = 2048, 1024

@@ -8,7 +8,7 @@
 #include "server/openai/api.h"
 #include "server/openai/request.h"
 #include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "ingot/tokenizer.h"
 
 namespace ingot::server::openai {
 

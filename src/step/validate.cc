@@ -1,4 +1,4 @@
-#include "engine/validate.h"
+#include "step/validate.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -10,23 +8,6 @@
 #include "ingot/step.h"
 
 namespace ingot {
-
-// A step that does not hold together. Names the field, the index in it (-1: the field itself) and the limit it broke.
-class StepError : public Error {
- public:
-  StepError(std::string field, int64_t index, std::string reason, int64_t value, int64_t limit);
-
-  const std::string& field() const { return field_; }
-  int64_t index() const { return index_; }
-  int64_t value() const { return value_; }
-  int64_t limit() const { return limit_; }
-
- private:
-  std::string field_;
-  int64_t index_;
-  int64_t value_;
-  int64_t limit_;
-};
 
 // Whether a row with these parameters needs a sampler slot: they depend on what was generated so far.
 bool needs_history(const SamplingParams& params);

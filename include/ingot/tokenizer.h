@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,8 +11,7 @@
 
 namespace ingot {
 
-class GgufFile;
-struct TokenizerData;
+struct TokenizerData;  // what a reader of one format found
 
 struct EncodeOptions {
   bool add_special = true;    // put BOS and the like around the text, where the model wants them
@@ -63,9 +61,9 @@ class Tokenizer {
   std::unique_ptr<const Impl> impl_;
 };
 
-std::shared_ptr<const Tokenizer> load_tokenizer(const GgufFile& file);
-// A model folder: tokenizer.json (with tokenizer_config.json and chat_template.jinja), else tekken.json.
-// Throws `declined` naming what is missing when there is none: the model can still be run on token ids.
-std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& folder);
+// The tokenizer of a model: a GGUF file, or a folder with tokenizer.json (and tokenizer_config.json and
+// chat_template.jinja) or tekken.json. Throws `declined` naming what is missing when there is none: the model can still
+// be run on token ids.
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model);
 
 }  // namespace ingot

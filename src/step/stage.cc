@@ -1,11 +1,12 @@
-#include "engine/stage.h"
+#include "step/stage.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
 
-#include "engine/validate.h"
+#include "core/ceil_div.h"
+#include "step/validate.h"
 
 namespace ingot {
 namespace {
@@ -166,6 +167,17 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
   }
   staged.bytes = stager.used();
   return staged;
+}
+
+// Its arrays, and a pool for masks, histories and token lists.
+size_t stage_bytes(const EngineLimits& limits) {
+  const int64_t blocks_per_seq = ceil_div(limits.max_model_len, limits.block_size);
+  const int64_t tokens = limits.max_step_tokens;
+  const int64_t rows = limits.max_sample_rows;
+  const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 12 +
+                         rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16;
+  const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
+  return static_cast<size_t>(arrays + masks + 4 * limits.max_list_words + 16 * 64);
 }
 
 }  // namespace ingot

@@ -1,4 +1,4 @@
-#include "engine/validate.h"
+#include "step/validate.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/step_builder.h"
+#include "ingot/step_builder.h"
 
 namespace ingot {
 namespace {
@@ -187,18 +187,6 @@ TEST(Validate, TellsIndexAndLimit) {
     EXPECT_EQ(error.limit(), 100);
     EXPECT_STREQ(error.what(), "step: token_ids[4]: 123 is outside [0, 100)");
   }
-}
-
-TEST(StepBuilder, CountsTheTotals) {
-  const Step step = good_step();
-  EXPECT_EQ(step.kind, StepKind::mixed);
-  EXPECT_EQ(step.num_scheduled_tokens, 7);
-  EXPECT_EQ(step.num_seqs_active, 3);
-  EXPECT_EQ(step.num_decode_tokens, 2);
-  EXPECT_EQ(step.max_query_len, 5);
-  EXPECT_EQ(step.max_seq_len, 12);
-  EXPECT_EQ(step.slot_mapping[2], 0 * 4 + 3);
-  EXPECT_EQ(step.slot_mapping[3], 2 * 4 + 0);
 }
 
 }  // namespace

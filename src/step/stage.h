@@ -3,13 +3,17 @@
 #include <cstddef>
 #include <span>
 
-#include "backend/backend.h"
+#include "ingot/engine.h"
 #include "ingot/step.h"
+#include "step/staged.h"
 
 namespace ingot {
 
 // Copies a validated step into shared memory and says where everything lies. Throws StepError when the step's lists
 // (masks, histories, token lists) do not fit; nothing but `memory` is written.
 StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::byte> memory);
+
+// Bytes of shared memory that the largest step within the limits takes.
+size_t stage_bytes(const EngineLimits& limits);
 
 }  // namespace ingot

@@ -2,15 +2,15 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "ingot/engine.h"
 #include "ingot/step.h"
 
 namespace ingot {
 
-// Assembles a well-formed Step from sequences, so that tools and tests do not count totals by hand. Add the decode
-// sequences (one row each) first; the kind follows from what was added.
+// Assembles a well-formed Step from sequences, so that nobody counts totals by hand. Add the decode sequences (one row
+// each) first; the kind follows from what was added.
 class StepBuilder {
  public:
   explicit StepBuilder(int64_t block_size) : block_size_(block_size) {}
@@ -32,7 +32,11 @@ class StepBuilder {
  private:
   int64_t block_size_;
   Step step_;
-  std::vector<std::vector<int32_t>> tables_;  // a row each
+  std::vector<int32_t> blocks_;      // those that each sequence fills, one sequence after the other
+  std::vector<int32_t> num_blocks_;  // how many of them a sequence has
 };
+
+// The kind and the totals that follow from a step's arrays; the first `num_decode` sequences are decoding.
+void set_totals(Step& step, int32_t num_decode);
 
 }  // namespace ingot

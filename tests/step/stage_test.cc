@@ -1,0 +1,100 @@
+#include "step/stage.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "ingot/step_builder.h"
+#include "step/validate.h"
+
+namespace ingot {
+namespace {
+
+constexpr int64_t kStageVocab = 70;  // three words of a mask
+
+Step sampled_step() {
+  StepBuilder builder(4);
+  const std::vector<int32_t> blocks = {3, 1}, ids = {10, 11, 12};
+  builder.add(ids, 3, blocks);
+  SamplingParams params;
+  params.top_k = -1;
+  params.stop_token_ids = {8, 9};
+  params.logit_bias = {{5, 1.5f}};
+  params.allowed_token_ids = {30, 20, 30};
+  params.bad_words = {{1, 2}, {3}};
+  builder.sample(1, params, 2);
+  builder.sample(2, {}, -1, {.kind = RowOutput::Kind::full_logits});
+  builder.reset_sampler({.slot = 2, .prompt_ids = {40, 41}, .output_ids = {42}});
+  builder.step().block_copies = {{5, 6}};
+  builder.step().grammar_mask = {1, 2, 3, 4, 5, 6};
+  return builder.finish();
+}
+
+template <typename T>
+std::vector<T> read(const std::vector<std::byte>& memory, size_t offset, size_t count) {
+  std::vector<T> values(count);
+  std::memcpy(values.data(), memory.data() + offset, count * sizeof(T));
+  return values;
+}
+
+TEST(Stage, EverythingIsWhereItSays) {
+  std::vector<std::byte> memory(4096);
+  const StagedStep staged = stage_step(sampled_step(), kStageVocab, 1, memory);
+  EXPECT_EQ(staged.ring, 1);
+  EXPECT_EQ(staged.tokens, 3);
+  EXPECT_EQ(staged.samples, 2);
+  EXPECT_EQ(staged.copies, 1);
+  EXPECT_EQ(staged.resets, 1);
+  EXPECT_EQ(read<int32_t>(memory, staged.token_ids, 3), (std::vector<int32_t>{10, 11, 12}));
+  EXPECT_EQ(read<int64_t>(memory, staged.slots, 3), (std::vector<int64_t>{15, 4, 5}));
+  EXPECT_EQ(read<int32_t>(memory, staged.block_copies, 2), (std::vector<int32_t>{5, 6}));
+  EXPECT_EQ(read<int32_t>(memory, staged.sample_rows, 2), (std::vector<int32_t>{1, 2}));
+
+  const auto rows = read<StagedSampling>(memory, staged.sampling, 2);
+  const auto list = [&](int32_t offset, int32_t count) {
+    return read<int32_t>(memory, staged.pool + static_cast<size_t>(offset) * 4, static_cast<size_t>(count));
+  };
+  EXPECT_EQ(rows[0].top_k, 0);
+  EXPECT_EQ(rows[0].slot, 2);
+  EXPECT_EQ(rows[0].position, 5);  // the drawn token comes after the row's own
+  EXPECT_EQ(list(rows[0].stop_offset, rows[0].stop_count), (std::vector<int32_t>{8, 9}));
+  EXPECT_EQ(list(rows[0].bias_offset, 2), (std::vector<int32_t>{5, std::bit_cast<int32_t>(1.5f)}));
+  EXPECT_EQ(list(rows[0].allowed_offset, rows[0].allowed_count), (std::vector<int32_t>{20, 30}));
+  EXPECT_EQ(list(rows[0].bad_offset, 5), (std::vector<int32_t>{2, 1, 2, 1, 3}));
+  EXPECT_EQ(list(rows[0].mask_offset, 3), (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(rows[0].logits_row, -1);
+  EXPECT_EQ(list(rows[1].mask_offset, 3), (std::vector<int32_t>{4, 5, 6}));
+  EXPECT_EQ(rows[1].logits_row, 0);
+  const auto reset = read<int32_t>(memory, staged.reset_words, 4);
+  EXPECT_EQ(reset[0], 2);
+  EXPECT_EQ(reset[2], 2);
+  EXPECT_EQ(reset[3], 1);
+  EXPECT_EQ(list(reset[1], 3), (std::vector<int32_t>{40, 41, 42}));
+}
+
+TEST(Stage, WhatDoesNotFitIsRefused) {
+  std::vector<std::byte> memory(4096);
+  const size_t need = stage_step(sampled_step(), kStageVocab, 0, memory).bytes;
+  EXPECT_NO_THROW(stage_step(sampled_step(), kStageVocab, 0, std::span(memory).first(need)));
+  EXPECT_THROW(stage_step(sampled_step(), kStageVocab, 0, std::span(memory).first(need - 1)), StepError);
+}
+
+// The bytes planned for the limits hold a step that reaches them all.
+TEST(Stage, ThePlanHoldsTheLargestStep) {
+  const EngineLimits limits{.max_step_tokens = 3,
+                            .max_seqs = 1,
+                            .max_sample_rows = 2,
+                            .max_model_len = 6,
+                            .num_blocks = 2,
+                            .block_size = 4,
+                            .vocab = kStageVocab,
+                            .sampler_slots = 1,
+                            .max_list_words = 32};
+  std::vector<std::byte> memory(stage_bytes(limits));
+  EXPECT_NO_THROW(stage_step(sampled_step(), kStageVocab, 0, memory));
+}
+
+}  // namespace
+}  // namespace ingot
