@@ -4,8 +4,8 @@
     scripts/check_includes.py              the tree; exits 1 and names each line that the table does not allow
     scripts/check_includes.py --root DIR   another tree
 
-A row of the table names a folder and what it may include: folders with what is below them, or single headers. A folder may always
-include itself; a file belongs to the row with the longest name that it begins with.
+A row of the table names a folder and what it may include: folders with what is below them (`core/`), the headers of a folder alone
+(`backend/*`), or single ones. A folder may always include itself; a file belongs to the row with the longest name that it begins with.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def read_table(text):
     """Folder → prefixes of headers it may include, as they are written in an #include."""
     table = {}
     for folder, allowed in ROW.findall(text):
-        table[folder] = [name.removesuffix("/") for name in re.findall(r"`([\w./]+)`", allowed)]
+        table[folder] = [name.removesuffix("/") for name in re.findall(r"`([\w./*]+)`", allowed)]
     return table
 
 
@@ -38,8 +38,10 @@ def owner(table, path):
     return max(rows, key=len, default=None)
 
 
-def allows(prefixes, header):
-    return any(header == p or header.startswith(p + "/") for p in prefixes)
+def allows(names, header):
+    """Whether one of the names of a row, or the folder itself, stands for the header."""
+    folder = header.rpartition("/")[0]
+    return any(folder == n[:-2] if n.endswith("/*") else header == n or header.startswith(n + "/") for n in names)
 
 
 def faults(root):

@@ -45,6 +45,13 @@ class IncludesTest(unittest.TestCase):
         self.assertEqual(self.faults(**{"src/model/a.cc": text}), ["src/model/a.cc:1: src/model/ may not include backend/cpu/isa.h"])
         self.assertEqual(self.faults(**{"src/backend/cpu/a.cc": text}), [])
 
+    def test_the_headers_of_a_folder_without_those_below(self):
+        table = TABLE.replace("`backend/backend.h` |", "`backend/*` |")
+        files = {"docs/architecture.md": table, "src/model/a.cc": '#include "backend/op.h"\n'}
+        self.assertEqual(self.faults(**files), [])
+        files["src/model/a.cc"] = '#include "backend/cpu/isa.h"\n'
+        self.assertEqual(len(self.faults(**files)), 1)
+
     def test_a_folder_below_has_rules_of_its_own(self):
         text = '#include "core/error.h"\n'
         self.assertEqual(self.faults(**{"src/backend/a.cc": text}), [])
