@@ -4,7 +4,7 @@
     scripts/check_includes.py              the tree; exits 1 and names each line that the table does not allow
     scripts/check_includes.py --root DIR   another tree
 
-A row of the table names a folder and what it may include: folders with what is below them (`core/`), the headers of a folder alone
+A row of the table names a folder, or one file, and what it may include: folders with what is below them (`core/`), the headers of a folder alone
 (`backend/*`), or single ones. A folder may always include itself; a file belongs to the row with the longest name that it begins with.
 """
 
@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TABLE = "docs/architecture.md"
 SOURCES = {".h", ".cc", ".inl", ".mm"}
-ROW = re.compile(r"^\| `([\w/]+)/` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
+ROW = re.compile(r"^\| `([\w/.]+?)/?` \|[^|]*\|([^|]*)\|$", re.MULTILINE)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+[<"]([\w./-]+)[>"]', re.MULTILINE)
 
 
@@ -34,7 +34,7 @@ def spelled(folder):
 
 
 def owner(table, path):
-    rows = [folder for folder in table if path.startswith(folder + "/")]
+    rows = [name for name in table if path == name or path.startswith(name + "/")]
     return max(rows, key=len, default=None)
 
 
@@ -66,7 +66,7 @@ def faults(root):
                 ours = "/" in header and header.split("/")[0] in tops
                 if ours and not allows([spelled(folder), *table[folder]], header):
                     line = text.count("\n", 0, match.start()) + 1
-                    found.append((path, line, f"{folder}/ may not include {header}"))
+                    found.append((path, line, f"{folder if file.name in folder else folder + '/'} may not include {header}"))
     return found
 
 
