@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "formats/block_quant.h"
 #include "formats/gguf.h"
-#include "formats/printable.h"
 #include "model/config_read.h"
 #include "model/config_settings.h"
 #include "model/export.h"

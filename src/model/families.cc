@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "formats/printable.h"
+#include "core/printable.h"
 #include "model/families/family.h"
 
 namespace ingot {
