@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "backend/cpu/linear/memory.h"
+#include "backend/cpu/memory.h"
 #include "core/error.h"
 #include "counting_new.h"
 #include "formats/block_quant.h"
@@ -236,7 +236,7 @@ TEST_F(CpuDevice, Declines) {
 }
 
 // The matrices of two models that are loaded at once lie in one region, and none on another.
-TEST_F(CpuBackendTest, WeightsOfTwoModelsDoNotOverlap) {
+TEST_F(CpuDevice, WeightsOfTwoModelsDoNotOverlap) {
   constexpr size_t kBytes = size_t{100} << 10;
   std::vector<std::shared_ptr<std::byte>> kept[2];
   const auto load = [&](int model) {

@@ -118,7 +118,7 @@ TEST(MemoryPlan, TheModelLengthFollowsTheBlocksThatFit) {
   EngineOptions options = tiny_options();
   options.max_seqs = 2;
   const ModelConfig config = inspect_model(options).config;
-  const std::unique_ptr<CpuBackend> device = make_cpu_backend({.threads = 1});
+  const std::unique_ptr<Backend> device = make_cpu_backend({.threads = 1});
   const auto plan = [&](uint64_t weights) { return plan_memory(config, options, {}, *device, weights); };
   const MemoryPlan whole = plan(0);
   const uint64_t block = whole.kv_bytes / static_cast<uint64_t>(whole.kv.num_blocks);

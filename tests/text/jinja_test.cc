@@ -48,7 +48,7 @@ std::string error_of(std::string_view source, ErrorKind kind, const RenderOption
 // What a branch may set is the caller's variable as long as it has not.
 TEST(Jinja, ABranchNotTakenHidesNothing) {
   Variables variables;
-  variables.emplace_back("x", from_json(Json(1)));
+  variables.emplace_back("x", Value::from_json(Json(1)));
   const char* const source =
       "{% for taken in [true, false] %}{% if taken %}a{% else %}{% set x = 2 %}{% endif %}{{ x }} {% endfor %}";
   EXPECT_EQ(render(source, variables), "a1 2 ");
