@@ -65,8 +65,6 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
       metal.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
     return make_metal_backend(metal);
   }
-  for (const DeviceStatus& device : list_devices())
-    if (device.name == name) throw_error(ErrorKind::declined, "--device {}: {}; use --device cpu", name, device.detail);
   throw_error(ErrorKind::bad_call, "--device {}: must be auto, cpu, cuda or metal", name);
 }
 

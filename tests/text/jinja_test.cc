@@ -48,7 +48,7 @@ std::string error_of(std::string_view source, ErrorKind kind, const RenderOption
 
 TEST(Jinja, IntegersOfAnyBase) {
   EXPECT_EQ(render("{{ '0x1f'|int(7, 0) }} {{ '10'|int(7, 0) }} {{ '0'|int(7, 0) }}"), "31 10 0");
-  EXPECT_EQ(render("{{ '010'|int(7, 0) }}"), "10");  // no integer to Python, but a number
+  EXPECT_EQ(render("{{ '010'|int(7, 0) }}"), "10");                             // no integer to Python, but a number
   EXPECT_EQ(render("{{ '9007199254740993'|int(7, 0) }}"), "9007199254740993");  // which a float would round
 }
 
