@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import py_compile
 import re
 import shutil
 import signal
@@ -253,7 +252,7 @@ class Running:
 
 def compiles_python(path):
     try:
-        py_compile.compile(str(path), cfile=os.devnull, doraise=True)
+        compile(path.read_text(), str(path), "exec")
         return True
-    except py_compile.PyCompileError:
+    except SyntaxError:
         return False

@@ -116,7 +116,8 @@ TEST(HfConfig, SlidingLayersNeedAWindow) {
   const std::string qwen2 = R"({"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": true,
                                "layer_types": ["full_attention", "sliding_attention"])";
   EXPECT_EQ(read_with(qwen2 + R"(, "sliding_window": 8})").layer(1).window, 8);
-  for (const char* window : {"null", "0"}) EXPECT_THROW(read_with(qwen2 + R"(, "sliding_window": )" + window + "}"), Error);
+  for (const char* window : {"null", "0"})
+    EXPECT_THROW(read_with(qwen2 + R"(, "sliding_window": )" + window + "}"), Error);
 }
 
 // What only some families have, from the keys that only they have.

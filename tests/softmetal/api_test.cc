@@ -197,8 +197,7 @@ size_t mapped_bytes() {
 TEST(Device, BuffersAreUnmapped) {
   Gpu gpu;
   const auto make = [&] {
-    for (int i = 0; i < 64; ++i)
-      NS::TransferPtr(gpu.device->newBuffer(16 << 20, MTL::ResourceStorageModePrivate));
+    for (int i = 0; i < 64; ++i) NS::TransferPtr(gpu.device->newBuffer(16 << 20, MTL::ResourceStorageModePrivate));
   };
   make();
   const size_t before = mapped_bytes();
