@@ -22,11 +22,15 @@ enum class ErrorKind {
 // The one exception type of the project. `what()` is a single line that says what was wrong, where, and what to do.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, std::string message) : std::runtime_error(std::move(message)), kind_(kind) {}
+  Error(ErrorKind kind, std::string message, std::string param = "")
+      : std::runtime_error(std::move(message)), kind_(kind), param_(std::move(param)) {}
   ErrorKind kind() const { return kind_; }
+  // The parameter of the call that is at fault ("top_p"); empty: none, or not known.
+  const std::string& param() const { return param_; }
 
  private:
   ErrorKind kind_;
+  std::string param_;
 };
 
 // A step that does not hold together. Names the field, the index in it (-1: the field itself) and the limit it broke.

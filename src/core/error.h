@@ -14,4 +14,11 @@ template <typename... Args>
   throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// A bad call by the fault of one parameter, whose name starts the message:
+// throw_bad_parameter("n", "is {}, but must be at least 1", n)
+template <typename... Args>
+[[noreturn]] void throw_bad_parameter(const std::string& param, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorKind::bad_call, param + " " + fmt::format(format, std::forward<Args>(args)...), param);
+}
+
 }  // namespace ingot
