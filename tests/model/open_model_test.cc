@@ -105,7 +105,7 @@ TEST(TinyModels, EveryMutationMovesTheLogits) {
     for (const auto& [mutation, moved] : report["mutations"].items()) EXPECT_GT(moved.get<double>(), 0.5) << mutation;
     ++models;
   }
-  EXPECT_EQ(models, 67);
+  EXPECT_GE(models, 67);
 }
 
 TEST(OpenModel, SaysWhatItFoundInstead) {
