@@ -113,6 +113,15 @@ FAMILIES = {
         formats=["gguf-q4_1", "gguf-q5_0", "gguf-q5_1", "gguf-q2_k", "gguf-q3_k_m", "gguf-q4_k_m", "gguf-q5_k_m",
                  "gguf-q6_k"],
         mutations=["no_qk_norm", "wrong_theta"]),
+    "granite": dict(
+        config=dict(COMMON, architectures=["GraniteForCausalLM"], model_type="granite", vocab_size=151, hidden_size=72,
+                    num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=1, intermediate_size=88,
+                    rope_theta=2000.0, tie_word_embeddings=False, attention_bias=False, mlp_bias=False,
+                    rms_norm_eps=0.5,  # so that its unit shows
+                    embedding_multiplier=12.0, attention_multiplier=0.125, residual_multiplier=0.22, logits_scaling=8.0),
+        formats=["bf16", "f16", "gguf-bf16", "gguf-f16"],
+        mutations=["no_embedding_multiplier", "no_attention_multiplier", "no_residual_multiplier", "no_logits_scaling",
+                   "unscaled_eps", "wrong_theta"]),
 }
 
 # Prompts of the whole context: only some rows of logits are kept.
@@ -177,6 +186,11 @@ def random_state(config, shapes, rng):
                 gain = 1.6 * share
             if "mlp.gate.weight" in name:
                 gain = 1.8
+            if config["model_type"] == "granite":  # as if its multipliers were 1
+                if "o_proj" in name or "down_proj" in name:
+                    gain *= config["embedding_multiplier"] / config["residual_multiplier"]
+                elif "lm_head" in name:
+                    gain *= config["logits_scaling"]
             value = torch.randn(shape, generator=rng) * (gain / math.sqrt(fan_in))
         state[name] = exact(value)
     return state
@@ -274,6 +288,10 @@ def mutate(name, config, state):
         config["query_pre_attn_scalar"] = 1
     elif name == "no_scaling":
         config.pop("rope_scaling")
+    elif name == "unscaled_eps":
+        config["rms_norm_eps"] *= config["residual_multiplier"] ** 2
+    elif name.startswith("no_") and name[3:] in config:
+        config.pop(name[3:])
     else:
         raise ValueError(name)
     return config, state, patch

@@ -151,6 +151,7 @@ class BatchBench {
 };
 
 void bench(const BenchArgs& args) {
+  if (args.traffic) return print_traffic(args.model, args.batches, args.prompt_len, args.json);
   const int32_t largest = *std::max_element(args.batches.begin(), args.batches.end());
   ModelArgs model = args.model;
   EngineOptions& options = model.engine;
@@ -222,21 +223,16 @@ void bench(const BenchArgs& args) {
 }  // namespace
 
 void add_bench(Program& program) {
-  auto args = std::make_shared<BenchArgs>();
-  Options command = program.add_command("bench", "prefill and decode speed at several batch sizes");
-  add_engine_options(command, args->model);
-  command.option("--batch", args->batches, "batch sizes").split_at(',').show_default().range(1, 4096);
-  command.option("--prompt-len", args->prompt_len, "tokens a prompt").show_default().positive();
-  command.option("--gen-len", args->gen_len, "tokens generated a sequence").show_default().positive();
-  command.option("--limit-gb-s", args->limit_gb_s, "what the device can read, for the share; the CPU's is measured")
+  auto [command, args] = program.add_command("bench", "prefill and decode speed at several batch sizes", bench);
+  add_engine_options(command, args.model);
+  command.option("--batch", args.batches, "batch sizes").split_at(',').show_default().range(1, 4096);
+  command.option("--prompt-len", args.prompt_len, "tokens a prompt").show_default().positive();
+  command.option("--gen-len", args.gen_len, "tokens generated a sequence").show_default().positive();
+  command.option("--limit-gb-s", args.limit_gb_s, "what the device can read, for the share; the CPU's is measured")
       .positive();
-  command.option("--plot", args->plot, "also draw the table into an SVG file");
-  command.flag("--json", args->json, "print one JSON object");
-  command.flag("--traffic", args->traffic, "count the bytes one decode step moves on the Metal device instead");
-  command.callback([args] {
-    if (args->traffic) return print_traffic(args->model, args->batches, args->prompt_len, args->json);
-    bench(*args);
-  });
+  command.option("--plot", args.plot, "also draw the table into an SVG file");
+  command.flag("--json", args.json, "print one JSON object");
+  command.flag("--traffic", args.traffic, "count the bytes one decode step moves on the Metal device instead");
 }
 
 }  // namespace ingot::cli

@@ -322,12 +322,10 @@ void chat(const ChatArgs& args) {
 }  // namespace
 
 void add_chat(Program& program) {
-  auto args = std::make_shared<ChatArgs>();
-  Options command = program.add_command("chat", "talk with a model; from a pipe: one message a line");
-  add_engine_options(command, args->model);
-  command.option("--system", args->system, "how the model should behave");
-  add_sampling_options(command, args->settings.sampling);
-  command.callback([args] { chat(*args); });
+  auto [command, args] = program.add_command("chat", "talk with a model; from a pipe: one message a line", chat);
+  add_engine_options(command, args.model);
+  command.option("--system", args.system, "how the model should behave");
+  add_sampling_options(command, args.settings.sampling);
 }
 
 }  // namespace ingot::cli

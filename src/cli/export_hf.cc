@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -72,11 +71,9 @@ void export_hf(const ExportArgs& args) {
 }  // namespace
 
 void add_export_hf(Program& program) {
-  auto args = std::make_shared<ExportArgs>();
-  Options command = program.add_command("export-hf", "a folder that vLLM can serve, from a GGUF file");
-  command.option("file", args->file, "the GGUF file").required();
-  command.option("folder", args->folder, "the folder to write").required();
-  command.callback([args] { export_hf(*args); });
+  auto [command, args] = program.add_command("export-hf", "a folder that vLLM can serve, from a GGUF file", export_hf);
+  command.option("file", args.file, "the GGUF file").required();
+  command.option("folder", args.folder, "the folder to write").required();
 }
 
 }  // namespace ingot::cli

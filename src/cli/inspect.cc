@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <map>
-#include <memory>
 
 #include "cli/common.h"
 #include "cli/options.h"
@@ -89,13 +88,11 @@ void inspect(const InspectArgs& args) {
 }  // namespace
 
 void add_inspect(Program& program) {
-  auto args = std::make_shared<InspectArgs>();
-  Options command =
-      program.add_command("inspect", "a model's configuration, tensors and memory plan, and which devices take it");
-  add_engine_options(command, args->model);
-  command.option("MODEL", args->model.model, "the model, as -m takes it");
-  command.flag("--tensors", args->tensors, "list every tensor");
-  command.callback([args] { inspect(*args); });
+  auto [command, args] = program.add_command(
+      "inspect", "a model's configuration, tensors and memory plan, and which devices take it", inspect);
+  add_engine_options(command, args.model);
+  command.option("MODEL", args.model.model, "the model, as -m takes it");
+  command.flag("--tensors", args.tensors, "list every tensor");
 }
 
 }  // namespace ingot::cli

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <fstream>
 #include <memory>
 #include <numeric>
-#include <utility>
 
 #include "cli/common.h"
 #include "cli/options.h"
@@ -21,36 +20,14 @@ struct LogitsArgs {
   std::string out;
 };
 
-// A NumPy file, written front to back: float32 [rows, cols] in C order.
-class NpyWriter {
- public:
-  NpyWriter(const std::string& path, size_t rows, size_t cols) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
-    if (file_ == nullptr) throw_error(ErrorKind::io, "{}: cannot be written", path);
-    std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
-    constexpr size_t kPreamble = 10;  // magic, version, header length; all of it a multiple of 64
-    header.resize((kPreamble + header.size() + 1 + 63) / 64 * 64 - kPreamble - 1, ' ');
-    header += '\n';
-    const auto length = static_cast<uint16_t>(header.size());
-    write("\x93NUMPY\x01\x00", 8);
-    write(&length, 2);
-    write(header.data(), header.size());
-  }
-  ~NpyWriter() {
-    if (file_ != nullptr) std::fclose(file_);
-  }
-
-  void write(const void* data, size_t bytes) {
-    if (std::fwrite(data, 1, bytes, file_) != bytes) throw_error(ErrorKind::io, "{}: the disk is full or gone", path_);
-  }
-  void close() {
-    FILE* file = std::exchange(file_, nullptr);
-    if (std::fclose(file) != 0) throw_error(ErrorKind::io, "{}: the disk is full or gone", path_);
-  }
-
- private:
-  std::string path_;
-  FILE* file_;
-};
+// Of a NumPy file: float32 [rows, cols] in C order. With the ten bytes before it a multiple of 64.
+std::string npy_header(size_t rows, size_t cols) {
+  std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  header.resize((10 + header.size() + 1 + 63) / 64 * 64 - 10 - 1, ' ');
+  header += '\n';
+  const char length[] = {static_cast<char>(header.size() % 256), static_cast<char>(header.size() / 256)};
+  return std::string("\x93NUMPY\x01\x00", 8) + std::string(length, 2) + header;
+}
 
 void logits(const LogitsArgs& args) {
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -68,7 +45,9 @@ void logits(const LogitsArgs& args) {
 
   std::vector<int32_t> blocks(static_cast<size_t>((length + limits.block_size - 1) / limits.block_size));
   std::iota(blocks.begin(), blocks.end(), 0);
-  NpyWriter file(args.out, ids.size(), static_cast<size_t>(limits.vocab));
+  std::ofstream file(args.out, std::ios::binary);
+  if (!file) throw_error(ErrorKind::io, "{}: cannot be written", args.out);
+  file << npy_header(ids.size(), static_cast<size_t>(limits.vocab));
   ProgressBar bar("logits");
   StepBuilder builder(limits.block_size);
   const SamplingParams greedy{.temperature = 0};
@@ -78,22 +57,20 @@ void logits(const LogitsArgs& args) {
     const int32_t first = builder.add(std::span(ids).subspan(done, rows), done, blocks);
     for (int32_t r = 0; r < rows; ++r) builder.sample(first + r, greedy, -1, {.kind = RowOutput::Kind::full_logits});
     for (const RowResult& row : engine->run(builder.finish()).rows)
-      file.write(row.logits.data(), row.logits.size() * sizeof(float));
+      file.write(reinterpret_cast<const char*>(row.logits.data()), row.logits.size() * sizeof(float));
+    if (!file.flush()) throw_error(ErrorKind::io, "{}: the disk is full or gone", args.out);
     done += rows;
     bar.update(static_cast<size_t>(done), ids.size());
   }
-  file.close();
 }
 
 }  // namespace
 
 void add_logits(Program& program) {
-  auto args = std::make_shared<LogitsArgs>();
-  Options command = program.add_command("logits", "write the logits of every position as a NumPy file");
-  add_engine_options(command, args->model);
-  add_prompt_options(command, args->prompt);
-  command.option("-o,--out", args->out, "the file: float32 [n, vocab]").required();
-  command.callback([args] { logits(*args); });
+  auto [command, args] = program.add_command("logits", "write the logits of every position as a NumPy file", logits);
+  add_engine_options(command, args.model);
+  add_prompt_options(command, args.prompt);
+  command.option("-o,--out", args.out, "the file: float32 [n, vocab]").required();
 }
 
 }  // namespace ingot::cli

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Only options.cc includes this library: its header takes longer to compile than most of our files.
@@ -83,6 +84,14 @@ class Program {
   Options root();
   void version(const char* text);                           // what --version prints
   Options add_command(const char* name, const char* help);  // from now on one must be given
+  // The same for one that is a function of its arguments, which live as long as the program.
+  template <typename Args>
+  std::pair<Options, Args&> add_command(const char* name, const char* help, void (*run)(const Args&)) {
+    auto args = std::make_shared<Args>();
+    Options command = add_command(name, help);
+    command.callback([args, run] { run(*args); });
+    return {command, *args};
+  }
   std::optional<Options> find_command(const std::string& name);
 
   // Fills the variables in and runs the callback of the command; or prints what --help or --version ask for. The

@@ -125,17 +125,15 @@ void perplexity(const PerplexityArgs& args) {
 }  // namespace
 
 void add_perplexity(Program& program) {
-  auto args = std::make_shared<PerplexityArgs>();
-  Options command = program.add_command("perplexity", "how well the model predicts a text");
-  add_engine_options(command, args->model);
-  command.option("-f,--file", args->file, "the text").required();
-  command.option("--ctx", args->context, "tokens a window").show_default().range(2, 1 << 24);
-  command.option("--score-from", args->score_from, "first position of a window that is scored")
+  auto [command, args] = program.add_command("perplexity", "how well the model predicts a text", perplexity);
+  add_engine_options(command, args.model);
+  command.option("-f,--file", args.file, "the text").required();
+  command.option("--ctx", args.context, "tokens a window").show_default().range(2, 1 << 24);
+  command.option("--score-from", args.score_from, "first position of a window that is scored")
       .show_default()
       .positive();
-  command.option("--chunks", args->chunks, "only the first N windows; 0: all").non_negative();
-  command.flag("--json", args->json, "print one JSON object");
-  command.callback([args] { perplexity(*args); });
+  command.option("--chunks", args.chunks, "only the first N windows; 0: all").non_negative();
+  command.flag("--json", args.json, "print one JSON object");
 }
 
 }  // namespace ingot::cli

@@ -103,18 +103,17 @@ void quantize_file(const QuantizeArgs& args) {
 }  // namespace
 
 void add_quantize(Program& program) {
-  auto args = std::make_shared<QuantizeArgs>();
-  Options command = program.add_command("quantize", "write a model as a GGUF file with its matrices in fewer bits");
-  command.option("IN", args->in, "a Hugging Face folder, or a GGUF model with f32, f16 or bf16 matrices").required();
-  command.option("OUT", args->out, "the GGUF file to write; it appears when it is complete").required();
+  auto [command, args] =
+      program.add_command("quantize", "write a model as a GGUF file with its matrices in fewer bits", quantize_file);
+  command.option("IN", args.in, "a Hugging Face folder, or a GGUF model with f32, f16 or bf16 matrices").required();
+  command.option("OUT", args.out, "the GGUF file to write; it appears when it is complete").required();
   command
-      .option("--type", args->type,
+      .option("--type", args.type,
               "q8_0, q4_0 or q4_k; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 "
               "instead of q4_k, rows that are no multiple of 32 stay")
       .show_default();
-  command.flag("--force", args->force, "overwrite OUT where it is there already");
-  command.option("--threads", args->threads, "0: one a core this process may use").show_default().range(0, 1024);
-  command.callback([args] { quantize_file(*args); });
+  command.flag("--force", args.force, "overwrite OUT where it is there already");
+  command.option("--threads", args.threads, "0: one a core this process may use").show_default().range(0, 1024);
 }
 
 }  // namespace ingot::cli

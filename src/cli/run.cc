@@ -120,17 +120,15 @@ void run(const RunArgs& args) {
 }  // namespace
 
 void add_run(Program& program) {
-  auto args = std::make_shared<RunArgs>();
-  Options command = program.add_command("run", "complete one prompt");
-  add_engine_options(command, args->model);
-  add_prompt_options(command, args->prompt);
-  command.flag("--chat", args->chat, "put the prompt into the model's chat template");
-  command.option("--system", args->system, "system message, with --chat");
-  add_sampling_options(command, args->sampling);
-  command.option("--logprobs", args->logprobs, "with --json: logprobs of each token and of the k most likely")
+  auto [command, args] = program.add_command("run", "complete one prompt", run);
+  add_engine_options(command, args.model);
+  add_prompt_options(command, args.prompt);
+  command.flag("--chat", args.chat, "put the prompt into the model's chat template");
+  command.option("--system", args.system, "system message, with --chat");
+  add_sampling_options(command, args.sampling);
+  command.option("--logprobs", args.logprobs, "with --json: logprobs of each token and of the k most likely")
       .non_negative();
-  command.flag("--json", args->json, "print one JSON object instead of the text");
-  command.callback([args] { run(*args); });
+  command.flag("--json", args.json, "print one JSON object instead of the text");
 }
 
 }  // namespace ingot::cli

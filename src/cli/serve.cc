@@ -161,15 +161,14 @@ void serve(const ServeArgs& args) {
 }  // namespace
 
 void add_serve(Program& program) {
-  auto args = std::make_shared<ServeArgs>();
-  Options command = program.add_command("serve", "the OpenAI-compatible server, its metrics and the chat page");
-  add_serve_options(command, *args);
+  auto [command, args] =
+      program.add_command("serve", "the OpenAI-compatible server, its metrics and the chat page", serve);
+  add_serve_options(command, args);
   command.footer(
       "Every flag can stand in a file too (--config FILE), as `name = value` without the dashes; one that is "
       "repeatable\n"
       "on several lines or as a list [a, b]. SIGTERM and SIGINT let running requests finish; a second one stops at "
       "once.");
-  command.callback([args] { serve(*args); });
 }
 
 }  // namespace ingot::cli

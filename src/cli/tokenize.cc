@@ -29,12 +29,10 @@ void tokenize(const TokenizeArgs& args) {
 }  // namespace
 
 void add_tokenize(Program& program) {
-  auto args = std::make_shared<TokenizeArgs>();
-  Options command = program.add_command("tokenize", "text to token ids (or --ids back to text)");
-  add_engine_options(command, args->model);  // the same flags everywhere, though no engine is loaded here
-  add_prompt_options(command, args->prompt);
-  command.flag("--special", args->special, "special tokens written in the text become that token");
-  command.callback([args] { tokenize(*args); });
+  auto [command, args] = program.add_command("tokenize", "text to token ids (or --ids back to text)", tokenize);
+  add_engine_options(command, args.model);  // the same flags everywhere, though no engine is loaded here
+  add_prompt_options(command, args.prompt);
+  command.flag("--special", args.special, "special tokens written in the text become that token");
 }
 
 }  // namespace ingot::cli

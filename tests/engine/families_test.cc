@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -57,7 +58,8 @@ const std::vector<std::string> kCheckpoints = {
     "qwen3moe-gguf-f16",    "qwen3moe-gguf-q8_0", "gpt2-bf16",         "gpt2-f16",         "gpt2-gguf-bf16",
     "qwen3moe-sparse-bf16", "gpt2-gguf-f16",      "smollm3-bf16",      "smollm3-f16",      "smollm3-gguf-bf16",
     "smollm3-gguf-f16",     "gemma3-bf16",        "gemma3-f16",        "gemma3-gguf-bf16", "gemma3-gguf-f16",
-    "gemma3-gguf-q8_0",     "gemma3-scaled-bf16",
+    "gemma3-gguf-q8_0",     "gemma3-scaled-bf16", "granite-bf16",      "granite-f16",      "granite-gguf-bf16",
+    "granite-gguf-f16",
 };
 const std::vector<std::string> kBlockFormats = {
     "qwen3-wide-gguf-q4_1",   "qwen3-wide-gguf-q5_0",   "qwen3-wide-gguf-q5_1",   "qwen3-wide-gguf-q2_k",
@@ -66,8 +68,8 @@ const std::vector<std::string> kBlockFormats = {
 // How a file is read is the CPU's tests' matter; on Metal each family runs once, most in bf16: of that type all kernels
 // are compiled once, and the block formats have the other.
 const std::vector<std::string> kOnMetal = {
-    "mistral-gguf-f16",     "qwen2-window-bf16", "qwen3-bf16",  "qwen3moe-gguf-bf16",
-    "qwen3moe-sparse-bf16", "smollm3-gguf-bf16", "gemma3-bf16", "gpt2-gguf-bf16",
+    "mistral-gguf-f16",  "qwen2-window-bf16", "qwen3-bf16",     "qwen3moe-gguf-bf16", "qwen3moe-sparse-bf16",
+    "smollm3-gguf-bf16", "gemma3-bf16",       "gpt2-gguf-bf16", "granite-gguf-bf16",
 };
 // Files are mixtures: q3_k_m has q3_k to q6_k. The default model has q4_1 and q8_0, fixtures_test.cc q4_0; q5_0 and
 // q5_1, alone and of experts, are the conformance suite's.
@@ -105,6 +107,21 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalBlockFormat,
 INSTANTIATE_TEST_SUITE_P(Experts, MetalBlockFormat,
                          ::testing::ValuesIn(with_soak<std::string>({}, {"qwen3moe-gguf-q8_0"})), test_name);
 
+// A multiplier that its config.json leaves out is 1, which is another model.
+TEST(Granite, EachMultiplierCounts) {
+  const std::filesystem::path fixture = fixture_model("granite-f16"),
+                              folder = ::testing::TempDir() + "/granite_without";
+  for (const char* key : {"embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"}) {
+    std::filesystem::create_directories(folder);
+    nlohmann::json config = nlohmann::json::parse(std::ifstream(fixture / "config.json"));
+    ASSERT_EQ(config.erase(key), 1u) << key;
+    std::ofstream(folder / "config.json") << config;
+    std::filesystem::copy_file(fixture / "model.safetensors", folder / "model.safetensors");
+    EXPECT_GT(reference_difference(fixture_options(folder.string(), "cpu"), "granite-f16"), 10 * kTolerance) << key;
+    std::filesystem::remove_all(folder);
+  }
+}
+
 // With K and V rounded to eight bits; docs/models.md has the bound.
 class Int8Family : public ::testing::TestWithParam<std::string> {};
 
@@ -114,7 +131,8 @@ TEST_P(Int8Family, MatchesOnTheCpu) {
 }
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Int8Family,
                          ::testing::Values("mistral-f16", "qwen2-bf16", "qwen2-window-bf16", "qwen3-bf16",
-                                           "qwen3moe-f16", "gpt2-f16", "smollm3-gguf-f16", "gemma3-bf16"),
+                                           "qwen3moe-f16", "gpt2-f16", "smollm3-gguf-f16", "gemma3-bf16",
+                                           "granite-f16"),
                          test_name);
 
 // The kernels know heads, windows and norms of queries and keys, not families.
@@ -126,9 +144,10 @@ TEST_P(MetalInt8Family, MatchesOnMetal) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, MetalInt8Family,
-                         ::testing::ValuesIn(with_soak<std::string>(
-                             {"llama-bf16-llama3"}, {"gemma3-bf16", "mistral-f16", "qwen2-bf16", "qwen2-window-bf16",
-                                                     "qwen3-bf16", "qwen3moe-f16", "gpt2-f16", "smollm3-gguf-f16"})),
+                         ::testing::ValuesIn(with_soak<std::string>({"llama-bf16-llama3"},
+                                                                    {"gemma3-bf16", "mistral-f16", "qwen2-bf16",
+                                                                     "qwen2-window-bf16", "qwen3-bf16", "qwen3moe-f16",
+                                                                     "gpt2-f16", "smollm3-gguf-f16", "granite-f16"})),
                          test_name);
 
 // A prompt as long as the model's context. logits.npy has the rows that positions.json names.

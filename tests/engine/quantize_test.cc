@@ -167,7 +167,7 @@ double difference_of_export(const std::string& name, const std::string& quantize
 // its neighbour.
 TEST(ExportedGguf, IsTheSameModel) {
   for (const char* name : {"llama-f16-untied-sharded", "llama-f16-yarn", "mistral-f16", "qwen2-f16", "qwen3-f16",
-                           "qwen3moe-f16", "gpt2-f16", "smollm3-f16", "gemma3-f16"})
+                           "qwen3moe-f16", "gpt2-f16", "smollm3-f16", "gemma3-f16", "granite-f16"})
     EXPECT_LT(difference_of_export(name, ""), 1e-3) << name;
   for (const char* name : {"llama-bf16-wide", "llama-bf16-llama3", "llama-bf16-linear", "llama-bf16-tied",
                            "qwen3moe-bf16", "gpt2-bf16", "gemma3-bf16", "qwen2-awq-g128", "llama-gptq-act"})

@@ -73,7 +73,7 @@ TEST_P(RoundTrip, KeepsTheConfiguration) {
 INSTANTIATE_TEST_SUITE_P(Families, RoundTrip,
                          ::testing::Values("llama-bf16-bias", "llama-bf16-linear", "llama-f16-yarn", "mistral-f16",
                                            "qwen2-f16", "qwen3-f16", "qwen3moe-f16", "gpt2-f16", "smollm3-f16",
-                                           "gemma3-f16"),
+                                           "gemma3-f16", "granite-f16"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
