@@ -93,7 +93,7 @@ EXCLUDED = [
     ("*", r"\bnext_(?:\w+_)? = |\bid_? = [01];", "a number that only tells things apart"),
     ("*", r"localizedDescription|utf8String", "the words of a message"),
     ("src/cli/perplexity.cc", r"room <= 0", "the line after it skips what is left without rows"),
-    ("src/formats/printable.h", "", "cuts what a message quotes"),
+    ("src/core/printable.h", "", "cuts what a message quotes"),
     ("src/formats/mapped_file.cc", r"std::exchange\(other", "unmapping nothing does nothing"),
     ("src/text/jinja/loop.cc", r"last_changed_\.reset", "breaks a cycle of which no value can be part"),
     ("src/orchestrator/stop_text.cc", r"stop\.size\(\) > found_\.size\(\)", "as long and in the same place: the same text"),

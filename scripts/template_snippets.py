@@ -28,8 +28,6 @@ VARIABLES = {
 EXPRESSIONS = r"""
 1 + 2 * 3
 (1 + 2) * 3
-2 ** 3 ** 2
--2 ** 2
 -n
 +n
 - -n
@@ -46,9 +44,6 @@ EXPRESSIONS = r"""
 -7.5 % 2
 7.5 % -2
 0.0 * -1
-2 ** -1
-2 ** 0.5
-10 ** 18
 1 / 3
 1e16
 1e15
@@ -59,11 +54,6 @@ EXPRESSIONS = r"""
 0.1 + 0.2
 1.0
 100000000000000000.0
-1_000
-0x1F
-0b101
-0o17
-1_0.5e1_0
 3.14e-10
 True + 1
 true
@@ -156,14 +146,8 @@ uni[7:10]
 uni[::-1]
 uni[-3:]
 (1, 2, 3)[1:]
-range(10)[2:8:2]
-range(5)
-range(1, 5)
-range(5, 0, -2)
 range(3)[1]
 range(3)[-1]
-range(3).index(2)
-range(3).count(2)
 range(0)|list
 range(2, 10, 3)|list
 d.a
@@ -180,7 +164,6 @@ d.values()
 d.items()
 d.items()|list
 d.keys()|list
-d.copy()
 nested.a.b[1].c
 nested['a']['b'][0]
 nested.a.b.0
@@ -214,7 +197,6 @@ s.upper()
 s.lower()
 s.title()
 s.capitalize()
-s.swapcase()
 uni.upper()
 uni.lower()
 'straße'.upper()
@@ -222,7 +204,6 @@ uni.lower()
 'ﬁne ŉ ǆ'.upper()
 'ﬁne ǆungla ǆ'.title()
 'ﬁne'.capitalize()
-'Straße'.casefold()
 'they\'re bill\'s UPPER lower-case'.title()
 '  pad '.strip()
 '  pad '.lstrip() ~ '|'
@@ -275,35 +256,17 @@ s.count('')
 'ab1'.isalnum()
 '12'.isdigit()
 '1.2'.isdigit()
-'²'.isdigit()
-'½'.isnumeric()
 ' \t'.isspace()
 'ab'.islower()
 'AB'.isupper()
-'Ab Cd'.istitle()
-'ab_1'.isidentifier()
-'é'.isascii()
-'7'.zfill(3)
-'-7'.zfill(4)
-'ab'.ljust(5) ~ '|'
-'ab'.rjust(5, '*')
-'ab'.center(5, '*')
-'abc'.center(6, '*')
-'a\tb'.expandtabs(4)
 'prefix-x'.removeprefix('prefix-')
 'x-suffix'.removesuffix('-suffix')
 '{} and {}'.format(1, 'b')
 '{1} {0} {1}'.format('a', 'b')
 '{x} {y}'.format(x=1, y=none)
-'{0[a]} {0[b]} {1[0]}'.format(d, xs)
-'{{}} {!r} {:>5}|{:<5}|{:^5}|'.format('q', 1, 'a', 'b')
-'{:05d} {:+d} {:x} {:#x} {:b} {:,}'.format(42, 42, 255, 255, 5, 1234567)
-'{:.2f} {:8.3f} {:e} {:g} {:%}'.format(3.14159, 2.5, 12345.678, 0.0001, 0.25)
-'{:*^9}|{:.3}|{:>{}}'.format('mid', 'abcdef', 'r', 4)
 '{} {}'.format(1)
 '{'.format(1)
 '%s is %d years, %.1f%%' % ('Bob', 30, 99.5)
-'%5s|%-5s|%05d|%+d|%x|%o|%e' % ('a', 'b', 42, 5, 255, 8, 12345.6789)
 '%(a)s and %(b)d' % d
 '%s' % 'x'
 '%s' % [1, 2]
@@ -311,12 +274,7 @@ s.count('')
 '%d' % 'x'
 '%s %s' % ('a',)
 '%s' % ('a', 'b')
-'%c%c' % ('a', 98)
-'%g %G' % (1e-7, 1e20)
-xs.count(1)
-xs.index(2)
 xs.index(99)
-(1, 2, 2).count(2)
 xs.append(4)
 xs.append
 xs.sort()
@@ -326,12 +284,7 @@ xs.foo
 xs.foo()
 s.foo
 s.__class__
-d.__class__.__mro__
 n.foo
-n.real
-f.is_integer()
-2.0.is_integer()
-n.bit_length()
 'abc'.format
 1 + 'a'
 'a' + 1
@@ -369,13 +322,11 @@ xs['0':]
 xs[::0]
 nothing|length
 n|length
-range(10, 0)
 range(200000)
 range(1, 2, 0)
 range('a')
 raise_exception('stop: ' ~ n)
 raise_exception(xs)
-namespace(a=1)
 namespace(a=1).a
 namespace(a=1).b
 namespace({'a': 1}, b=2).b
@@ -384,8 +335,6 @@ dict(a=1, b=2)
 dict([('a', 1), ('b', 2)])
 dict(d, z=1)
 dict(1)
-cycler('a', 'b').next()
-joiner('-')() ~ '|'
 strftime_now('%Y-%m-%d %H:%M:%S %d %b %Y %B %A %j %p %y %%')
 strftime_now('%-d/%-m %e')
 s|upper
@@ -425,7 +374,6 @@ xs|sort(true)
 words|sort
 words|sort(case_sensitive=true)
 users|sort(attribute='age')|map(attribute='name')|join(',')
-users|sort(attribute='age,name')|map(attribute='name')|join(',')
 users|sort(attribute='city.zip', reverse=true)|map(attribute='name')|join(',')
 mixed|sort
 xs|reverse|list
@@ -483,26 +431,16 @@ d|dictsort(true)
 d|dictsort(false, 'value')
 d|dictsort(by='value', reverse=true)
 d|dictsort(by='nope')
-users|groupby('age')|map('first')|list
-users|groupby('city.zip')|map(attribute='grouper')|list
-users|groupby('city.zip')|map(attribute='list')|map('length')|list
-xs|batch(2)|list
-xs|batch(2, 'x')|list
-[1, 2, 3, 4, 5]|slice(2)|list
-[1, 2, 3, 4, 5]|slice(3, 'x')|list
 '3'|int
 '3.9'|int
 'x'|int
 'x'|int(5)
-'0x1f'|int(base=16)
-'101'|int(0, 2)
 3.99|int
 -3.99|int
 true|int
 nothing|int
 undefined_thing|int
 xs|int
-' 12_000 '|int
 '3.5'|float
 'x'|float
 'x'|float(1.5)
@@ -516,19 +454,7 @@ nothing|string
 true|string
 xs|string
 undefined_thing|string
-3.7|round
-3.14159|round(2)
-2.5|round
-3.5|round
-2.675|round(2)
-1234.5678|round(-2)
-1234|round(-2)
-1250|round(-2)
-42.1|round(method='ceil')
-42.17|round(1, 'floor')
-3|round
 'x'|round
-3|round(method='bad')
 -5|abs
 -5.5|abs
 'x'|abs
@@ -551,45 +477,19 @@ lines|indent(2, true)
 lines|indent(2, first=true, blank=true)
 lines|indent('> ')
 n|indent
-s|wordcount
-uni|wordcount
-lines|wordcount
 '%s-%s'|format('a', 1)
 '%(x)s'|format(x=1)
 '%s'|format
-html|escape
-html|e
 html|safe
-(html|safe)|escape
-html|forceescape
 ('<b>'|safe) + '<i>'
 '<i>' + ('<b>'|safe)
 ('<b>'|safe) ~ '<i>'
-('<b>%s</b>'|safe) % '<i>'
-('<b>{}</b>'|safe).format('<i>')
-('a'|safe).join(['<', '>'|safe])
 ['<'|safe]
 ('<b>'|safe)|upper
 ('<b>'|safe)[1:]
-[('<b>'|safe)|last, ('<b>'|safe)|first]
-[1, 2]|truncate(5)
 [('<b>'|safe)|title]
 'a' % undefined_thing
-undefined_thing|filesizeformat
 ('<b>'|safe) == '<b>'
-s|center(15) ~ '|'
-'a long sentence that goes on'|truncate(12)
-'a long sentence that goes on'|truncate(12, true)
-'a long sentence that goes on'|truncate(12, false, '~', 0)
-'short'|truncate(4)
-'a b/c?d=é'|urlencode
-d|urlencode
-1000|filesizeformat
-1|filesizeformat
-1500000|filesizeformat
-1500000|filesizeformat(true)
-users[0]|attr('name')
-xs|attr('count')|string|length > 0
 d|tojson
 mixed|tojson
 mixed|tojson(indent=2)
@@ -679,13 +579,6 @@ t is sameas true
 range is callable
 s.upper is callable
 s is callable
-'upper' is filter
-'nosuch' is filter
-'odd' is test
-'abc' is lower
-'ABC' is upper
-html is escaped
-(html|safe) is escaped
 n is defined and s is string
 not n is string
 n is not string and n is number
@@ -707,8 +600,6 @@ s.split(' ')[1][::-1]|upper
 s|nosuchfilter
 s is nosuchtest
 (s|nosuchfilter) if false else 'ok'
-s|nosuchfilter if true else 'ok'
-'x' if n is nosuchtest else 'y'
 loop
 loop.index
 self_missing.x
@@ -719,11 +610,9 @@ dict(a=1).items()|list
 'a' is eq('a')
 xs is eq xs
 {'a': [1, {'b': (1, 2)}]}
-'\x41\u00e9\U0001F389\101\n\q\'\"'
 "it's"
 'a\
 b'
-'café \é'
 '\xzz'
 '\u12'
 'unterminated
@@ -746,6 +635,15 @@ a ? b
 n && t
 n = 7
 {% if %}
+'ŉǰΐ ﬃ ᾲ ᾀ ǆ ẞ'|upper
+'ŉx ǰx ΐx ﬃx ᾲx ᾀx ǆx ßx ᾷx'.title()
+'ᾲ Ω'|capitalize
+'ΟΔΥΣΣΕΥΣ ΣΑΣ'.lower()
+'a,b,c,d'.rsplit(',', 2)
+' a  b c '.rsplit(None, 1)
+'<&>'|safe + '<' + n|string
+'%-5s|%05d|%+d|%.2f|%x' % ('ab', 42, 7, 2.345, 255)
+'{:>5}|{:<5}|{:^5}|{:05d}|{:+d}|{:.1f}|{i:d}'.format('ab', 'cd', 'ef', 42, 7, 2.25, i=3)
 """
 
 STATEMENTS = [
@@ -766,15 +664,12 @@ STATEMENTS = [
     "{% for a, b in [(1, 2, 3)] %}{% endfor %}",
     "{% for a, b in [(1,)] %}{% endfor %}",
     "{% for a, b in [1] %}{% endfor %}",
-    "{% for x in xs %}{{ loop.index }}/{{ loop.index0 }}/{{ loop.revindex }}/{{ loop.revindex0 }}/{{ loop.first }}/{{ loop.last }}/{{ loop.length }}/{{ loop.depth }}/{{ loop.depth0 }} {% endfor %}",
     "{% for x in xs %}{{ loop.previtem }}<{{ x }}>{{ loop.nextitem }} {% endfor %}",
     "{% for x in xs %}{{ loop.previtem is defined }}{{ loop.nextitem is undefined }} {% endfor %}",
     "{% for x in xs %}{{ loop.nextitem.foo }}{% endfor %}",
     "{% for x in xs %}{{ loop.cycle('odd', 'even') }}{% endfor %}",
     "{% for x in xs %}{{ loop.cycle() }}{% endfor %}",
-    "{% for x in [1, 1, 2, 2, 1] %}{{ loop.changed(x) }} {% endfor %}",
     "{% for x in xs %}{{ loop.nosuch }}{% endfor %}",
-    "{% for x in xs %}{{ loop.nosuch.y }}{% endfor %}",
     "{% for x in xs if x > 1 %}{{ x }}:{{ loop.index }}/{{ loop.length }}:{{ loop.last }} {% endfor %}",
     "{% for x in xs if x > 10 %}{{ x }}{% else %}none{% endfor %}",
     "{% for k, v in d.items() if v is odd %}{{ k }}{{ loop.previtem }}{% endfor %}",
@@ -792,14 +687,11 @@ STATEMENTS = [
     "{% for x in range(100001) %}{{ x }}{% endfor %}",
     "{% for x in 1, 2 %}{{ x }}{% endfor %}",
     "{% for x in (1, 2) if true else [] %}{{ x }}{% endfor %}",
-    "{% for x in tree recursive %}{{ x.v }}@{{ loop.depth }}{% if x.sub %}({{ loop(x.sub) }}){% endif %}{% endfor %}",
     "{% for x in xs %}{{ loop(xs) }}{% endfor %}",
-    "{% for x in xs %}{{ loop }}{% endfor %}",
     "{% for loop in xs %}{% endfor %}",
     "{% for x in xs %}{% set loop = 1 %}{% endfor %}",
     "{% for x in xs -%}\n  {{ x }}\n{%- endfor %}",
     "{% for x.y in xs %}{% endfor %}",
-    "{% for 1 in xs %}{% endfor %}",
     "{% for x in xs",
     "{% for x in xs %}",
     "{% for x in xs %}{% endif %}",
@@ -816,10 +708,8 @@ STATEMENTS = [
     "{% if xs|map('string') %}generators are true{% endif %}",
     "{% if range(0) %}a{% else %}b{% endif %}",
     "{% if d.keys() %}a{% endif %}{% if {}.keys() %}b{% endif %}",
-    "{% if true %}{{ s|nosuchfilter }}{% endif %}",
     "{% if false %}{{ s|nosuchfilter }}{% endif %}ok",
     "{% if false %}{{ s is nosuchtest }}{% endif %}ok",
-    "{% if false %}{% for x in xs %}{{ x|nosuchfilter }}{% endfor %}{% endif %}ok",
     "{% if false %}{% set x = s|nosuchfilter %}{% endif %}ok",
     "{% if t: %}a{% endif %}",
     "{% if n %}a",
@@ -839,8 +729,6 @@ STATEMENTS = [
     "{% for i in xs %}{% set inner = i %}{% endfor %}{{ inner is defined }}",
     "{% set ns = namespace(x=0) %}{% for i in xs %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}",
     "{% set ns = namespace() %}{% set ns.a = 1 %}{{ ns.a }}{{ ns.b }}{{ ns.b is defined }}",
-    "{% set ns = namespace(a=1, b='x') %}{{ ns }}",
-    "{% set ns = namespace() %}{{ ns.b.c }}",
     "{% set ns = namespace() %}{% set ns.a, b = 1, 2 %}{{ ns.a }}{{ b }}",
     "{% set ns = namespace() %}{% set ns.x %}block{% endset %}{{ ns.x }}",
     "{% set ns = namespace() %}{% set ns._x = 1 %}",
@@ -852,7 +740,6 @@ STATEMENTS = [
     "{% set n = n + 1 %}{{ n }}",
     "{% set x = y %}{{ x is defined }}",
     "{% set true = 1 %}",
-    "{% set 'a' = 1 %}",
     "{% set x.y.z = 1 %}",
     "{% set x['a'] = 1 %}",
     "{% set x += 1 %}",
@@ -863,10 +750,8 @@ STATEMENTS = [
     "{% for x in xs %}{{ x }}{% set x = 'changed' %}{{ x }} {% endfor %}",
     "{% set messages = xs %}{% set xs = xs[1:] %}{{ xs }}{{ messages }}",
     # names that a scope assigns are its own from the start
-    "{% macro m() %}{{ n }}{% endmacro %}{{ m() }}{% set n = 8 %}{{ m() }}",
     "{% macro m() %}{{ n }}{% endmacro %}{{ m() }}{% if true %}{% set n = 8 %}{% endif %}{{ m() }}",
     "{{ n }}{% macro m() %}{{ n }}{% endmacro %}{{ m() }}{% set n = 8 %}{{ m() }}",
-    "{% for x in [1] %}{{ n }}{% endfor %}{% set n = 8 %}{{ n }}",
     "{% for x in [1, 2] %}{% for y in [1] %}{{ n }}{% endfor %}{% set n = 8 %}{% endfor %}{{ n }}",
     "{% for x in [1, 2] %}{% if x == 2 %}{{ s }}{% endif %}{% set s = x %}{% endfor %}{{ s }}",
     "{% for x in [1] %}{% set s %}{{ s }}{% endset %}{{ s }}{% endfor %}{{ s }}",
@@ -884,17 +769,13 @@ STATEMENTS = [
     "{% macro m(a, b=2, c='x') %}{{ a }}-{{ b }}-{{ c }};{% endmacro %}{{ m(1) }}{{ m(1, 3) }}{{ m(1, c='y') }}{{ m(b=5, a=0) }}{{ m() }}",
     "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}",
     "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=2) }}",
-    "{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, x=4, y=5) }}",
-    "{% macro m() %}{{ varargs|sum }}{% endmacro %}{{ m(1, 2, 3) }}",
     "{% macro m(a) %}{{ a.x }}{% endmacro %}{{ m() }}",
-    "{% macro m(a=n) %}{{ a }}{% endmacro %}{{ m() }}{% set n = 8 %}{{ m() }}",
     "{% macro m(a, b=a) %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}",
     "{% macro m(a=b, b=1) %}{{ a }}{{ b }}{% endmacro %}{{ m() }}",
     "{% macro m() %}{{ x }}{% endmacro %}{% set x = 1 %}{{ m() }}{% set x = 2 %}{{ m() }}",
     "{% macro m() %}{% set x = 5 %}{{ x }}{% endmacro %}{% set x = 1 %}{{ m() }}{{ x }}",
     "{% macro fact(k) %}{% if k <= 1 %}1{% else %}{{ k * fact(k - 1)|int }}{% endif %}{% endmacro %}{{ fact(10) }}",
     "{% macro m() %}  padded  {% endmacro %}[{{ m()|trim }}]{{ m() is string }}",
-    "{% macro m(x) %}{{ x }}{% endmacro %}{{ m.name }}{{ m.arguments }}{{ m.catch_kwargs }}{{ m }}",
     "{% macro m(a, b) %}{% endmacro %}{{ m(1, a=2) }}",
     "{% macro m(a=1, b) %}{% endmacro %}",
     "{% macro m(a, a) %}{% endmacro %}",
@@ -911,11 +792,7 @@ STATEMENTS = [
     # call
     "{% macro box(t) %}[{{ t }}:{{ caller() }}]{% endmacro %}{% call box('a') %}body {{ n }}{% endcall %}",
     "{% macro each(l) %}{% for x in l %}{{ caller(x) }}{% endfor %}{% endmacro %}{% call(v) each(xs) %}<{{ v }}>{% endcall %}",
-    "{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}",
-    "{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}",
     "{% macro m(caller=none) %}{{ caller is none }}{% endmacro %}{{ m() }}",
-    "{% macro m(caller) %}{{ caller() }}{% endmacro %}",
-    "{% call 5 %}{% endcall %}",
     "{% macro m() %}{{ caller('<a>') }}{% endmacro %}{% call(x) m() %}{{ x|upper }}{% endcall %}",
     # filter blocks, generation, print
     "{% filter upper %}abc {{ n }}{% endfilter %}",
@@ -925,11 +802,6 @@ STATEMENTS = [
     "{% filter upper %}{% set q = 1 %}{% endfilter %}{{ q is defined }}",
     "a{% generation %}b{{ n }}{% endgeneration %}c",
     "{% for x in xs %}{% generation %}{{ x }}{% set z = 1 %}{% endgeneration %}{{ z is defined }}{% endfor %}",
-    "{% generation %}{{ varargs }}{{ kwargs }}{% endgeneration %}",
-    "{% generation %}{{ caller() }}{% endgeneration %}",
-    "{% print n %}{% print n, s %}",
-    "{% do xs %}",
-    "{% trans %}x{% endtrans %}",
     "{% nosuchtag %}",
     "{% %}",
     "{% 5 %}",
@@ -1002,13 +874,7 @@ STATEMENTS = [
     "{{ none ~ 1 }}{{ 1.0 ~ '' }}{{ 1e100 }}{{ 12345678.9 }}{{ 1/3*3 }}",
     "{% set g = xs|map('string') %}{{ g|join }}{{ g|join }}|",
     "{% set g = xs|select %}{% for x in g %}{{ x }}{% break %}{% endfor %}{{ g|list }}",
-    "{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{% set _ = c.reset() %}{{ c.next() }}",
-    "{% set j = joiner('|') %}{% for x in xs %}{{ j() }}{{ x }}{% endfor %}",
     "{{ '%02d:%02d' % (3, 7) }}",
     "{{ d.items()|map('first')|list }}{{ d.items()|list|last|last }}",
     "{% for x in xs %}{{ x }}{{ ', ' if not loop.last }}{% endfor %}",
-    "{% for group in users|groupby('city.zip') %}{{ group.grouper }}:{% for u in group.list %}{{ u.name }} {% endfor %}{% endfor %}",
-    "{% for zip, list in users|groupby('city.zip') %}{{ zip }}:{{ list|length }} {% endfor %}",
-    "{{ users|groupby('age') }}",
-    "{% for row in [1, 2, 3, 4, 5]|batch(2, '-') %}{{ row }}{% endfor %}",
 ]

@@ -1,7 +1,7 @@
 #include "formats/checkpoint.h"
 
 #include "core/error.h"
-#include "formats/printable.h"
+#include "core/printable.h"
 
 namespace ingot {
 

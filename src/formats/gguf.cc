@@ -3,8 +3,8 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "formats/gguf_part.h"
-#include "formats/printable.h"
 
 namespace ingot {
 

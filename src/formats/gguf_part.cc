@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "formats/printable.h"
+#include "core/printable.h"
 
 namespace ingot {
 namespace {

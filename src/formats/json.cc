@@ -4,9 +4,9 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "formats/json_integer.h"
+#include "core/printable.h"
+#include "core/json_integer.h"
 #include "formats/mapped_file.h"
-#include "formats/printable.h"
 
 namespace ingot {
 namespace {

@@ -17,10 +17,10 @@
 #include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "core/printable.h"
 #include "core/threads.h"
 #include "formats/block_quant.h"
 #include "formats/made_checkpoint.h"
-#include "formats/printable.h"
 #include "formats/safetensors.h"
 
 namespace ingot {

@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "formats/json.h"
-#include "formats/printable.h"
 #include "formats/safetensors_part.h"
 
 namespace ingot {

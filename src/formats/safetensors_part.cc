@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "formats/json.h"
-#include "formats/printable.h"
 
 namespace ingot {
 namespace {

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "formats/block_quant.h"
 #include "formats/gguf.h"
-#include "formats/printable.h"
 #include "model/config_read.h"
 #include "model/rope.h"
 

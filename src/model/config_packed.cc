@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "formats/json.h"
-#include "formats/printable.h"
 #include "model/config_read.h"
 
 namespace ingot {

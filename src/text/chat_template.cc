@@ -4,10 +4,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "text/jinja/from_json.h"
-#include "text/jinja/methods.h"
+#include "text/jinja/strings.h"
 #include "text/jinja/template.h"
-#include "text/jinja/utf8.h"
 
 #include <nlohmann/json.hpp>
 
@@ -29,22 +27,24 @@ void check_messages(const Json& messages) {
 }
 
 // Templates read a message's reasoning under different names; it is given under all that they read.
-Json with_reasoning_names(const Json& message) {
+jinja::Value message_value(const Json& message) {
   const Json* reasoning = nullptr;
   for (const char* name : kReasoningNames) {
     const auto it = message.find(name);
     if (reasoning == nullptr && it != message.end() && !it->is_null()) reasoning = &*it;
   }
-  if (reasoning == nullptr) return message;
-  Json out = {{"thinking", *reasoning}};
-  for (const auto& [key, value] : message.items()) out[key] = value;
-  out["reasoning_content"] = *reasoning;
-  return out;
+  if (reasoning == nullptr) return jinja::Value::from_json(message);
+  const jinja::Value value = jinja::Value::from_json(*reasoning);
+  auto dict = std::make_shared<jinja::Dict>();
+  dict->set("thinking", value);
+  for (const auto& [key, field] : message.items()) dict->set(key, jinja::Value::from_json(field));
+  dict->set("reasoning_content", value);
+  return std::shared_ptr<const jinja::Dict>(std::move(dict));
 }
 
-// Marks the end of the last message's text and returns that text without the mark.
-std::string mark_final_message(Json& messages) {
-  Json* content = messages.empty() || !messages.back().contains("content") ? nullptr : &messages.back()["content"];
+// Marks the end of a message's text and returns that text without the mark.
+std::string mark_final_message(Json& message) {
+  Json* content = message.contains("content") ? &message["content"] : nullptr;
   if (content == nullptr || content->is_null())
     throw_error(ErrorKind::bad_call, "continue_final_message: the final message has no content to continue");
   if (content->is_array()) {
@@ -99,10 +99,9 @@ std::string ChatTemplate::render(const Json& messages, const ChatTemplateOptions
   if (options.extra != nullptr && !options.extra->is_object() && !options.extra->is_null())
     throw_error(ErrorKind::bad_call, "template variables: expected an object, got {}", options.extra->type_name());
 
-  Json chat = Json::array();
-  for (const auto& message : messages) chat.push_back(with_reasoning_names(message));
+  Json last = options.continue_final_message && !messages.empty() ? messages.back() : Json::object();
   std::string final_message;
-  if (options.continue_final_message) final_message = mark_final_message(chat);
+  if (options.continue_final_message) final_message = mark_final_message(last);
 
   std::vector<std::pair<std::string_view, jinja::Value>> variables;
   const auto set = [&variables](std::string_view name, jinja::Value value) {
@@ -119,12 +118,15 @@ std::string ChatTemplate::render(const Json& messages, const ChatTemplateOptions
     set("documents", jinja::Value());
     if (options.extra != nullptr)
       for (const auto& item : options.extra->get_ref<const Json::object_t&>())
-        set(item.first, jinja::from_json(item.second));
-    set("messages", jinja::from_json(chat));
-    set("tools", options.tools == nullptr ? jinja::Value() : jinja::from_json(*options.tools));
+        set(item.first, jinja::Value::from_json(item.second));
+    std::vector<jinja::Value> chat;
+    for (const Json& message : messages) chat.push_back(message_value(message));
+    if (options.continue_final_message) chat.back() = message_value(last);
+    set("messages", jinja::Value::list(std::move(chat)));
+    set("tools", options.tools == nullptr ? jinja::Value() : jinja::Value::from_json(*options.tools));
     set("add_generation_prompt", options.add_generation_prompt);
   } catch (const jinja::Raise& e) {
-    throw_error(ErrorKind::bad_call, "conversation: {}", e.message());
+    throw_error(ErrorKind::bad_call, "conversation: {}", e.message);
   }
   jinja::RenderOptions render_options;
   render_options.now = options.now;

@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "formats/json.h"
-#include "formats/printable.h"
 #include "text/bpe.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer_readers.h"

@@ -13,118 +13,66 @@
 namespace ingot {
 namespace {
 
-using enum Category;
-
-struct CategoryRun {
-  char32_t first;
-  Category category;
+struct CategoryRange {
+  char32_t first, last;  // both included
+  std::string_view category;
 };
 
 #include "text/unicode_tables.inc"
+static_assert(UTF8PROC_VERSION_MAJOR > 2 || UTF8PROC_VERSION_MINOR >= 7, "the table starts from Unicode 14");
 
-constexpr std::string_view kCategoryNames[] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
-                                               "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
-                                               "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
+// By utf8proc's number of the category.
+constexpr std::string_view kCategoryNames[] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
+                                               "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
+                                               "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
 constexpr char32_t kEnd = 0x110000;
 
-uint8_t class_of(Category category) {
-  switch (category) {
-    case Lu:
-    case Lt: return kLetter | kUpper;
-    case Ll: return kLetter | kLower;
-    case Lm:
-    case Lo: return kLetter;
-    case Mn:
-    case Mc:
-    case Me: return kMark;
-    case Nd:
-    case Nl:
-    case No: return kNumber;
+// Letters of the alphabet in circles and squares, which count as parts of words.
+constexpr CodePointRange kCircledLetters[] = {
+    {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
+// White space that is no separator by category.
+constexpr CodePointRange kControlSpaces[] = {{0x9, 0xd}, {0x85, 0x85}};
+// Digits that are younger than the categories: Rust's, not the pattern engine's.
+constexpr CodePointRange kYoungDigits[] = {{0x11de0, 0x11de9}, {0x16ff4, 0x16ff6}};
+constexpr CodePointRange kJoinControls[] = {{0x200c, 0x200d}};
+
+// All code points in runs of one category, in order. Made once.
+const std::vector<CategoryRange>& category_runs() {
+  static const std::vector<CategoryRange> runs = [] {
+    std::vector<CategoryRange> out;
+    const CategoryRange* own = std::begin(kCategoryRanges);
+    for (char32_t c = 0; c < kEnd; ++c) {
+      if (own != std::end(kCategoryRanges) && c > own->last) ++own;
+      const std::string_view category = own != std::end(kCategoryRanges) && c >= own->first
+                                            ? own->category
+                                            : kCategoryNames[utf8proc_category(static_cast<utf8proc_int32_t>(c))];
+      if (!out.empty() && out.back().category == category) {
+        out.back().last = c;
+      } else {
+        out.push_back({c, c, category});
+      }
+    }
+    return out;
+  }();
+  return runs;
+}
+
+uint8_t class_of(std::string_view category) {
+  switch (category[0]) {
+    case 'L': {
+      const bool upper = category == "Lu" || category == "Lt";
+      return kLetter | kWord | (upper ? kUpper : category == "Ll" ? kLower : 0);
+    }
+    case 'M': return kMark | kWord;
+    case 'N': return kNumber | kNumeric | (category == "No" ? 0 : kWord);
+    case 'P': return category == "Pc" ? kWord : 0;
+    case 'Z': return kSpace;
     default: return 0;
   }
 }
 
 }  // namespace
-
-Utf8Step inspect_utf8(std::string_view text) {
-  const auto* b = reinterpret_cast<const unsigned char*>(text.data());
-  const unsigned char lead = b[0];
-  if (lead < 0x80) return {Utf8Status::valid, 1};
-  uint32_t length;
-  unsigned char low = 0x80, high = 0xBF;  // limits of the second byte: no overlong forms, surrogates or code > 10FFFF
-  if (lead >= 0xC2 && lead <= 0xDF) {
-    length = 2;
-  } else if (lead >= 0xE0 && lead <= 0xEF) {
-    length = 3;
-    if (lead == 0xE0) low = 0xA0;
-    if (lead == 0xED) high = 0x9F;
-  } else if (lead >= 0xF0 && lead <= 0xF4) {
-    length = 4;
-    if (lead == 0xF0) low = 0x90;
-    if (lead == 0xF4) high = 0x8F;
-  } else {
-    return {Utf8Status::invalid, 1};
-  }
-  for (uint32_t i = 1; i < length; ++i) {
-    if (i == text.size()) return {Utf8Status::incomplete, i};
-    if (b[i] < low || b[i] > high) return {Utf8Status::invalid, i};
-    low = 0x80;
-    high = 0xBF;
-  }
-  return {Utf8Status::valid, length};
-}
-
-bool is_valid_utf8(std::string_view text) {
-  size_t i = 0;
-  while (i < text.size()) {
-    if (i + 8 <= text.size()) {
-      uint64_t word;
-      std::memcpy(&word, text.data() + i, 8);
-      if ((word & 0x8080808080808080u) == 0) {
-        i += 8;
-        continue;
-      }
-    }
-    const Utf8Step step = inspect_utf8(text.substr(i));
-    if (step.status != Utf8Status::valid) return false;
-    i += step.length;
-  }
-  return true;
-}
-
-std::string replace_invalid_utf8(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const Utf8Step step = inspect_utf8(text.substr(i));
-    if (step.status == Utf8Status::valid) {
-      out.append(text.substr(i, step.length));
-    } else {
-      out.append(kReplacementUtf8);
-    }
-    i += step.length;
-  }
-  return out;
-}
-
-void append_utf8(std::string& out, char32_t code) {
-  if (code < 0x80) {
-    out.push_back(static_cast<char>(code));
-  } else if (code < 0x800) {
-    out.push_back(static_cast<char>(0xC0 | code >> 6));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  } else if (code < 0x10000) {
-    out.push_back(static_cast<char>(0xE0 | code >> 12));
-    out.push_back(static_cast<char>(0x80 | (code >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  } else {
-    out.push_back(static_cast<char>(0xF0 | code >> 18));
-    out.push_back(static_cast<char>(0x80 | (code >> 12 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-  }
-}
 
 const CharClasses& CharClasses::get() {
   static const CharClasses classes;
@@ -133,17 +81,16 @@ const CharClasses& CharClasses::get() {
 
 CharClasses::CharClasses() {
   std::vector<uint8_t> flat(kEnd, 0);
-  for (size_t i = 0; i < std::size(kCategoryRuns); ++i) {
-    const char32_t end = i + 1 < std::size(kCategoryRuns) ? kCategoryRuns[i + 1].first : kEnd;
-    std::fill(flat.begin() + kCategoryRuns[i].first, flat.begin() + end, class_of(kCategoryRuns[i].category));
-  }
+  for (const CategoryRange& run : category_runs())
+    std::fill(flat.begin() + run.first, flat.begin() + run.last + 1, class_of(run.category));
   auto add = [&flat](std::span<const CodePointRange> ranges, uint8_t bit) {
     for (const CodePointRange& r : ranges)
       for (char32_t c = r.first; c <= r.last; ++c) flat[c] |= bit;
   };
-  add(kSpaceRanges, kSpace);
-  add(kNumericRanges, kNumeric);
-  add(kWordRanges, kWord);
+  add(kControlSpaces, kSpace);
+  add(kYoungDigits, kNumeric);
+  add(kCircledLetters, kWord);
+  add(kJoinControls, kWord);
 
   std::map<std::array<uint8_t, kBlock>, uint16_t> seen;
   for (char32_t start = 0; start < kEnd; start += kBlock) {
@@ -156,19 +103,24 @@ CharClasses::CharClasses() {
 }
 
 std::vector<CodePointRange> property_ranges(std::string_view name) {
-  if (name == "space") return {std::begin(kSpaceRanges), std::end(kSpaceRanges)};
-  if (name == "word") return {std::begin(kPatternWordRanges), std::end(kPatternWordRanges)};
   std::vector<CodePointRange> out;
-  for (size_t i = 0; i < std::size(kCategoryRuns); ++i) {
-    const std::string_view category = kCategoryNames[static_cast<size_t>(kCategoryRuns[i].category)];
-    if (category != name && !(name.size() == 1 && category[0] == name[0])) continue;
-    const char32_t end = i + 1 < std::size(kCategoryRuns) ? kCategoryRuns[i + 1].first : kEnd;
-    if (!out.empty() && out.back().last + 1 == kCategoryRuns[i].first) {
-      out.back().last = end - 1;
+  const auto add = [&out](const CodePointRange& range) {
+    if (!out.empty() && out.back().last + 1 == range.first) {
+      out.back().last = range.last;
     } else {
-      out.push_back({kCategoryRuns[i].first, end - 1});
+      out.push_back(range);
     }
+  };
+  if (name == "space" || name == "word") {
+    const CharClasses& classes = CharClasses::get();
+    for (char32_t c = 0; c < kEnd; ++c) {
+      const bool joins = c == kJoinControls[0].first || c == kJoinControls[0].last;
+      if ((classes[c] & (name == "space" ? kSpace : kWord)) != 0 && !joins) add({c, c});
+    }
+    return out;
   }
+  for (const CategoryRange& run : category_runs())
+    if (run.category == name || (name.size() == 1 && run.category[0] == name[0])) add({run.first, run.last});
   return out;
 }
 

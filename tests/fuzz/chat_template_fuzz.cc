@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "text/jinja/from_json.h"
 #include "text/jinja/template.h"
 
 #include <nlohmann/json.hpp>
@@ -29,7 +28,7 @@ Variables read_variables() {
   static const nlohmann::ordered_json json = nlohmann::ordered_json::parse(kConversation);
   Variables variables;
   for (const auto& item : json.get_ref<const nlohmann::ordered_json::object_t&>())
-    variables.emplace_back(item.first, ingot::jinja::from_json(item.second));
+    variables.emplace_back(item.first, ingot::jinja::Value::from_json(item.second));
   return variables;
 }
 

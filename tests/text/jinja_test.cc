@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/error.h"
-#include "text/jinja/from_json.h"
 #include "text/jinja/template.h"
 
 #include <nlohmann/json.hpp>
@@ -46,16 +45,14 @@ std::string error_of(std::string_view source, ErrorKind kind, const RenderOption
   }
 }
 
-TEST(Jinja, IntegersOfAnyBase) {
-  EXPECT_EQ(render("{{ '0x1f'|int(7, 0) }} {{ '10'|int(7, 0) }} {{ '0'|int(7, 0) }}"), "31 10 0");
-  EXPECT_EQ(render("{{ '010'|int(7, 0) }}"), "10");                             // no integer to Python, but a number
-  EXPECT_EQ(render("{{ '9007199254740993'|int(7, 0) }}"), "9007199254740993");  // which a float would round
+TEST(Jinja, IntegersAreNotReadAsFloats) {
+  EXPECT_EQ(render("{{ '9007199254740993'|int }} {{ '010'|int }} {{ '+7.9'|int }}"), "9007199254740993 10 7");
 }
 
 // What a branch may set is the caller's variable as long as it has not.
 TEST(Jinja, ABranchNotTakenHidesNothing) {
   Variables variables;
-  variables.emplace_back("x", from_json(Json(1)));
+  variables.emplace_back("x", Value(1));
   const char* const source =
       "{% for taken in [true, false] %}{% if taken %}a{% else %}{% set x = 2 %}{% endif %}{{ x }} {% endfor %}";
   EXPECT_EQ(render(source, variables), "a1 2 ");
@@ -66,8 +63,8 @@ TEST(Jinja, SnippetsEqualPython) {
   const Json golden = Json::parse(file);
   Variables variables;
   for (const auto& item : golden["variables"].get_ref<const Json::object_t&>())
-    variables.emplace_back(item.first, from_json(item.second));
-  ASSERT_GE(golden["cases"].size(), 900u);
+    variables.emplace_back(item.first, Value::from_json(item.second));
+  ASSERT_GE(golden["cases"].size(), 800u);
   for (const auto& c : golden["cases"]) {
     const std::string source = c["source"];
     SCOPED_TRACE(source);
@@ -90,7 +87,7 @@ TEST(Jinja, SnippetsEqualPython) {
 }
 
 TEST(Jinja, ErrorsSayWhereAndWhat) {
-  EXPECT_EQ(error_of("a\nb\n{{ 'x'|nope }}", ErrorKind::bad_file),
+  EXPECT_EQ(error_of("a\nb\n{{ 'x'|nope }}", ErrorKind::bad_call),
             "chat template, line 3, at `'x'|nope }}`: No filter named 'nope'.");
   EXPECT_EQ(error_of("a\n{{ raise_exception('no ' ~ 1) }}", ErrorKind::bad_call),
             "chat template, line 2, at `raise_exception('no ' ~ 1) }}`: no 1");
@@ -98,12 +95,52 @@ TEST(Jinja, ErrorsSayWhereAndWhat) {
             "chat template, line 1, at `x.y.z %}{% endif %}`: 'x' is undefined");
   EXPECT_EQ(error_of("{% include 'x' %}", ErrorKind::bad_file),
             "chat template, line 1, at `include 'x' %}`: the tag 'include' is not supported in chat templates");
-  EXPECT_EQ(error_of("{{ 1|pprint }}", ErrorKind::bad_file),
-            "chat template, line 1, at `pprint }}`: the filter 'pprint' is not supported");
   EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}", ErrorKind::bad_call),
             "chat template, line 1, at `9223372036854775807 + 1 }}`: 9223372036854775807 + 1 is over 63 bits");
-  EXPECT_EQ(error_of("{{ 'x'.encode() }}", ErrorKind::declined),
-            "chat template, line 1, at `'x'.encode() }}`: str.encode is not supported");
+}
+
+TEST(Jinja, WhatIsNotSupportedIsNamed) {
+  const std::pair<const char*, const char*> kWhenReached[] = {
+      {"{{ 'x'.encode() }}", "str.encode is not supported"},
+      {"{{ xs.index(1) }}", "list.index is not supported"},
+      {"{{ 1|pprint }}", "the filter 'pprint' is not supported"},
+      {"{{ ['b']|map('e')|list }}", "the filter 'e' is not supported"},
+      {"{{ 'x' is upper }}", "the test 'upper' is not supported"},
+      {"{{ cycler(1, 2).next() }}", "cycler() is not supported"},
+      {"{% for x in [1] %}{{ loop.changed(x) }}{% endfor %}", "loop.changed is not supported"},
+      {"{{ '%5.1e' % 2 }}", "the format character 'e' is not supported"},
+      {"{{ '{:,}'.format(1000) }}", "the format code ',' for a number is not supported"},
+      {"{{ '{:,.2f}'.format(1) }}", "the format specification ',.2f' is not supported"},
+      {"{{ '{0.a}'.format(1) }}", "the replacement field '0.a' is not supported"},
+      {"{{ '7'|int(base=8) }}", "int() with a base other than 10 is not supported"},
+      {"{{ xs|sort(attribute='a,b') }}", "sort() by several attributes is not supported"},
+      {"{{ ('<'|safe) % 1 }}", "% on a string out of the filter 'safe' is not supported"},
+      {"{{ ('<'|safe).join('<') }}", "join of a string out of the filter 'safe' is not supported"},
+      {"{{ range(3) }}", "the text of a range is not supported: make it a list first"},
+      {"{{ namespace() }}", "the text of a TemplateNamespace is not supported"},
+  };
+  const std::pair<const char*, const char*> kWhenParsed[] = {
+      {"{% include 'x' %}", "the tag 'include' is not supported in chat templates"},
+      {"{% print 1 %}", "the tag 'print' is not supported in chat templates"},
+      {"{% for x in y recursive %}{% endfor %}", "recursive loops are not supported"},
+      {"{{ 2 ** 3 }}", "the operator ** is not supported"},
+      {"{{ x[1, 2] }}", "several indices are not supported"},
+      {"{{ 0x1f }}", "only decimal numbers without underscores are supported"},
+      {"{{ '\\101' }}", "this escape is not supported"},
+  };
+  const Variables variables = {{"xs", Value::list({1, 2})}};
+  for (const auto& [source, message] : kWhenReached) {
+    SCOPED_TRACE(source);
+    try {
+      ADD_FAILURE() << "rendered " << render(source, variables);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::declined);
+      EXPECT_NE(std::string(e.what()).find(message), std::string::npos) << e.what();
+    }
+    EXPECT_EQ(render(std::string("{% if false %}") + source + "{% endif %}ok"), "ok");
+  }
+  for (const auto& [source, message] : kWhenParsed)
+    EXPECT_NE(error_of(source, ErrorKind::bad_file).find(message), std::string::npos) << source;
 }
 
 TEST(Jinja, HostileTemplatesEndWithAnError) {
@@ -121,18 +158,11 @@ TEST(Jinja, HostileTemplatesEndWithAnError) {
       {"{% set ns = namespace(x=[]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
        "grew over"},
       {"{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}", "nest deeper"},
-      {"{% set ns = namespace(x=[1]) %}{% for i in range(1000) %}{% set ns.x = ns.x|map('string') %}{% endfor %}",
-       "nest deeper"},
-      {"{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}", "contains itself"},
-      {"{% set ns = namespace() %}{% for i in range(999) %}{% set ns.x = namespace(y=[ns.x, ns.x]) %}{% endfor %}{{ "
-       "ns }}",
-       "contains itself"},
       {"{{ '%1000000000d' % 1 }}", "width"},
       {"{{ '{:1000000000}'.format(1) }}", "width"},
-      {"{{ ' '.ljust(1000000000) }}", "width"},
       {"{{ 'x'|indent(1000000000) }}", "width"},
       {"{% set a = 'ab' * 1000000 %}{% for i in range(99999) %}{% set b = a.replace('a', 'c') %}{% endfor %}", "steps"},
-      {"{% set a = 'ab' * 1000000 %}{% for i in range(99999) %}{{ a|wordcount }}{% endfor %}", "steps"},
+      {"{% set a = 'ab' * 1000000 %}{% for i in range(99999) %}{% set b = a|upper %}{% endfor %}", "steps"},
   };
   RenderOptions options;  // smaller than the defaults, for the tests' sake
   options.limits.max_steps = 300'000;
@@ -169,8 +199,8 @@ TEST(Jinja, DeepNestingIsRefusedByTheParser) {
 TEST(Jinja, CyclesAreFreed) {
   // What the leak sanitizer would find.
   EXPECT_EQ(render("{% set ns = namespace() %}{% set ns.me = [ns] %}{% macro m() %}{% endmacro %}{% set ns.m = m %}"
-                   "{% for x in [1, 2] %}{% set ns.loop = loop %}{{ loop.changed([loop]) }}{% endfor %}"),
-            "TrueFalse");
+                   "{% for x in [1, 2] %}{% set ns.loop = [loop] %}{{ loop.index }}{% endfor %}"),
+            "12");
 }
 
 TEST(Jinja, InvalidUtf8IsCopiedThrough) {

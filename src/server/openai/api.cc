@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "formats/printable.h"
+#include "core/printable.h"
 #include "server/ascii.h"
 #include "server/openai/call.h"
 #include "server/openai/models.h"

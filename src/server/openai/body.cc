@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "formats/json_integer.h"
-#include "formats/printable.h"
+#include "core/printable.h"
+#include "core/json_integer.h"
 #include "server/openai/errors.h"
 
 namespace ingot::server::openai {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "formats/printable.h"
+#include "core/printable.h"
 #include "server/openai/errors.h"
 
 namespace ingot::server::openai {

@@ -4,7 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "formats/printable.h"
+#include "core/printable.h"
 #include "server/openai/errors.h"
 
 namespace ingot::server::openai {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "formats/printable.h"
+#include "core/printable.h"
 #include "server/openai/errors.h"
 
 namespace ingot::server::openai {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "formats/printable.h"
+#include "core/printable.h"
 #include "server/openai/errors.h"
 
 namespace ingot::server::openai {

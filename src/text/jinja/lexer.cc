@@ -7,13 +7,19 @@
 
 #include "core/error.h"
 #include "text/jinja/limits.h"
+#include "text/jinja/strings.h"
 #include "text/jinja/text.h"
-#include "text/jinja/utf8.h"
 
 namespace ingot::jinja {
 namespace {
 
 bool is_digit_char(char c) { return c >= '0' && c <= '9'; }
+
+// Of a name; what is not ASCII counts as a letter.
+bool is_name_char(char c) {
+  return c == '_' || is_digit_char(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         static_cast<unsigned char>(c) >= 0x80;
+}
 
 class Lexer {
  public:
@@ -180,87 +186,37 @@ class Lexer {
 
   bool read_name() {
     size_t end = pos_;
-    bool first = true;
-    while (end < source_.size()) {
-      size_t next = end;
-      const char32_t c = next_char(source_, next);
-      if (!is_word(c)) break;
-      if (first && !(c == '_' || is_alpha(c))) return false;
-      first = false;
-      end = next;
-    }
+    while (end < source_.size() && is_name_char(source_[end])) ++end;
     if (end == pos_) return false;
     add(TokenType::name, pos_).text = source_.substr(pos_, end - pos_);
     pos_ = end;
     return true;
   }
 
-  // The end of a run of digits of `base` with single underscores inside, from `from`; `from` when there is none.
-  size_t digits_end(size_t from, int base) const {
-    const auto digit = [&](size_t i) {
-      if (i >= source_.size()) return false;
-      const char c = source_[i];
-      if (is_digit_char(c)) return c - '0' < base;
-      return base == 16 && ((c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'));
+  // Decimal digits; a float when a point with digits or an exponent follows, except behind a point as in `x.1.2`.
+  void read_number() {
+    const size_t start = pos_;
+    const bool may_be_real = start == 0 || source_[start - 1] != '.';
+    const auto digits = [this](size_t from) {
+      while (from < source_.size() && is_digit_char(source_[from])) ++from;
+      return from;
     };
-    size_t i = from;
-    while (digit(i) || (i < source_.size() && source_[i] == '_' && digit(i + 1))) ++i;
-    return i;
-  }
-
-  std::string without_underscores(size_t begin, size_t end) const {
-    std::string text = source_.substr(begin, end - begin);
-    text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
-    return text;
-  }
-
-  // The end of a float at pos_, 0 when there is none.
-  size_t real_end() const {
-    if (pos_ > 0 && source_[pos_ - 1] == '.') return 0;
-    size_t end = digits_end(pos_, 10);
-    bool real = false;
-    if (end + 1 < source_.size() && source_[end] == '.' && is_digit_char(source_[end + 1])) {
-      end = digits_end(end + 1, 10);
-      real = true;
-    }
-    if (end < source_.size() && (source_[end] == 'e' || source_[end] == 'E')) {
+    const size_t whole = digits(start);
+    size_t end = whole;
+    if (may_be_real && end < source_.size() && source_[end] == '.' && digits(end + 1) > end + 1) end = digits(end + 1);
+    if (may_be_real && end < source_.size() && (source_[end] == 'e' || source_[end] == 'E')) {
       size_t exponent = end + 1;
       if (exponent < source_.size() && (source_[exponent] == '+' || source_[exponent] == '-')) ++exponent;
-      if (exponent < source_.size() && is_digit_char(source_[exponent])) return digits_end(exponent, 10);
+      if (digits(exponent) > exponent) end = digits(exponent);
     }
-    return real ? end : 0;
-  }
-
-  void read_number() {
-    if (const size_t end = real_end(); end != 0) {
-      const std::string text = without_underscores(pos_, end);
-      Token& token = add(TokenType::real, pos_);
-      const auto result = std::from_chars(text.data(), text.data() + text.size(), token.real);
-      if (result.ec == std::errc::result_out_of_range) token.real = std::strtod(text.c_str(), nullptr);
-      token.text = text;
-      pos_ = end;
-      return;
-    }
-    int base = 10;
-    size_t begin = pos_;
-    if (source_[pos_] == '0') {
-      const char mark = pos_ + 1 < source_.size() ? static_cast<char>(source_[pos_ + 1] | 0x20) : '\0';
-      const int wanted = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
-      // An underscore may follow the mark: 0x_ff.
-      const size_t digits = pos_ + 2 + (pos_ + 2 < source_.size() && source_[pos_ + 2] == '_');
-      if (wanted != 0 && digits_end(digits, wanted) > digits) {
-        base = wanted;
-        begin = digits;
-      } else {
-        base = 1;  // only zeros may follow a zero
-      }
-    }
-    const size_t end = digits_end(begin, base);
-    const std::string text = without_underscores(begin, end);
-    Token& token = add(TokenType::integer, pos_);
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), token.integer, std::max(base, 2));
-    if (result.ec == std::errc::result_out_of_range) fail(pos_, "integers over 63 bits are not supported");
-    token.text = text;
+    if (end < source_.size() && is_name_char(source_[end]))
+      fail(start, "only decimal numbers without underscores are supported");
+    Token& token = add(end > whole ? TokenType::real : TokenType::integer, start);
+    token.text = source_.substr(start, end - start);
+    const char* last = source_.data() + end;
+    const auto result = end > whole ? std::from_chars(source_.data() + start, last, token.real)
+                                    : std::from_chars(source_.data() + start, last, token.integer);
+    if (result.ec == std::errc::result_out_of_range) fail(start, "a number over 63 bits is not supported");
     pos_ = end;
   }
 
@@ -300,26 +256,11 @@ class Lexer {
         case 'x': append_char(out, hex_escape(i, end, 2, "truncated \\xXX escape")); break;
         case 'u': append_char(out, hex_escape(i, end, 4, "truncated \\uXXXX escape")); break;
         case 'U': append_char(out, hex_escape(i, end, 8, "truncated \\UXXXXXXXX escape")); break;
-        case 'N': fail(i - 1, "\\N{...} escapes are not supported");
         default:
-          if (c >= '0' && c <= '7') {
-            char32_t code = 0;
-            size_t stop = std::min(i + 3, end);
-            for (; i < stop && source_[i] >= '0' && source_[i] <= '7'; ++i) code = code * 8 + (source_[i] - '0');
-            --i;
-            append_char(out, code);
-          } else if (static_cast<unsigned char>(c) >= 0x80) {
-            // Python escapes what is not ASCII first, so that the backslash meets another one.
-            size_t next = i;
-            const auto code = static_cast<uint32_t>(next_char(source_, next));
-            out += code < 0x100     ? fmt::format("\\x{:02x}", code)
-                   : code < 0x10000 ? fmt::format("\\u{:04x}", code)
-                                    : fmt::format("\\U{:08x}", code);
-            i = next - 1;
-          } else {
-            out += '\\';
-            out += c;
-          }
+          if (c == 'N' || (c >= '0' && c <= '7') || static_cast<unsigned char>(c) >= 0x80)
+            fail(i - 1, "this escape is not supported");
+          out += '\\';
+          out += c;
       }
     }
     return out;

@@ -17,8 +17,7 @@ struct Limits {
 // share their elements is small in memory but not when printed or compared; this bounds the latter.
 inline constexpr uint64_t kMaxValueWeight = uint64_t{32} << 20;
 inline constexpr int kMaxValueDepth = 200;      // lists in lists in dicts ...
-inline constexpr int kMaxNesting = 100;         // of statements and of expressions in the source
-inline constexpr int kMaxExprDepth = 200;       // operators over operators, like in a + b + c + ...
+inline constexpr int kMaxNesting = 200;         // of statements, brackets and operators (a + b + c + ...) in the source
 inline constexpr int64_t kMaxRange = 100'000;   // the length of a range(), as in jinja2's sandbox
 inline constexpr size_t kMaxSource = 16 << 20;  // bytes of the template
 

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text/jinja/format.h"
-#include "text/jinja/methods.h"
-#include "text/jinja/objects.h"
+#include "text/jinja/run.h"
+#include "text/jinja/strings.h"
 #include "text/jinja/text.h"
-#include "text/jinja/utf8.h"
 
 namespace ingot::jinja {
 namespace {
@@ -20,13 +18,12 @@ const char* symbol(BinaryOp op) {
     case BinaryOp::div: return "/";
     case BinaryOp::floor_div: return "//";
     case BinaryOp::mod: return "%";
-    case BinaryOp::pow: return "** or pow()";
   }
   return "?";
 }
 
 [[noreturn]] void overflow(BinaryOp op, const Value& a, const Value& b) {
-  raise(Fault::overflow, "{} {} {} is over 63 bits", repr(a), op == BinaryOp::pow ? "**" : symbol(op), repr(b));
+  raise("{} {} {} is over 63 bits", repr(a), symbol(op), repr(b));
 }
 
 double floor_mod(double a, double b) {
@@ -44,26 +41,6 @@ double floor_div(double a, double b) {
   return q - whole > 0.5 ? whole + 1 : whole;
 }
 
-Value power(const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral() && b.as_int() >= 0) {
-    int64_t base = a.as_int();
-    int64_t result = 1;
-    for (int64_t e = b.as_int(); e > 0;) {
-      if ((e & 1) != 0 && __builtin_mul_overflow(result, base, &result)) overflow(BinaryOp::pow, a, b);
-      e >>= 1;
-      if (e > 0 && __builtin_mul_overflow(base, base, &base)) overflow(BinaryOp::pow, a, b);
-    }
-    return result;
-  }
-  const double x = a.as_real();
-  const double y = b.as_real();
-  if (x == 0 && y < 0) raise(Fault::zero_division, "0.0 cannot be raised to a negative power");
-  if (x < 0 && y != std::floor(y) && std::isfinite(y)) raise(Fault::unsupported, "complex numbers are not supported");
-  const double result = std::pow(x, y);
-  if (std::isinf(result) && std::isfinite(x) && std::isfinite(y)) raise(Fault::overflow, "result of ** is too large");
-  return result;
-}
-
 Value integer_op(BinaryOp op, const Value& a, const Value& b) {
   const int64_t x = a.as_int();
   const int64_t y = b.as_int();
@@ -74,7 +51,7 @@ Value integer_op(BinaryOp op, const Value& a, const Value& b) {
     case BinaryOp::sub: over = __builtin_sub_overflow(x, y, &result); break;
     case BinaryOp::mul: over = __builtin_mul_overflow(x, y, &result); break;
     default:
-      if (y == 0) raise(Fault::zero_division, "integer division or modulo by zero");
+      if (y == 0) raise("integer division or modulo by zero");
       if (y == -1) {  // x / -1 overflows for the smallest x
         if (op == BinaryOp::mod) return 0;
         over = __builtin_sub_overflow(int64_t{0}, x, &result);
@@ -90,12 +67,10 @@ Value integer_op(BinaryOp op, const Value& a, const Value& b) {
 }
 
 Value number_op(BinaryOp op, const Value& a, const Value& b) {
-  if (op == BinaryOp::pow) return power(a, b);
   if (op != BinaryOp::div && a.is_integral() && b.is_integral()) return integer_op(op, a, b);
   const double x = a.as_real();
   const double y = b.as_real();
-  if (y == 0 && (op == BinaryOp::div || op == BinaryOp::floor_div || op == BinaryOp::mod))
-    raise(Fault::zero_division, "division by zero");
+  if (y == 0 && (op == BinaryOp::div || op == BinaryOp::floor_div || op == BinaryOp::mod)) raise("division by zero");
   switch (op) {
     case BinaryOp::add: return x + y;
     case BinaryOp::sub: return x - y;
@@ -110,7 +85,7 @@ Value repeat(const Value& v, int64_t times) {
   const uint64_t n = times > 0 ? static_cast<uint64_t>(times) : 0;
   const uint64_t each = v.is_string() ? v.text().size() : v.weight();
   if (n > 0 && each > kMaxValueWeight / n)
-    raise(Fault::limit, "repeating a value {} times makes it over {} MiB", times, kMaxValueWeight >> 20);
+    raise_limit("repeating a value {} times makes it over {} MiB", times, kMaxValueWeight >> 20);
   if (v.is_string()) {
     std::string out;
     out.reserve(v.text().size() * n);
@@ -135,97 +110,104 @@ Value concatenate(const Value& a, const Value& b) {
   return Value(std::move(out), a.is_markup());
 }
 
-std::optional<Value> dict_or_string_item(const Value& container, const Value& key) {
+bool is_indexed(const Value& v) {
+  return v.is_string() || v.is_list() || v.is_tuple() || (v.seq() != nullptr && v.seq()->type == Seq::Type::range);
+}
+
+// container[key] of Python; nothing where Python raises a TypeError or LookupError.
+std::optional<Value> subscript(const Value& container, const Value& key) {
   if (container.is_dict()) {
     if (key.is_list() || key.is_dict()) return std::nullopt;
     const Value* found = container.dict().find(key);
     return found == nullptr ? std::nullopt : std::optional<Value>(*found);
   }
-  if (!container.is_string() && container.seq() == nullptr) return std::nullopt;
-  if (!key.is_integral()) return std::nullopt;
+  if (!is_indexed(container) || !key.is_integral()) return std::nullopt;
   const int64_t length = *length_of(container);
   const int64_t index = key.as_int() < 0 ? key.as_int() + length : key.as_int();
   if (index < 0 || index >= length) return std::nullopt;
-  if (container.is_string()) return Value(substring(container, index, 1), container.is_markup());
+  if (container.is_string()) return Value(substring(container, index, 1));
   return container.items()[static_cast<size_t>(index)];
+}
+
+bool contains(const Value& container, const Value& item) {
+  if (container.is_string()) {
+    if (!item.is_string()) raise("'in <string>' requires string as left operand, not {}", type_name(item));
+    return find_text(container.text(), item.text()) != std::string::npos;
+  }
+  if (container.is_dict()) return container.dict().find(item) != nullptr;
+  if (!Iter::can(container)) raise("argument of type '{}' is not iterable", type_name(container));
+  Iter it(container);
+  for (Value v; it.next(v);)
+    if (equal(v, item)) return true;
+  return false;
+}
+
+Value no_attribute(const Value& v, const std::string& name) {
+  const std::string type = v.is_none() ? "None" : fmt::format("{} object", type_name(v));
+  return Value::undefined(fmt::format("{} has no attribute {}", quote(type), quote(name)));
 }
 
 }  // namespace
 
 Value apply(BinaryOp op, const Value& a, const Value& b) {
-  if (op == BinaryOp::mod && a.is_string()) return format_percent(a, b);
+  if (op == BinaryOp::mod && a.is_string()) {
+    if (a.is_markup()) raise_unsupported("% on a string out of the filter 'safe' is not supported");
+    return format_percent(a.text(), b);
+  }
   require_defined(a);
   require_defined(b);
   if (a.is_number() && b.is_number()) return number_op(op, a, b);
   if (op == BinaryOp::add) {
     if (a.is_string() && b.is_string()) return concatenate(a, b);
-    if (a.seq() != nullptr && b.seq() != nullptr && a.is_list() == b.is_list()) {
+    if ((a.is_list() && b.is_list()) || (a.is_tuple() && b.is_tuple())) {
       std::vector<Value> items = a.items();
       items.insert(items.end(), b.items().begin(), b.items().end());
       return a.is_list() ? Value::list(std::move(items)) : Value::tuple(std::move(items));
     }
-    if (a.is_string() || a.seq() != nullptr) {
-      const std::string_view type = a.is_string() ? "str" : a.is_list() ? "list" : "tuple";
-      raise(Fault::type_error, "can only concatenate {0} (not \"{1}\") to {0}", type, type_name(b));
+    if (a.is_string() || a.is_list() || a.is_tuple()) {
+      const std::string_view type = a.is_string() ? "str" : type_name(a);
+      raise("can only concatenate {0} (not \"{1}\") to {0}", type, type_name(b));
     }
   }
   if (op == BinaryOp::mul) {
-    const auto repeatable = [](const Value& v) { return v.is_string() || v.seq() != nullptr; };
+    const auto repeatable = [](const Value& v) { return v.is_string() || v.is_list() || v.is_tuple(); };
     if (repeatable(a) && b.is_integral()) return repeat(a, b.as_int());
     if (a.is_integral() && repeatable(b)) return repeat(b, a.as_int());
-    if (repeatable(a) || repeatable(b)) {
-      raise(Fault::type_error, "can't multiply sequence by non-int of type '{}'", type_name(repeatable(a) ? b : a));
-    }
+    if (repeatable(a) || repeatable(b))
+      raise("can't multiply sequence by non-int of type '{}'", type_name(repeatable(a) ? b : a));
   }
-  raise(Fault::type_error, "unsupported operand type(s) for {}: '{}' and '{}'", symbol(op), type_name(a), type_name(b));
+  raise("unsupported operand type(s) for {}: '{}' and '{}'", symbol(op), type_name(a), type_name(b));
 }
 
 Value negate(const Value& v) {
   require_defined(v);
   if (v.is_real()) return -v.as_real();
-  if (!v.is_integral()) raise(Fault::type_error, "bad operand type for unary -: '{}'", type_name(v));
-  if (v.as_int() == INT64_MIN) raise(Fault::overflow, "-({}) is over 63 bits", v.as_int());
-  return -v.as_int();
+  if (!v.is_integral()) raise("bad operand type for unary -: '{}'", type_name(v));
+  return integer_op(BinaryOp::sub, Value(0), v);
 }
 
-Value plus(const Value& v) {
-  require_defined(v);
-  if (v.is_real()) return v;
-  if (!v.is_integral()) raise(Fault::type_error, "bad operand type for unary +: '{}'", type_name(v));
-  return v.as_int();
-}
-
-bool contains(const Value& container, const Value& item) {
-  if (container.is_string()) {
-    if (!item.is_string())
-      raise(Fault::type_error, "'in <string>' requires string as left operand, not {}", type_name(item));
-    return find_text(container.text(), item.text()) != std::string::npos;
+bool compare(Run& run, Comparison comparison, const Value& a, const Value& b) {
+  run.spend_comparing(a);
+  run.spend_comparing(b);
+  switch (comparison) {
+    case Comparison::eq: return equal(a, b);
+    case Comparison::ne: return !equal(a, b);
+    case Comparison::lt: return compare(a, b, "<") < 0;
+    case Comparison::le: return compare(a, b, "<=") <= 0;
+    case Comparison::gt: return compare(a, b, ">") > 0;
+    case Comparison::ge: return compare(a, b, ">=") >= 0;
+    case Comparison::in: return contains(b, a);
+    case Comparison::not_in: return !contains(b, a);
   }
-  if (container.is_dict()) return container.dict().find(item) != nullptr;
-  if (const Seq* seq = container.seq()) {
-    return std::any_of(seq->items.begin(), seq->items.end(),
-                       [&item](const Value& v) { return equal(v, item) || v.same(item); });
-  }
-  const auto it = try_iterate(container);
-  if (!it) raise(Fault::type_error, "argument of type '{}' is not iterable", type_name(container));
-  for (Value v; it->next(v);)
-    if (v.same(item) || equal(v, item)) return true;
   return false;
-}
-
-std::optional<Value> subscript(const Value& container, const Value& key) {
-  require_defined(container);
-  if (Object* o = container.object()) return o->item(key);
-  return dict_or_string_item(container, key);
 }
 
 SliceRange resolve_slice(const Value& start, const Value& stop, const Value& step, int64_t length) {
   for (const Value* v : {&start, &stop, &step}) {
-    if (!v->is_none() && !v->is_integral())
-      raise(Fault::type_error, "slice indices must be integers or None or have an __index__ method");
+    if (!v->is_none() && !v->is_integral()) raise("slice indices must be integers or None or have an __index__ method");
   }
   SliceRange r{0, 0, step.is_none() ? 1 : step.as_int()};
-  if (r.step == 0) raise(Fault::value_error, "slice step cannot be zero");
+  if (r.step == 0) raise("slice step cannot be zero");
   r.step = std::clamp<int64_t>(r.step, -(int64_t{1} << 40), int64_t{1} << 40);
   const bool down = r.step < 0;
   const int64_t low = down ? -1 : 0;
@@ -253,32 +235,26 @@ std::string substring(const Value& string, int64_t start, int64_t count) {
 
 Value slice(const Value& container, const Value& start, const Value& stop, const Value& step) {
   require_defined(container);
-  if (auto* range = dynamic_cast<Range*>(container.object())) return range->slice(start, stop, step);
-  if (!container.is_string() && container.seq() == nullptr) {
-    if (container.is_dict()) raise(Fault::type_error, "unhashable type: 'slice'");
-    raise(Fault::type_error, "'{}' object is not subscriptable", type_name(container));
-  }
+  if (container.is_dict()) raise("unhashable type: 'slice'");
+  if (!is_indexed(container)) raise("'{}' object is not subscriptable", type_name(container));
   const SliceRange r = resolve_slice(start, stop, step, *length_of(container));
-  if (container.is_string()) {
-    if (r.step == 1)
-      return Value(substring(container, r.start, std::max<int64_t>(0, r.stop - r.start)), container.is_markup());
-    const auto chars = decode(container.text());
-    std::vector<char32_t> out;
+  if (container.is_string() && r.step == 1)
+    return Value(substring(container, r.start, std::max<int64_t>(0, r.stop - r.start)));
+  const auto cut = [&r](const auto& items) {
+    std::remove_cvref_t<decltype(items)> out;
     for (int64_t i = r.start; r.step > 0 ? i < r.stop : i > r.stop; i += r.step)
-      out.push_back(chars[static_cast<size_t>(i)]);
-    return Value(encode(out), container.is_markup());
-  }
-  std::vector<Value> items;
-  for (int64_t i = r.start; r.step > 0 ? i < r.stop : i > r.stop; i += r.step)
-    items.push_back(container.items()[static_cast<size_t>(i)]);
-  return container.is_list() ? Value::list(std::move(items)) : Value::tuple(std::move(items));
+      out.push_back(items[static_cast<size_t>(i)]);
+    return out;
+  };
+  if (container.is_string()) return Value(encode(cut(decode(container.text()))));
+  return Value(std::make_shared<const Seq>(container.seq()->type, cut(container.items())));
 }
 
 Value get_attribute(const Value& v, std::string_view name) {
   require_defined(v);
   if (auto found = python_attribute(v, name)) return *found;
   if (auto found = subscript(v, Value(name))) return *found;
-  return Value::undefined(fmt::format("{} has no attribute {}", quote(describe_type(v)), quote(name)));
+  return no_attribute(v, std::string(name));
 }
 
 Value get_item(const Value& v, const Value& key) {
@@ -286,9 +262,10 @@ Value get_item(const Value& v, const Value& key) {
   if (auto found = subscript(v, key)) return *found;
   if (key.is_string()) {
     if (auto found = python_attribute(v, key.text())) return *found;
-    return Value::undefined(fmt::format("{} has no attribute {}", quote(describe_type(v)), quote(key.text())));
+    return no_attribute(v, key.text());
   }
-  return Value::undefined(fmt::format("{} has no element {}", describe_type(v), repr(key)));
+  return Value::undefined(
+      fmt::format("{} has no element {}", v.is_none() ? "None" : fmt::format("{} object", type_name(v)), repr(key)));
 }
 
 }  // namespace ingot::jinja

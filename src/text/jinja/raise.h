@@ -6,39 +6,35 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
+
 namespace ingot::jinja {
 
-// The Python or jinja2 exception a failing operation stands for.
-enum class Fault {
-  type_error,
-  value_error,
-  lookup_error,
-  zero_division,
-  overflow,
-  undefined_error,
-  security_error,
-  runtime_error,   // jinja2's TemplateRuntimeError and FilterArgumentError
-  user_exception,  // raise_exception() of the template
-  unsupported,     // exists in jinja2 but not here
-  limit,           // one of limits.h
+// Thrown while rendering by code that knows no source position; Template::render() adds it and throws an ingot::Error.
+struct Raise : std::exception {
+  Raise(ErrorKind k, std::string m) : kind(k), message(std::move(m)) {}
+  const char* what() const noexcept override { return message.c_str(); }
+
+  ErrorKind kind;
+  std::string message;
 };
 
-// Thrown while rendering by code that knows no source position; the interpreter adds it and throws an ingot::Error.
-class Raise : public std::exception {
- public:
-  Raise(Fault fault, std::string message) : fault_(fault), message_(std::move(message)) {}
-  Fault fault() const { return fault_; }
-  const std::string& message() const { return message_; }
-  const char* what() const noexcept override { return message_.c_str(); }
-
- private:
-  Fault fault_;
-  std::string message_;
-};
-
+// The template cannot work with what it was given, as Python would say it.
 template <typename... Args>
-[[noreturn]] void raise(Fault fault, fmt::format_string<Args...> format, Args&&... args) {
-  throw Raise(fault, fmt::format(format, std::forward<Args>(args)...));
+[[noreturn]] void raise(fmt::format_string<Args...> format, Args&&... args) {
+  throw Raise(ErrorKind::bad_call, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Python or jinja2 has it, this engine has not.
+template <typename... Args>
+[[noreturn]] void raise_unsupported(fmt::format_string<Args...> format, Args&&... args) {
+  throw Raise(ErrorKind::declined, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// One of limits.h.
+template <typename... Args>
+[[noreturn]] void raise_limit(fmt::format_string<Args...> format, Args&&... args) {
+  throw Raise(ErrorKind::bad_file, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace ingot::jinja

@@ -1,21 +1,34 @@
 #include "text/jinja/template.h"
 
-#include "text/jinja/interpreter.h"
-#include "text/jinja/lexer.h"
+#include "core/error.h"
 #include "text/jinja/parser.h"
-#include "text/jinja/scopes.h"
 
 namespace ingot::jinja {
 
-Template::Template(std::string_view source)
-    : source_(normalize_source(source)), body_(Parser(source_).parse()), hidden_(find_hidden_names(body_)) {}
+struct Template::Parsed {
+  explicit Parsed(std::string_view text) : source(normalize_source(text)), body(Parser(source).parse()) {}
+
+  std::string source;
+  Block body;
+};
+
+Template::Template(std::string_view source) : parsed_(std::make_unique<const Parsed>(source)) {}
 Template::~Template() = default;
 Template::Template(Template&&) noexcept = default;
 Template& Template::operator=(Template&&) noexcept = default;
 
 std::string Template::render(std::vector<std::pair<std::string_view, Value>> variables,
                              const RenderOptions& options) const {
-  return Interpreter(source_, options.limits, options.now).render(body_, hidden_, std::move(variables));
+  Run run(options.limits, options.now);
+  const auto scope = std::make_shared<Scope>(Scope{nullptr, std::move(variables)});
+  try {
+    execute(parsed_->body, run, scope);
+  } catch (const Raise& e) {
+    scope->variables.clear();  // macros point back at their scope
+    throw_error(e.kind, "chat template, {}: {}", describe_position(parsed_->source, run.pos), e.message);
+  }
+  scope->variables.clear();
+  return run.take_output();
 }
 
 }  // namespace ingot::jinja

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <ctime>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "text/jinja/ast.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/value.h"
 
@@ -19,7 +20,7 @@ struct RenderOptions {
 };
 
 // A parsed template, as jinja2's sandbox would run it with trim_blocks and lstrip_blocks and Hugging Face's additions.
-// Can be rendered by several threads at once.
+// docs/models.md lists what it knows. Can be rendered by several threads at once.
 class Template {
  public:
   // Throws ingot::Error (bad_file) when the source is not valid or uses something that is not supported.
@@ -35,9 +36,8 @@ class Template {
                      const RenderOptions& options = {}) const;
 
  private:
-  std::string source_;  // normalized
-  Block body_;
-  std::vector<std::string> hidden_;  // see scopes.h
+  struct Parsed;
+  std::unique_ptr<const Parsed> parsed_;
 };
 
 }  // namespace ingot::jinja

@@ -1,62 +1,53 @@
 #include "text/jinja/text.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "text/jinja/utf8.h"
+#include "text/jinja/strings.h"
 
 namespace ingot::jinja {
 namespace {
 
-void check_text(const std::string& out) {
-  if (out.size() > kMaxValueWeight)
-    raise(Fault::limit, "a text of the template grew over {} MiB", kMaxValueWeight >> 20);
-}
-
-void append_repr(std::string& out, const Value& v, int level);
-
-void append_items(std::string& out, const std::vector<Value>& items, int level) {
-  bool first = true;
-  for (const Value& item : items) {
-    if (!first) out += ", ";
-    first = false;
-    append_repr(out, item, level + 1);
-  }
-}
-
-void append_entries(std::string& out, const std::vector<Dict::Entry>& entries, int level) {
-  out += '{';
-  bool first = true;
-  for (const auto& [key, value] : entries) {
-    if (!first) out += ", ";
-    first = false;
-    append_repr(out, key, level + 1);
-    out += ": ";
-    append_repr(out, value, level + 1);
-  }
-  out += '}';
-}
-
-void append_repr(std::string& out, const Value& v, int level) {
-  if (level > kMaxValueDepth + 8) raise(Fault::limit, "a value contains itself and cannot be printed");
-  check_text(out);
+void append_repr(std::string& out, const Value& v) {
+  if (out.size() > kMaxValueWeight) raise_limit("a text of the template grew over {} MiB", kMaxValueWeight >> 20);
+  const auto append_items = [&out](char open, const auto& items, char close, auto append_item) {
+    out += open;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) out += ", ";
+      append_item(items[i]);
+    }
+    out += close;
+  };
+  const auto item = [&out](const Value& each) { append_repr(out, each); };
   switch (v.kind()) {
     case Kind::none: out += "None"; break;
     case Kind::boolean: out += v.as_bool() ? "True" : "False"; break;
     case Kind::integer: out += std::to_string(v.as_int()); break;
     case Kind::real: out += real_text(v.as_real()); break;
     case Kind::string: out += v.is_markup() ? fmt::format("Markup({})", quote(v.text())) : quote(v.text()); break;
-    case Kind::sequence: {
-      out += v.is_list() ? '[' : '(';
-      append_items(out, v.items(), level);
-      if (!v.is_list() && v.items().size() == 1) out += ',';
-      out += v.is_list() ? ']' : ')';
+    case Kind::sequence:
+      if (v.is_tuple()) {
+        append_items('(', v.items(), ')', item);
+        if (v.items().size() == 1) out.insert(out.size() - 1, ",");
+      } else if (v.is_list()) {
+        append_items('[', v.items(), ']', item);
+      } else if (v.seq()->type == Seq::Type::range || v.seq()->type == Seq::Type::generator) {
+        raise_unsupported("the text of a {} is not supported: make it a list first", type_name(v));
+      } else {
+        out += fmt::format("{}(", type_name(v));
+        append_items('[', v.items(), ']', item);
+        out += ')';
+      }
       break;
-    }
-    case Kind::dict: append_entries(out, v.dict().entries(), level); break;
+    case Kind::dict:
+      append_items('{', v.dict().entries(), '}', [&out](const Dict::Entry& entry) {
+        append_repr(out, entry.first);
+        out += ": ";
+        append_repr(out, entry.second);
+      });
+      break;
     case Kind::undefined: out += "Undefined"; break;
-    case Kind::object: out += v.object()->repr(level); break;
+    case Kind::object: raise_unsupported("the text of a {} is not supported", type_name(v));
   }
 }
 
@@ -67,6 +58,7 @@ std::string quote(std::string_view text) {
   std::string out(1, mark);
   for (size_t pos = 0; pos < text.size();) {
     const char32_t c = next_char(text, pos);
+    const auto code = static_cast<uint32_t>(c);
     if (c == static_cast<char32_t>(mark) || c == '\\') {
       out += '\\';
       append_char(out, c);
@@ -79,13 +71,11 @@ std::string quote(std::string_view text) {
     } else if (is_printable(c)) {
       append_char(out, c);
     } else if (c >= kBadByte) {
-      out += fmt::format("\\udc{:02x}", static_cast<uint32_t>(c - kBadByte));
-    } else if (c < 0x100) {
-      out += fmt::format("\\x{:02x}", static_cast<uint32_t>(c));
-    } else if (c < 0x10000) {
-      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
+      out += fmt::format("\\udc{:02x}", code - kBadByte);
     } else {
-      out += fmt::format("\\U{:08x}", static_cast<uint32_t>(c));
+      out += c < 0x100     ? fmt::format("\\x{:02x}", code)
+             : c < 0x10000 ? fmt::format("\\u{:04x}", code)
+                           : fmt::format("\\U{:08x}", code);
     }
   }
   out += mark;
@@ -100,9 +90,8 @@ std::string real_text(double d) {
   const std::string_view shortest(buffer, result.ptr - buffer);  // like -1.234e+05
   const size_t e = shortest.find('e');
   const int exponent = std::stoi(std::string(shortest.substr(e + 1)));
-  if (exponent < -4 || exponent >= 16) {
+  if (exponent < -4 || exponent >= 16)
     return fmt::format("{}e{}{:02}", shortest.substr(0, e), exponent < 0 ? '-' : '+', std::abs(exponent));
-  }
   const auto fixed = std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::fixed);
   std::string out(buffer, fixed.ptr);
   if (out.find('.') == out.npos) out += ".0";
@@ -115,16 +104,9 @@ std::string str(const Value& v) {
   return repr(v);
 }
 
-std::string repr(const Value& v, int level) {
+std::string repr(const Value& v) {
   std::string out;
-  append_repr(out, v, level);
-  check_text(out);
-  return out;
-}
-
-std::string repr_entries(const std::vector<Dict::Entry>& entries, int level) {
-  std::string out;
-  append_entries(out, entries, level);
+  append_repr(out, v);
   return out;
 }
 

@@ -11,9 +11,7 @@ namespace ingot::jinja {
 std::string quote(std::string_view text);  // repr() of a string
 std::string real_text(double d);           // repr() of a float
 std::string str(const Value& v);
-// `level` is how deep the value is nested in what is being printed: a namespace can contain itself.
-std::string repr(const Value& v, int level = 0);
-std::string repr_entries(const std::vector<Dict::Entry>& entries, int level);  // as of a dict
+std::string repr(const Value& v);
 std::string escape_html(std::string_view text);
 
 struct JsonStyle {
@@ -25,5 +23,9 @@ struct JsonStyle {
   std::string key_separator = ": ";
 };
 std::string dump_json(const Value& v, const JsonStyle& style);
+
+// format % args, and text.format(args).
+Value format_percent(const std::string& format, const Value& args);
+Value format_braces(const std::string& format, const Args& args);
 
 }  // namespace ingot::jinja

@@ -11,31 +11,29 @@
 #include <variant>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "text/jinja/limits.h"
 #include "text/jinja/raise.h"
 
 namespace ingot::jinja {
 
-class Interpreter;
+class Run;
 class Value;
-struct Args;
-struct Str;
-struct Seq;
 class Dict;
-struct Undefined;
 class Object;
+struct Args;
+struct Seq;
+struct Str;
 
-// One pass over the items of a value.
-class Iter {
- public:
-  virtual ~Iter() = default;
-  virtual bool next(Value& out) = 0;  // false at the end
+struct Undefined {
+  std::string message;  // what an operation on the value fails with
 };
 
 enum class Kind { none, boolean, integer, real, string, sequence, dict, undefined, object };
 
 // A Python value. Strings, sequences and dicts are shared and never change once made; what can change (namespaces, loop
-// variables, generators) is an Object.
+// variables) is an Object.
 class Value {
  public:
   Value() = default;  // None
@@ -48,15 +46,14 @@ class Value {
   Value(const char* text) : Value(std::string(text)) {}
   Value(std::shared_ptr<const Seq> seq) : data_(std::move(seq)) {}
   Value(std::shared_ptr<const Dict> dict) : data_(std::move(dict)) {}
-  Value(std::shared_ptr<const Undefined> undefined) : data_(std::move(undefined)) {}
   Value(std::shared_ptr<Object> object) : data_(std::move(object)) {}
   Value(const void*) = delete;
 
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
-  // `message` is what an operation on the value fails with.
-  static Value undefined(std::string message, Fault fault = Fault::undefined_error);
+  static Value undefined(std::string message);
   static Value missing(std::string_view name);  // a variable that does not exist
+  static Value from_json(const nlohmann::ordered_json& json);
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }
   bool is_none() const { return kind() == Kind::none; }
@@ -77,18 +74,15 @@ class Value {
   double as_real() const { return is_real() ? std::get<double>(data_) : static_cast<double>(as_int()); }
   const std::string& text() const;          // string
   size_t length() const;                    // string, in characters
-  const Seq* seq() const;                   // null when not a list or tuple
-  const std::vector<Value>& items() const;  // list or tuple
+  const Seq* seq() const;                   // null when not a sequence
+  const std::vector<Value>& items() const;  // sequence
   const Dict& dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
-  std::shared_ptr<const Dict> dict_ref() const { return std::get<std::shared_ptr<const Dict>>(data_); }
-  const Undefined& undefined_info() const { return *std::get<std::shared_ptr<const Undefined>>(data_); }
+  const std::string& undefined_message() const { return std::get<std::shared_ptr<const Undefined>>(data_)->message; }
   Object* object() const;  // null when not an object
-  const std::shared_ptr<Object>& object_ref() const { return std::get<std::shared_ptr<Object>>(data_); }
 
   bool truthy() const;
-  bool same(const Value& other) const;  // Python's `is`
-  uint64_t weight() const;              // see kMaxValueWeight
-  int depth() const;                    // see kMaxValueDepth
+  uint64_t weight() const;  // see kMaxValueWeight
+  int depth() const;        // see kMaxValueDepth
 
  private:
   std::variant<std::monostate, bool, int64_t, double, std::shared_ptr<const Str>, std::shared_ptr<const Seq>,
@@ -100,7 +94,7 @@ class Value {
 // difference to the count at its start is what it uses.
 class Footprint {
  public:
-  explicit Footprint(size_t bytes) : bytes_(bytes) { live_ += static_cast<int64_t>(bytes); }
+  explicit Footprint(size_t bytes) { grow(bytes); }
   Footprint(const Footprint& other) : Footprint(other.bytes_) {}
   Footprint& operator=(const Footprint&) = delete;
   ~Footprint() { live_ -= static_cast<int64_t>(bytes_); }
@@ -112,7 +106,7 @@ class Footprint {
 
  private:
   static thread_local int64_t live_;
-  size_t bytes_;
+  size_t bytes_ = 0;
 };
 
 struct Str {
@@ -120,18 +114,20 @@ struct Str {
 
   std::string text;
   size_t length;  // in characters
-  bool markup;    // came out of `safe` or `escape`: markupsafe.Markup
+  bool markup;    // came out of `safe`: markupsafe.Markup, to which other text is added escaped
   Footprint footprint;
 };
 
 struct Seq {
-  enum class Type { list, tuple, group };  // group: what groupby() makes, a tuple with .grouper and .list
+  // A generator is what filters like map() give: true even when empty, without a length, and gone through only once.
+  enum class Type { list, tuple, dict_keys, dict_values, dict_items, range, generator };
   Seq(Type t, std::vector<Value> v);
 
   std::vector<Value> items;
   Type type;
-  uint64_t weight;
-  int depth;
+  uint64_t weight = 64;
+  int depth = 1;
+  mutable size_t taken = 0;  // of a generator's items
   Footprint footprint;
 };
 
@@ -142,7 +138,6 @@ class Dict {
 
   void set(Value key, Value value);  // only while the dict is being made
   const Value* find(const Value& key) const;
-  const Value* find(std::string_view key) const;
   const std::vector<Entry>& entries() const { return entries_; }
   size_t size() const { return entries_.size(); }
   uint64_t weight() const { return weight_; }
@@ -158,66 +153,41 @@ class Dict {
   Footprint footprint_{64};
 };
 
-struct Undefined {
-  std::string message;
-  Fault fault;
-};
-
-// Arguments of a call.
-struct Args {
-  std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> keywords;
-
-  std::optional<Value> take_keyword(std::string_view name);
-};
-
-// Everything that is not plain data: ranges, dict views, generators, functions, namespaces, loop variables.
-class Object {
+// Goes once over the items of a value: of a sequence, the keys of a dict, the characters of a string. Raises for
+// others.
+class Iter {
  public:
-  explicit Object(int depth = 0, uint64_t weight = 64);
-  virtual ~Object() = default;
-
-  virtual std::string_view type_name() const = 0;         // of the Python class
-  virtual std::string_view module() const { return ""; }  // of the Python class; empty for builtins
-  virtual std::string repr(int level) const = 0;          // `level`: of nesting, see repr_entries()
-  virtual std::optional<Value> attribute(std::string_view) { return std::nullopt; }
-  virtual std::optional<Value> item(const Value&) { return std::nullopt; }
-  virtual bool has_items() const { return false; }  // Python's __getitem__
-  virtual std::optional<int64_t> length() const { return std::nullopt; }
-  virtual std::unique_ptr<Iter> iterate() { return nullptr; }
-  virtual std::unique_ptr<Iter> reversed() { return nullptr; }
-  virtual const Value* self() const { return nullptr; }  // what a method belongs to
-  virtual bool is_callable() const { return false; }
-  virtual Value call(Interpreter& interpreter, Args args);
-  virtual bool equals(const Object& other) const { return this == &other; }
-  virtual void forget() {}  // drops what it refers to, so that cycles are freed
-
-  int depth() const { return depth_; }
-  uint64_t weight() const { return weight_; }
+  explicit Iter(Value v);
+  static bool can(const Value& v);
+  bool next(Value& out);  // false at the end
 
  private:
-  int depth_;
-  uint64_t weight_;
+  Value value_;
+  size_t at_ = 0;  // item, entry or byte
 };
 
-// Python's name of the type, e.g. "int", "NoneType".
-std::string_view type_name(const Value& v);
-// As jinja2 names values in messages, e.g. "dict object", "None".
-std::string describe_type(const Value& v);
+// Everything that is not plain data: functions, namespaces, loop variables.
+class Object {
+ public:
+  virtual ~Object() = default;
+  virtual std::string_view type_name() const = 0;  // of the Python class
+  virtual std::optional<Value> attribute(std::string_view) { return std::nullopt; }
+  virtual bool is_callable() const { return false; }
+  virtual Value call(Run& run, Args args);
+  virtual void forget() {}  // drops what it refers to, so that cycles are freed
+};
 
-std::unique_ptr<Iter> try_iterate(const Value& v);  // null when not iterable
-std::unique_ptr<Iter> iterate(const Value& v);      // raises when not iterable
-std::vector<Value> to_vector(const Value& v);
+std::string_view type_name(const Value& v);  // Python's name of the type, e.g. "int", "NoneType"
+
+std::vector<Value> to_vector(const Value& v);      // raises when not iterable
 std::optional<int64_t> length_of(const Value& v);  // len(); nothing when the type has none
 
 bool equal(const Value& a, const Value& b);
 // Raises for values without an order; `op` is for the message.
 std::partial_ordering compare(const Value& a, const Value& b, std::string_view op);
-size_t hash(const Value& v);  // raises for lists and dicts
 
-[[noreturn]] void fail_undefined(const Value& v);
 inline void require_defined(const Value& v) {
-  if (v.is_undefined()) fail_undefined(v);
+  if (v.is_undefined()) throw Raise(ErrorKind::bad_call, v.undefined_message());
 }
 
 }  // namespace ingot::jinja
