@@ -95,7 +95,6 @@ EXCLUDED = [
     ("src/cli/perplexity.cc", r"room <= 0", "the line after it skips what is left without rows"),
     ("src/core/printable.h", "", "cuts what a message quotes"),
     ("src/formats/mapped_file.cc", r"std::exchange\(other", "unmapping nothing does nothing"),
-    ("src/text/jinja/loop.cc", r"last_changed_\.reset", "breaks a cycle of which no value can be part"),
     ("src/orchestrator/stop_text.cc", r"stop\.size\(\) > found_\.size\(\)", "as long and in the same place: the same text"),
     ("src/cli/serve.cc", r"http\.url\(\)", "words on the terminal"),
     ("src/engine/stage.cc", r"offset > memory_", "the end of the buffer, with nothing to put there"),

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "module.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -148,7 +149,7 @@ std::string render_chat(const Llm& llm, const std::string& messages_json) {
   if (!tokenizer.chat_template())
     throw_error(ErrorKind::declined, "this model has no chat template: use generate() with the whole prompt");
   const ChatTemplate chat(*tokenizer.chat_template(), tokenizer.bos_token(), tokenizer.eos_token());
-  return chat.render(nlohmann::ordered_json::parse(messages_json));
+  return chat.render(parse_ordered_json(messages_json, "messages"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "cli/chat_input.h"
 
-#include "text/unicode.h"
+#include "core/utf8.h"
 
 namespace ingot::cli {
 namespace {

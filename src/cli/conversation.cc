@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace ingot::cli {
 namespace {
@@ -100,8 +101,12 @@ void Conversation::load(const std::string& path) {
   };
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw_error(ErrorKind::io, "{}: cannot be read", path);
-  const Json file = Json::parse(std::istreambuf_iterator<char>(stream), {}, nullptr, false);
-  if (file.is_discarded()) refuse("not valid JSON");
+  Json file;
+  try {
+    file = parse_ordered_json(std::string(std::istreambuf_iterator<char>(stream), {}), path);
+  } catch (const JsonError&) {
+    refuse("not valid JSON");
+  }
   const Json* list = &file;
   Conversation read;
   if (file.is_object()) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/terminal.h"
+#include "core/json.h"
 
 namespace ingot::cli {
 namespace {
@@ -175,8 +176,12 @@ class Editor : public LineReader {
     std::ifstream file(file_);
     std::vector<std::string> entries;
     for (std::string line; std::getline(file, line);) {
-      const nlohmann::json entry = nlohmann::json::parse(line, nullptr, false);
-      if (entry.is_string()) entries.push_back(entry.get<std::string>());
+      try {
+        const nlohmann::json entry = parse_json(line, file_);
+        if (entry.is_string()) entries.push_back(entry.get<std::string>());
+      } catch (const JsonError&) {
+        continue;  // a line of something else
+      }
     }
     const size_t surplus = entries.size() > kMostEntries ? entries.size() - kMostEntries : 0;
     for (size_t i = surplus; i < entries.size(); ++i) enter(entries[i]);

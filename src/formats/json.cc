@@ -1,69 +1,16 @@
 #include "formats/json.h"
 
 #include <nlohmann/json.hpp>
-#include <unordered_set>
 
 #include "core/error.h"
-#include "core/printable.h"
 #include "core/json_integer.h"
+#include "core/printable.h"
 #include "formats/mapped_file.h"
 
 namespace ingot {
 namespace {
 
 using nlohmann::json;
-
-// Before anything is built, so that a small hostile text cannot cost a deep tree. Malformed text is the parser's to
-// refuse.
-void check_depth(std::string_view text, const std::string& name, int max_depth) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > max_depth)
-        throw_error(ErrorKind::bad_file, "{}: JSON is nested deeper than {} levels at byte {}", name, max_depth, i);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-}
-
-// Refuses an object that has the same key twice: two readers would see two different files.
-class UniqueKeys {
- public:
-  explicit UniqueKeys(const std::string& name) : name_(name) {}
-
-  bool operator()(int /*depth*/, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) {
-      open_.emplace_back();
-    } else if (event == json::parse_event_t::object_end) {
-      open_.pop_back();
-    } else if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!open_.back().insert(key).second)
-        throw_error(ErrorKind::bad_file, "{}: key {} appears twice in one object", name_, printable(key));
-    }
-    return true;
-  }
-
- private:
-  const std::string& name_;
-  std::vector<std::unordered_set<std::string>> open_;
-};
-
-// The library's message without its "[json.exception.parse_error.101]" tag.
-std::string reason(const json::exception& error) {
-  std::string_view text = error.what();
-  if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string_view::npos)
-    text.remove_prefix(end + 2);
-  return printable(text, 200);
-}
 
 std::string_view kind_of(const json& value) {
   if (value.is_number_float()) return "float";
@@ -82,20 +29,6 @@ T needed(const JsonView& view, std::string_view key, std::optional<T> value) {
 }
 
 }  // namespace
-
-json parse_json(std::string_view text, const std::string& name, const JsonLimits& limits) {
-  if (text.size() > limits.max_bytes)
-    throw_error(ErrorKind::bad_file, "{}: {} bytes of JSON are more than the {} allowed", name, text.size(),
-                limits.max_bytes);
-  check_depth(text, name, limits.max_depth);
-  try {
-    if (!limits.unique_keys) return json::parse(text.begin(), text.end());
-    UniqueKeys unique(name);
-    return json::parse(text.begin(), text.end(), std::ref(unique));
-  } catch (const json::exception& error) {
-    throw_error(ErrorKind::bad_file, "{}: is not valid JSON: {}", name, reason(error));
-  }
-}
 
 json read_json_file(const std::filesystem::path& path, const JsonLimits& limits) {
   const MappedFile file = MappedFile::open(path);

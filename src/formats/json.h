@@ -8,16 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/json.h"
+
 namespace ingot {
 
-struct JsonLimits {
-  size_t max_bytes = size_t{256} << 20;
-  int max_depth = 64;
-  bool unique_keys = true;  // an object with the same key twice is refused; costs a set of keys for each open object
-};
-
-// Parses untrusted JSON. Throws bad_file in one line starting with `name` (a path, or what the text is).
-nlohmann::json parse_json(std::string_view text, const std::string& name, const JsonLimits& limits = {});
 // As parse_json over a whole file; io when it cannot be read.
 nlohmann::json read_json_file(const std::filesystem::path& path, const JsonLimits& limits = {});
 

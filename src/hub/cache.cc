@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "hub/file_lock.h"
 #include "hub/select_files.h"
 
@@ -64,8 +66,13 @@ std::vector<std::string> folders_in(const fs::path& folder) {
 
 // Whether every shard the index names is here.
 bool has_all_shards(const fs::path& folder, const std::string& index) {
-  std::ifstream file(folder / index);
-  const nlohmann::json root = nlohmann::json::parse(file, nullptr, false);
+  std::ifstream file(folder / index, std::ios::binary);
+  nlohmann::json root;
+  try {
+    root = parse_json(std::string(std::istreambuf_iterator<char>(file), {}), index);
+  } catch (const JsonError&) {
+    return false;
+  }
   if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) return false;
   std::error_code ignored;
   for (const auto& shard : root["weight_map"])

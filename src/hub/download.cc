@@ -114,7 +114,7 @@ class Partial {
 };
 
 // "bytes 100-149/200": whether it begins where we stopped, in a file of the size we know. It may end early.
-bool continues_at(const HttpAnswer& answer, uint64_t start, uint64_t size) {
+bool continues_at(const FetchReply& answer, uint64_t start, uint64_t size) {
   const std::string range = answer.header("content-range");
   return range.starts_with(fmt::format("bytes {}-", start)) && range.ends_with(fmt::format("/{}", size));
 }
@@ -140,13 +140,13 @@ void download_file(HttpClient& client, const HubSettings& settings, const ModelN
   const auto stopped = [&] { return patience.stop != nullptr && *patience.stop; };
   bool other_range = false;
   bool too_long = false;
-  HttpRequest request;
+  FetchRequest request;
   request.url = file_url(settings, name, commit, file.path);
   request.token = settings.token;
   request.ca_file = settings.ca_file;
   request.leave_origin = true;
   request.stall_s = settings.stall_s;
-  request.accept = [&](const HttpAnswer& answer) {
+  request.accept = [&](const FetchReply& answer) {
     other_range = answer.status == 206 && !continues_at(answer, partial.size(), file.size);
     if (answer.status != 206 && partial.size() > 0) start_over();  // the server sends all of it again
     return !other_range;
@@ -173,7 +173,7 @@ void download_file(HttpClient& client, const HubSettings& settings, const ModelN
     const uint64_t before = partial.size();
     request.range_start = before;
     other_range = false;
-    const HttpAnswer answer = client.send(request);
+    const FetchReply answer = client.send(request);
     if (stopped()) throw_error(ErrorKind::io, "{}: stopped, because another file failed", what);
     if (too_long || partial.size() == file.size) continue;
     const bool refused_range = answer.status == 416 || other_range;
@@ -182,7 +182,7 @@ void download_file(HttpClient& client, const HubSettings& settings, const ModelN
     if (refused_range && before > 0) start_over();
     failures = partial.size() > before ? 0 : failures + 1;
     if (failures == kAttempts) {
-      HttpAnswer last = answer;
+      FetchReply last = answer;
       if (last.failure.empty() && last.status < 400) last.failure = "the connection ended early";
       throw_for(last, settings, name, what);
     }

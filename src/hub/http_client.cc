@@ -40,8 +40,8 @@ bool is_http(CURLU* url) {
 
 // What the callbacks of one transfer share.
 struct Transfer {
-  const HttpRequest* request = nullptr;
-  HttpAnswer* answer = nullptr;
+  const FetchRequest* request = nullptr;
+  FetchReply* answer = nullptr;
   CURL* curl = nullptr;
   bool accepted = false;
   std::exception_ptr thrown;  // exceptions must not pass through C frames
@@ -66,7 +66,7 @@ size_t on_header(char* data, size_t, size_t bytes, void* user) {
 
 size_t on_body(char* data, size_t, size_t bytes, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
-  HttpAnswer& answer = *transfer.answer;
+  FetchReply& answer = *transfer.answer;
   long status = 0;
   curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &status);
   answer.status = static_cast<int>(status);
@@ -120,7 +120,7 @@ struct HttpClient::Impl {
   }
 };
 
-std::string HttpAnswer::header(const std::string& name) const {
+std::string FetchReply::header(const std::string& name) const {
   const auto found = headers.find(name);
   return found == headers.end() ? "" : found->second;
 }
@@ -134,12 +134,12 @@ HttpClient::HttpClient() : impl_(std::make_unique<Impl>()) {
 
 HttpClient::~HttpClient() = default;
 
-HttpAnswer HttpClient::send(const HttpRequest& request) {
+FetchReply HttpClient::send(const FetchRequest& request) {
   std::string url = request.url;
   const std::string origin = origin_of(url);
   for (int hop = 0;; ++hop) {
     const bool home = origin_of(url) == origin;
-    HttpAnswer answer = send_once(request, url, home);
+    FetchReply answer = send_once(request, url, home);
     answer.url = url;
     answer.redirected = !home;
     if (!is_redirect(answer.status)) return answer;
@@ -159,8 +159,8 @@ HttpAnswer HttpClient::send(const HttpRequest& request) {
   }
 }
 
-HttpAnswer HttpClient::send_once(const HttpRequest& request, const std::string& url, bool with_token) {
-  HttpAnswer answer;
+FetchReply HttpClient::send_once(const FetchRequest& request, const std::string& url, bool with_token) {
+  FetchReply answer;
   CURL* curl = impl_->curl;
   curl_easy_reset(curl);  // keeps the open connections
   Transfer transfer{.request = &request, .answer = &answer, .curl = curl};

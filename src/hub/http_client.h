@@ -9,7 +9,7 @@
 
 namespace ingot::hub {
 
-struct HttpAnswer {
+struct FetchReply {
   int status = 0;                              // 0: no answer came; `failure` says why
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;                            // unless the request had a sink
@@ -21,7 +21,7 @@ struct HttpAnswer {
   std::string header(const std::string& name) const;
 };
 
-struct HttpRequest {
+struct FetchRequest {
   std::string url;
   bool head = false;
   // Send the token. It goes to the origin (scheme, host, port) of `url` alone: redirects elsewhere are followed
@@ -33,7 +33,7 @@ struct HttpRequest {
   bool leave_origin = false;
   long stall_s = 30;
   // Called once before the first byte of a success (2xx) and then with its bytes; false ends the transfer.
-  std::function<bool(const HttpAnswer&)> accept;
+  std::function<bool(const FetchReply&)> accept;
   std::function<bool(const char* data, size_t bytes)> sink;
 };
 
@@ -45,12 +45,12 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // Never throws for what the network does; see HttpAnswer.
-  HttpAnswer send(const HttpRequest& request);
+  // Never throws for what the network does; see FetchReply.
+  FetchReply send(const FetchRequest& request);
 
  private:
   struct Impl;
-  HttpAnswer send_once(const HttpRequest& request, const std::string& url, bool with_token);
+  FetchReply send_once(const FetchRequest& request, const std::string& url, bool with_token);
   std::unique_ptr<Impl> impl_;
 };
 

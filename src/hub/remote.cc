@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "hub/file_hash.h"
 
 namespace ingot::hub {
@@ -27,10 +28,10 @@ uint64_t parse_size(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? size : UINT64_MAX;
 }
 
-HttpAnswer send_patiently(HttpClient& client, const HttpRequest& request, const std::string& what,
+FetchReply send_patiently(HttpClient& client, const FetchRequest& request, const std::string& what,
                           const Patience& patience, int contact_attempts) {
   for (int attempt = 0;; ++attempt) {
-    HttpAnswer answer = client.send(request);
+    FetchReply answer = client.send(request);
     const int most = answer.status == 0 ? contact_attempts : kAttempts;
     const bool stopped = patience.stop != nullptr && *patience.stop;
     if (!is_passing(answer) || attempt + 1 >= most || stopped) return answer;
@@ -45,7 +46,7 @@ std::string file_url(const HubSettings& settings, const ModelName& name, const s
   return fmt::format("{}/{}/resolve/{}/{}", settings.endpoint, name.repo, commit, url_encode(path, true));
 }
 
-bool is_passing(const HttpAnswer& answer) {
+bool is_passing(const FetchReply& answer) {
   if (answer.hopeless) return false;
   const int status = answer.status;
   // An address signed for the storage expires; the next attempt begins at the hub and gets a new one.
@@ -54,7 +55,7 @@ bool is_passing(const HttpAnswer& answer) {
          (status >= 200 && status <= 299 && !answer.failure.empty());
 }
 
-void wait_before_retry(const HttpAnswer& answer, int attempt, const std::string& what, const Patience& patience) {
+void wait_before_retry(const FetchReply& answer, int attempt, const std::string& what, const Patience& patience) {
   using namespace std::chrono;
   constexpr milliseconds kLongest = 60s;
   constexpr milliseconds kWorthANote = 2s;
@@ -73,7 +74,7 @@ void wait_before_retry(const HttpAnswer& answer, int attempt, const std::string&
   }
 }
 
-void throw_for(const HttpAnswer& answer, const HubSettings& settings, const ModelName& name, const std::string& what) {
+void throw_for(const FetchReply& answer, const HubSettings& settings, const ModelName& name, const std::string& what) {
   const std::string code = answer.header("x-error-code");
   const std::string page = settings.endpoint + "/" + name.repo;
   const bool has_token = !settings.token.empty();
@@ -110,19 +111,24 @@ void throw_for(const HttpAnswer& answer, const HubSettings& settings, const Mode
 }
 
 Listing list_remote(HttpClient& client, const HubSettings& settings, const ModelName& name, const Patience& patience) {
-  HttpRequest request;
+  FetchRequest request;
   request.url =
       fmt::format("{}/api/models/{}/revision/{}", settings.endpoint, name.repo, url_encode(name.revision, false));
   request.token = settings.token;
   request.ca_file = settings.ca_file;
   request.stall_s = settings.stall_s;
-  const HttpAnswer answer = send_patiently(client, request, name.text(), patience, kFirstContactAttempts);
+  const FetchReply answer = send_patiently(client, request, name.text(), patience, kFirstContactAttempts);
   if (answer.status != 200 || !answer.failure.empty()) throw_for(answer, settings, name, name.text());
-  const nlohmann::json root = nlohmann::json::parse(answer.body, nullptr, false);
   const auto broken = [&](const char* what) {
     throw_error(ErrorKind::bad_file, "{}: the listing from {} {}; is HF_ENDPOINT a hub?", name.text(),
                 settings.endpoint, what);
   };
+  nlohmann::json root;
+  try {
+    root = parse_json(answer.body, "the listing");
+  } catch (const JsonError&) {
+    broken("is not what a hub sends");
+  }
   if (!root.is_object() || !root.contains("sha") || !root["sha"].is_string() || !root.contains("siblings") ||
       !root["siblings"].is_array())
     broken("is not what a hub sends");
@@ -141,14 +147,14 @@ Listing list_remote(HttpClient& client, const HubSettings& settings, const Model
 RemoteFile stat_remote(HttpClient& client, const HubSettings& settings, const ModelName& name,
                        const std::string& commit, const std::string& path, const Patience& patience) {
   const std::string what = fmt::format("{}: {}", name.text(), path);
-  HttpRequest request;
+  FetchRequest request;
   request.url = file_url(settings, name, commit, path);
   request.head = true;
   request.token = settings.token;
   request.ca_file = settings.ca_file;
   request.stall_s = settings.stall_s;
   // The hub's own answer has the hash; the storage it redirects to has other tags.
-  const HttpAnswer answer = send_patiently(client, request, what, patience, kAttempts);
+  const FetchReply answer = send_patiently(client, request, what, patience, kAttempts);
   if (answer.status < 200 || answer.status > 399 || !answer.failure.empty()) throw_for(answer, settings, name, what);
   RemoteFile file{.path = path};
   const std::string linked = answer.header("x-linked-etag");

@@ -39,15 +39,15 @@ std::string file_url(const HubSettings& settings, const ModelName& name, const s
 
 // What passes by itself (no connection, 408, 429, 5xx) is tried again after a while, the one that Retry-After names
 // where it does, but a minute at most.
-bool is_passing(const HttpAnswer& answer);
+bool is_passing(const FetchReply& answer);
 // `attempt` counts from 0. `what`: the model or the file, for the note.
-void wait_before_retry(const HttpAnswer& answer, int attempt, const std::string& what, const Patience& patience);
+void wait_before_retry(const FetchReply& answer, int attempt, const std::string& what, const Patience& patience);
 constexpr int kAttempts = 6;
 // Before anything has come: a name that is not resolved, or a closed port, rarely gets better.
 constexpr int kFirstContactAttempts = 3;
 
 // Throws the Error for an answer that is no success: what it means here, and what to do. `what`: the model or a file.
-[[noreturn]] void throw_for(const HttpAnswer& answer, const HubSettings& settings, const ModelName& name,
+[[noreturn]] void throw_for(const FetchReply& answer, const HubSettings& settings, const ModelName& name,
                             const std::string& what);
 
 }  // namespace ingot::hub

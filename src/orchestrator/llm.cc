@@ -45,8 +45,7 @@ uint64_t host_bytes(const Request& request) {
 void check_beams(const GenerationRequest& spec) {
   const SamplingParams& p = spec.sampling;
   const auto refuse = [](const char* name) {
-    throw_error(ErrorKind::bad_call, "{} cannot be combined with beam search: beams are ranked by the model's logprobs",
-                name);
+    throw_bad_parameter(name, "cannot be combined with beam search: beams are ranked by the model's logprobs");
   };
   if (p.top_k > 0) refuse("top_k");
   if (p.top_p != 1) refuse("top_p");
@@ -58,7 +57,7 @@ void check_beams(const GenerationRequest& spec) {
   if (!p.allowed_token_ids.empty()) refuse("allowed_token_ids");
   if (!p.bad_words.empty()) refuse("bad_words");
   if (!spec.stop.empty()) refuse("stop");
-  if (!std::isfinite(spec.length_penalty)) throw_error(ErrorKind::bad_call, "length_penalty must be a number");
+  if (!std::isfinite(spec.length_penalty)) throw_bad_parameter("length_penalty", "must be a number");
 }
 
 }  // namespace
@@ -112,28 +111,26 @@ void Llm::Impl::check_load(uint64_t more_bytes) {
 }
 
 void Llm::Impl::check_counts(const GenerationRequest& spec) const {
-  if (spec.n < 1) throw_error(ErrorKind::bad_call, "n is {}, but must be at least 1", spec.n);
+  if (spec.n < 1) throw_bad_parameter("n", "is {}, but must be at least 1", spec.n);
   if (spec.best_of != 0 && spec.best_of < spec.n)
-    throw_error(ErrorKind::bad_call, "best_of is {}, but must be at least n = {}", spec.best_of, spec.n);
+    throw_bad_parameter("best_of", "is {}, but must be at least n = {}", spec.best_of, spec.n);
   const int32_t width = std::max(spec.n, spec.best_of);
   const int32_t most = spec.beam_search ? std::min(limits.max_top / 2, limits.max_seqs) : limits.max_seqs;
   if (width > most)
-    throw_error(ErrorKind::bad_call, "{} is {}, but at most {} are possible here",
-                spec.best_of > spec.n ? "best_of" : "n", width, most);
-  if (spec.max_tokens < 0)
-    throw_error(ErrorKind::bad_call, "max_tokens is {}, but cannot be negative", spec.max_tokens);
-  if (spec.max_tokens == 0 && width > 1) throw_error(ErrorKind::bad_call, "n must be 1 when max_tokens is 0");
+    throw_bad_parameter(spec.best_of > spec.n ? "best_of" : "n", "is {}, but at most {} are possible here", width,
+                        most);
+  if (spec.max_tokens < 0) throw_bad_parameter("max_tokens", "is {}, but cannot be negative", spec.max_tokens);
+  if (spec.max_tokens == 0 && width > 1) throw_bad_parameter("n", "must be 1 when max_tokens is 0");
   for (const auto& [name, value] :
        {std::pair("logprobs", spec.logprobs), std::pair("prompt_logprobs", spec.prompt_logprobs)})
     if (value > limits.max_top)
-      throw_error(ErrorKind::bad_call, "{} is {}, but at most {} alternatives are reported", name, value,
-                  limits.max_top);
+      throw_bad_parameter(name, "is {}, but at most {} alternatives are reported", value, limits.max_top);
 }
 
 // A word may be written at the beginning of a text or after a space: both forms are barred.
 void Llm::Impl::add_bad_words(GenerationRequest& spec) const {
   for (const std::string& word : spec.bad_words) {
-    if (word.empty()) throw_error(ErrorKind::bad_call, "bad_words has an empty entry");
+    if (word.empty()) throw_bad_parameter("bad_words", "has an empty entry");
     for (const bool space : {false, true}) {
       std::vector<int32_t> ids =
           tokenizer->encode(space ? " " + word : word, {.add_special = false, .parse_special = false});
@@ -149,8 +146,8 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   if (length == 0) throw_error(ErrorKind::bad_call, "the prompt is empty: there is nothing to continue");
   for (size_t i = 0; i < spec.prompt.size(); ++i)
     if (spec.prompt[i] < 0 || spec.prompt[i] >= limits.vocab)
-      throw_error(ErrorKind::bad_call, "prompt: token {} at index {} is outside the vocabulary of {}", spec.prompt[i],
-                  i, limits.vocab);
+      throw_bad_parameter("prompt", "has the token {} at index {}, outside the vocabulary of {}", spec.prompt[i], i,
+                          limits.vocab);
   if (length + (spec.max_tokens > 0 ? 1 : 0) > limits.max_model_len)
     throw_error(ErrorKind::bad_call, "the prompt has {} tokens, but the context holds {} tokens including the answer",
                 length, limits.max_model_len);

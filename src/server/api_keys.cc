@@ -52,7 +52,7 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
 bool ApiKeys::admits(std::string_view authorization) const {
   constexpr std::string_view kScheme = "bearer";
   if (authorization.size() <= kScheme.size() || authorization[kScheme.size()] != ' ') return false;
-  if (lower_case(authorization.substr(0, kScheme.size())) != kScheme) return false;
+  if (ascii_lower(authorization.substr(0, kScheme.size())) != kScheme) return false;
   const Digest given = digest(trim(authorization.substr(kScheme.size())));
   bool found = false;
   for (const Digest& key : digests_) found |= CRYPTO_memcmp(key.data(), given.data(), given.size()) == 0;

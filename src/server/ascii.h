@@ -1,8 +1,9 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <string_view>
+
+#include "core/ascii.h"
 
 // Characters of HTTP: ASCII whatever the locale says.
 namespace ingot::server {
@@ -26,13 +27,6 @@ inline int hex_digit(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
-}
-
-inline std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
 }
 
 inline std::string_view trim(std::string_view text) {

@@ -22,14 +22,14 @@ constexpr const char* kEndedInside = "the connection ended inside the request";
 constexpr const char* kFailed = "the server failed to handle this request";
 }  // namespace
 
-Connection::Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Stream> stream, std::string peer,
+Connection::Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer,
                        bool over_limit)
     : core_(std::move(core)),
       limits_(core_->options.limits),
-      stream_(std::move(stream)),
+      channel_(std::move(channel)),
       peer_(std::move(peer)),
       over_limit_(over_limit),
-      timer_(stream_->executor()),
+      timer_(channel_->executor()),
       parser_({.head_bytes = limits_.head_bytes, .body_bytes = limits_.body_bytes}) {}
 
 Connection::~Connection() { core_->remove(this); }
@@ -40,7 +40,7 @@ bool Connection::post(std::function<void()> work) {
   // Under the lock, so that nothing is queued after close(): the I/O threads end once the queue is empty.
   const std::lock_guard lock(post_mutex_);
   if (closed_) return false;
-  asio::post(stream_->executor(), [self = shared_from_this(), work = std::move(work)] { self->run(work); });
+  asio::post(channel_->executor(), [self = shared_from_this(), work = std::move(work)] { self->run(work); });
   return true;
 }
 
@@ -60,12 +60,12 @@ void Connection::if_open(const std::function<void()>& work) {
 void Connection::start() {
   post([this] {
     if (phase_ == Phase::closed) return;
-    if (!stream_->needs_handshake()) {
+    if (!channel_->needs_handshake()) {
       begin_request(limits_.head_time);
       return;
     }
     set_deadline(Clock::now() + limits_.head_time);
-    stream_->handshake([self = shared_from_this()](Error error, size_t) {
+    channel_->handshake([self = shared_from_this()](Error error, size_t) {
       self->if_open([&] { error ? self->close() : self->begin_request(self->limits_.head_time); });
     });
   });
@@ -141,7 +141,7 @@ void Connection::read_more() {
   if (reading_ || input_ended_ || phase_ == Phase::closed) return;
   if (phase_ == Phase::answer && input_.size() >= limits_.read_ahead_bytes) return;
   reading_ = true;
-  stream_->read_some(asio::buffer(buffer_), [self = shared_from_this()](Error error, size_t size) {
+  channel_->read_some(asio::buffer(buffer_), [self = shared_from_this()](Error error, size_t size) {
     self->reading_ = false;
     self->if_open([&] { self->on_read(error, size); });
   });
@@ -221,7 +221,7 @@ void Connection::judge_head() {
   }
   const std::string_view expect = request.header("expect");
   if (expect.empty() || http10_) return;
-  if (lower_case(expect) != "100-continue")
+  if (ascii_lower(expect) != "100-continue")
     return refuse(417, "expectation_failed", "the only expectation served is 100-continue");
   if (has_body && input_.empty()) {
     queue_ += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -331,7 +331,7 @@ void Connection::flush() {
     written_ = 0;
   }
   if (phase_ == Phase::answer) watch_answer();
-  stream_->write_some(
+  channel_->write_some(
       asio::buffer(out_.data() + written_, out_.size() - written_),
       [self = shared_from_this()](Error error, size_t size) { self->if_open([&] { self->on_written(error, size); }); });
 }
@@ -367,7 +367,7 @@ void Connection::linger() {
   phase_ = Phase::linger;
   input_.clear();
   set_deadline(Clock::now() + limits_.linger_time);
-  stream_->finish([self = shared_from_this()](Error, size_t) {});
+  channel_->finish([self = shared_from_this()](Error, size_t) {});
   if (input_ended_) return close();
   read_more();
 }
@@ -387,7 +387,7 @@ void Connection::close() {
   phase_ = Phase::closed;
   clear_deadline();
   timer_.cancel();
-  stream_->close();
+  channel_->close();
   core_->remove(this);
   const std::lock_guard lock(post_mutex_);
   closed_ = true;

@@ -10,10 +10,10 @@
 #include <mutex>
 #include <string>
 
+#include "server/channel.h"
 #include "server/reply_head.h"
 #include "server/request_parser.h"
 #include "server/server_core.h"
-#include "server/stream.h"
 
 namespace ingot::server {
 
@@ -28,7 +28,7 @@ namespace ingot::server {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // over_limit: there are too many connections; this one gets a 503 and nothing else.
-  Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Stream> stream, std::string peer, bool over_limit);
+  Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer, bool over_limit);
   ~Connection();
 
   void start();
@@ -87,7 +87,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const std::shared_ptr<ServerCore> core_;
   const HttpLimits& limits_;
-  const std::unique_ptr<Stream> stream_;
+  const std::unique_ptr<Channel> channel_;
   const std::string peer_;
   const bool over_limit_;
 

@@ -129,8 +129,8 @@ void HttpServer::Impl::on_accept(boost::system::error_code error, tcp::socket so
     socket.set_option(tcp::no_delay(true), ignored);  // a token must not wait for the next one
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
     const bool over_limit = core->connections() >= core->options.limits.connections;
-    auto stream = core->tls ? core->tls->wrap(std::move(socket)) : make_plain_stream(std::move(socket));
-    auto connection = std::make_shared<Connection>(core, std::move(stream), to_text(peer), over_limit);
+    auto channel = core->tls ? core->tls->wrap(std::move(socket)) : make_plain_channel(std::move(socket));
+    auto connection = std::make_shared<Connection>(core, std::move(channel), to_text(peer), over_limit);
     ++core->accepted;
     core->add(connection);
     connection->start();

@@ -98,7 +98,7 @@ bool RequestParser::take_line(std::string_view line) {
     return fail(400, "malformed_request", "a header line must be `name: value`, without a space before the colon");
   if (request_.headers.size() >= limits_.headers)
     return fail(431, "head_too_large", fmt::format("there are more than {} headers", limits_.headers));
-  request_.headers.emplace_back(lower_case(line.substr(0, colon)), trim(line.substr(colon + 1)));
+  request_.headers.emplace_back(ascii_lower(line.substr(0, colon)), trim(line.substr(colon + 1)));
   return true;
 }
 
@@ -161,7 +161,7 @@ bool RequestParser::judge_connection() {
     std::string_view rest = value;
     while (!rest.empty()) {
       const size_t comma = rest.find(',');
-      const std::string option = lower_case(trim(rest.substr(0, comma)));
+      const std::string option = ascii_lower(trim(rest.substr(0, comma)));
       if (option == "close") {
         keep_alive_ = false;
         return true;
@@ -182,7 +182,7 @@ bool RequestParser::judge_body_length() {
       length = &value;
     } else if (name == "transfer-encoding") {
       ++encodings;
-      if (lower_case(value) != "chunked")
+      if (ascii_lower(value) != "chunked")
         return fail(400, "malformed_request", "the only Transfer-Encoding served is `chunked`");
     }
   }

@@ -15,9 +15,9 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-class TlsStream : public Stream {
+class TlsChannel : public Channel {
  public:
-  TlsStream(tcp::socket socket, asio::ssl::context& context) : stream_(std::move(socket), context) {}
+  TlsChannel(tcp::socket socket, asio::ssl::context& context) : stream_(std::move(socket), context) {}
 
   bool needs_handshake() const override { return true; }
   void handshake(Done done) override {
@@ -82,8 +82,8 @@ Tls::Tls(const std::string& certificate, const std::string& key)
 
 Tls::~Tls() = default;
 
-std::unique_ptr<Stream> Tls::wrap(tcp::socket socket) {
-  return std::make_unique<TlsStream>(std::move(socket), *context_);
+std::unique_ptr<Channel> Tls::wrap(tcp::socket socket) {
+  return std::make_unique<TlsChannel>(std::move(socket), *context_);
 }
 
 }  // namespace ingot::server

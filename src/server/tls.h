@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "server/stream.h"
+#include "server/channel.h"
 
 namespace boost::asio::ssl {
 class context;
@@ -18,7 +18,7 @@ class Tls {
   Tls(const std::string& certificate, const std::string& key);
   ~Tls();
 
-  std::unique_ptr<Stream> wrap(boost::asio::ip::tcp::socket socket);
+  std::unique_ptr<Channel> wrap(boost::asio::ip::tcp::socket socket);
 
  private:
   std::unique_ptr<boost::asio::ssl::context> context_;

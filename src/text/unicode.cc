@@ -43,6 +43,10 @@ const std::vector<CategoryRange>& category_runs() {
     std::vector<CategoryRange> out;
     const CategoryRange* own = std::begin(kCategoryRanges);
     for (char32_t c = 0; c < kEnd; ++c) {
+      if (c == 0x40000) {  // planes that hold nothing
+        out.back().last = 0xdffff;
+        c = 0xe0000;
+      }
       if (own != std::end(kCategoryRanges) && c > own->last) ++own;
       const std::string_view category = own != std::end(kCategoryRanges) && c >= own->first
                                             ? own->category
@@ -104,23 +108,26 @@ CharClasses::CharClasses() {
 
 std::vector<CodePointRange> property_ranges(std::string_view name) {
   std::vector<CodePointRange> out;
-  const auto add = [&out](const CodePointRange& range) {
-    if (!out.empty() && out.back().last + 1 == range.first) {
-      out.back().last = range.last;
+  const auto add = [](std::vector<CodePointRange>& ranges, CodePointRange more) {
+    if (!ranges.empty() && ranges.back().last + 1 == more.first) {
+      ranges.back().last = more.last;
     } else {
-      out.push_back(range);
+      ranges.push_back(more);
     }
   };
-  if (name == "space" || name == "word") {
+  const auto of_class = [&add](uint8_t bit) {
+    std::vector<CodePointRange> ranges;
     const CharClasses& classes = CharClasses::get();
-    for (char32_t c = 0; c < kEnd; ++c) {
-      const bool joins = c == kJoinControls[0].first || c == kJoinControls[0].last;
-      if ((classes[c] & (name == "space" ? kSpace : kWord)) != 0 && !joins) add({c, c});
-    }
-    return out;
-  }
+    for (char32_t c = 0; c < kEnd; ++c)
+      if ((classes[c] & bit) != 0 && c != kJoinControls[0].first && c != kJoinControls[0].last) add(ranges, {c, c});
+    return ranges;
+  };
+  static const std::vector<CodePointRange> spaces = of_class(kSpace);
+  static const std::vector<CodePointRange> words = of_class(kWord);
+  if (name == "space") return spaces;
+  if (name == "word") return words;
   for (const CategoryRange& run : category_runs())
-    if (run.category == name || (name.size() == 1 && run.category[0] == name[0])) add({run.first, run.last});
+    if (run.category == name || (name.size() == 1 && run.category[0] == name[0])) add(out, {run.first, run.last});
   return out;
 }
 

@@ -63,21 +63,10 @@ const char* match_contraction(const char* p, const char* end, bool any_case) {
   }
 }
 
-// \s+(?!\S)|\s+ : white space up to the last character before a word, which keeps one of them.
+// \s+(?!\S)|\s+ : white space up to the last character before a word, which keeps one of them. With `lines`
+// \s*[\r\n]+|\s+(?!\S)|\s+ : the same, but white space that holds a line break ends after its last one.
+template <bool lines>
 const char* match_space(const CharClasses& classes, const char* begin, const char* end) {
-  const char* last = begin;
-  const char* p = begin;
-  while (p != end) {
-    const Utf8Char c = decode_valid_utf8(p);
-    if ((classes[c.code] & kSpace) == 0) break;
-    last = p;
-    p += c.length;
-  }
-  return p == end || last == begin ? p : last;
-}
-
-// \s*[\r\n]+|\s+(?!\S)|\s+ : as above, but white space that holds a line break ends after its last one.
-const char* match_space_or_lines(const CharClasses& classes, const char* begin, const char* end) {
   const char* last = begin;
   const char* after_newline = nullptr;
   const char* p = begin;
@@ -86,7 +75,7 @@ const char* match_space_or_lines(const CharClasses& classes, const char* begin, 
     if ((classes[c.code] & kSpace) == 0) break;
     last = p;
     p += c.length;
-    if (is_newline(c.code)) after_newline = p;
+    if (lines && is_newline(c.code)) after_newline = p;
   }
   if (after_newline) return after_newline;
   return p == end || last == begin ? p : last;
@@ -117,7 +106,7 @@ const char* scan_llama_like(const CharClasses& classes, const char* begin, const
     while (p != end && is_newline(static_cast<unsigned char>(*p))) ++p;
     return p;
   }
-  return match_space_or_lines(classes, begin, end);
+  return match_space<true>(classes, begin, end);
 }
 
 // Which of the two letter sets of the Tekken pattern a character is in. "Either" is \p{Lm}\p{Lo}\p{M}.
@@ -157,12 +146,12 @@ const char* scan_gpt2(const CharClasses& classes, const char* begin, const char*
   Peek word = first;
   if (first.code == ' ') {
     word = peek(classes, p, end);
-    if (word.length == 0 || (word.bits & kSpace)) return match_space(classes, begin, end);
+    if (word.length == 0 || (word.bits & kSpace)) return match_space<false>(classes, begin, end);
     p += word.length;
   }
   if (word.bits & kLetter) return skip_any<kLetter>(classes, p, end);
   if (word.bits & kNumber) return skip_any<kNumber>(classes, p, end);
-  if (word.bits & kSpace) return match_space(classes, begin, end);
+  if (word.bits & kSpace) return match_space<false>(classes, begin, end);
   return skip_none<kNotOther>(classes, p, end);
 }
 
@@ -196,7 +185,7 @@ const char* scan_tekken(const CharClasses& classes, const char* begin, const cha
     while (p != end && (is_newline(static_cast<unsigned char>(*p)) || *p == '/')) ++p;
     return p;
   }
-  return match_space_or_lines(classes, begin, end);
+  return match_space<true>(classes, begin, end);
 }
 
 WordScanner find_scanner(std::string_view pattern) {

@@ -50,26 +50,6 @@ TEST(Json, ErrorsNameFileAndKey) {
   expect_error(bad, "c.json: must be a JSON object, got array", [&] { JsonView(list, "c.json"); });
 }
 
-TEST(Json, RefusesHostileText) {
-  const auto parse = [](std::string text, JsonLimits limits = {}) {
-    return [text, limits] { (void)parse_json(text, "c.json", limits); };
-  };
-  const auto bad = ErrorKind::bad_file;
-  expect_error(bad, "c.json: is not valid JSON: parse error at line 1, column", parse(R"({"a": )"));
-  expect_error(bad, "is not valid JSON", parse(""));
-  expect_error(bad, "is not valid JSON", parse("{} trailing"));
-  expect_error(bad, "is not valid JSON", parse("{\"a\": \"\xff\"}"));
-  expect_error(bad, "is not valid JSON", parse("[1e999]"));
-  expect_error(bad, "nested deeper than 64 levels", parse(std::string(100'000, '[')));
-  expect_error(bad, "nested deeper than 64 levels", parse(std::string(65, '{')));
-  expect_error(bad, "nested deeper than 2 levels", parse("[[[]]]", {.max_depth = 2}));
-  EXPECT_NO_THROW(parse("[[\"[[[\\\"[[[\"]]", {.max_depth = 2})());
-  expect_error(bad, "more than the 4 allowed", parse("[1, 2]", {.max_bytes = 4}));
-  expect_error(bad, "key a appears twice", parse(R"({"a": 1, "b": {"a": 1}, "a": 2})"));
-  EXPECT_NO_THROW(parse(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]})")());
-  EXPECT_NO_THROW(parse(R"({"a": 1, "a": 2})", {.unique_keys = false})());
-}
-
 TEST(Json, ReadsFiles) {
   const TempDir dir;
   write_file(dir / "a.json", R"({"k": 5})");

@@ -60,7 +60,7 @@ void attempt(Parse&& parse) {
     parse();
   } catch (const ApiError& error) {
     require(error.status() == 400);
-    const nlohmann::json body = nlohmann::json::parse(to_answer(error).json());
+    const nlohmann::json body = nlohmann::json::parse(to_error_reply(error).json());
     require(body["error"]["message"].is_string() && !body["error"]["message"].empty());
   }
 }

@@ -172,7 +172,9 @@ TEST(OpenaiRouter, ErrorsOfTheOrchestrator) {
   for (const bool stream : {false, true})
     for (const auto& c : cases) {
       Rig rig;
-      rig.generator->refuse = [&] { throw Error(c.kind, c.message); };
+      rig.generator->refuse = [&] {
+        throw Error(c.kind, c.message, c.param.is_null() ? "" : c.param.get<std::string>());
+      };
       const HttpReply reply = rig.post(kText, {{"prompt", "a"}, {"stream", stream}});
       EXPECT_EQ(reply.status, c.status);
       EXPECT_EQ(error_of(reply)["message"], c.message);

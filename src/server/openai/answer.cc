@@ -43,7 +43,8 @@ Json stop_reason_json(const ChoiceDelta& delta) {
   return nullptr;
 }
 
-void append_chunk(const AnswerContext& context, const Json& head, Json choice, const Usage& usage, std::string& out) {
+void append_choice_event(const AnswerContext& context, const Json& head, Json choice, const Usage& usage,
+                         std::string& out) {
   Json chunk = head;
   chunk["choices"] = Json::array();
   chunk["choices"].push_back(std::move(choice));
@@ -55,7 +56,7 @@ void append_chunk(const AnswerContext& context, const Json& head, Json choice, c
   append_event(out, dump(chunk));
 }
 
-void append_usage_chunk(const Json& head, const Usage& usage, std::string& out) {
+void append_usage_event(const Json& head, const Usage& usage, std::string& out) {
   Json chunk = head;
   chunk["choices"] = Json::array();
   chunk["usage"] = usage_json(usage);

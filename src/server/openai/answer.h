@@ -67,8 +67,8 @@ nlohmann::ordered_json usage_json(const Usage& usage);
 nlohmann::ordered_json finish_json(FinishReason reason);
 nlohmann::ordered_json stop_reason_json(const ChoiceDelta& delta);
 std::string dump(const nlohmann::ordered_json& json);  // one line; never throws for broken UTF-8
-void append_chunk(const AnswerContext& context, const nlohmann::ordered_json& head, nlohmann::ordered_json choice,
-                  const Usage& usage, std::string& out);
-void append_usage_chunk(const nlohmann::ordered_json& head, const Usage& usage, std::string& out);
+void append_choice_event(const AnswerContext& context, const nlohmann::ordered_json& head,
+                         nlohmann::ordered_json choice, const Usage& usage, std::string& out);
+void append_usage_event(const nlohmann::ordered_json& head, const Usage& usage, std::string& out);
 
 }  // namespace ingot::server::openai

@@ -67,7 +67,7 @@ bool allows(const Route& route, std::string_view method) {
 // A body in another type is refused, so that a web page cannot send one here without asking (CORS).
 void check_content_type(const HttpRequest& request) {
   const std::string_view header = request.header("content-type");
-  const std::string type = lower_case(trim(header.substr(0, header.find(';'))));
+  const std::string type = ascii_lower(trim(header.substr(0, header.find(';'))));
   if (type == "application/json" || type.empty()) return;
   throw ApiError(415,
                  fmt::format("the body must be application/json, got {}: set the header Content-Type", printable(type)),
@@ -119,17 +119,17 @@ class ApiImpl final : public Api {
       if (route->endpoint == Endpoint::chat || route->endpoint == Endpoint::completions) {
         start_call(exchange, route->endpoint == Endpoint::chat, trace, call);
       } else {
-        HttpReply reply = answer(request, route->endpoint);
+        HttpReply reply = reply_to(request, route->endpoint);
         const int status = reply.status;
         exchange->reply(std::move(reply));
         trace.finish(status);
       }
     } catch (const std::exception& error) {
-      const ErrorAnswer answer = to_answer(error);
+      const ErrorReply error_reply = to_error_reply(error);
       RequestTrace& last = call ? call->trace() : trace;
-      last.record().error = answer.log_text();
-      exchange->reply(answer.reply(retry_after_s()));
-      last.finish(answer.status);
+      last.record().error = error_reply.log_text();
+      exchange->reply(error_reply.reply(retry_after_s()));
+      last.finish(error_reply.status);
       if (call) call->let_go();
     }
   }
@@ -177,7 +177,7 @@ class ApiImpl final : public Api {
     trace.finish(405);
   }
 
-  HttpReply answer(const HttpRequest& request, Endpoint endpoint) {
+  HttpReply reply_to(const HttpRequest& request, Endpoint endpoint) {
     switch (endpoint) {
       case Endpoint::page: return page();
       case Endpoint::health: return health();

@@ -2,10 +2,11 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
 
-#include "core/printable.h"
+#include "core/json.h"
 #include "core/json_integer.h"
+#include "core/printable.h"
+#include "core/sampling_ranges.h"
 #include "server/openai/errors.h"
 
 namespace ingot::server::openai {
@@ -15,94 +16,19 @@ using Json = nlohmann::ordered_json;
 
 [[noreturn]] void bad_json(const std::string& why) { throw ApiError(400, "the body " + why, "", "invalid_json"); }
 
-// Builds the value while it is read, so that a hostile text is refused where it turns hostile. ordered_json's own
-// insertion looks through all keys before; here a set finds repeated ones.
-class Builder : public nlohmann::json_sax<Json> {
- public:
-  Json root;
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-
-  bool start_object(size_t) override {
-    open(Json::object());
-    // A vector of pairs with constant keys copies when it grows: spare the prompt that.
-    if (open_.size() == 1) open_.back().value->get_ref<Json::object_t&>().reserve(64);
-    return true;
-  }
-  bool key(string_t& key) override {
-    if (!open_.back().keys.insert(key).second)
-      bad_json(fmt::format("has the key {} twice in one object", printable(key)));
-    open_.back().key = std::move(key);
-    return true;
-  }
-  bool end_object() override { return close(); }
-  bool start_array(size_t) override { return open(Json::array()); }
-  bool end_array() override { return close(); }
-
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at ..."
-    if (const size_t end = text.find("] "); text.starts_with('[') && end != text.npos) text.remove_prefix(end + 2);
-    bad_json("is not valid JSON: " + printable(text, 200));
-  }
-
- private:
-  struct Level {
-    Json* value;
-    std::string key;
-    std::unordered_set<std::string> keys;
-  };
-
-  Json& place(Json&& value) {
-    if (++values_ > kMaxValues) bad_json(fmt::format("holds more than {} values", kMaxValues));
-    if (open_.empty()) return root = std::move(value);
-    Level& level = open_.back();
-    if (level.value->is_array()) {
-      auto& list = level.value->get_ref<Json::array_t&>();
-      return list.emplace_back(std::move(value));
-    }
-    auto& object = level.value->get_ref<Json::object_t&>();
-    object.Json::object_t::Container::emplace_back(std::move(level.key), std::move(value));
-    return object.Json::object_t::Container::back().second;
-  }
-  bool add(Json value) {
-    place(std::move(value));
-    return true;
-  }
-  // Only the innermost open value grows, so pointers to the ones around it stay good.
-  bool open(Json value) {
-    if (open_.size() >= static_cast<size_t>(kMaxDepth))
-      bad_json(fmt::format("is nested deeper than {} levels", kMaxDepth));
-    open_.push_back({&place(std::move(value)), {}, {}});
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
-
-  std::vector<Level> open_;
-  size_t values_ = 0;
-};
-
 std::string show(const Json& value) {
   return printable(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), 60);
 }
-
-std::string show_number(double value) { return fmt::format("{}", value); }
 
 }  // namespace
 
 Json parse_body(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == text.npos) bad_json("is empty: a JSON object is expected");
-  Builder builder;
-  if (!Json::sax_parse(text.begin(), text.end(), &builder)) bad_json("is not valid JSON");
-  return std::move(builder.root);
+  try {
+    return parse_ordered_json(text, "the body", {.max_depth = kMaxDepth, .max_values = kMaxValues});
+  } catch (const JsonError& error) {
+    bad_json(error.reason());
+  }
 }
 
 std::string_view kind_of(const Json& value) {
@@ -180,17 +106,16 @@ std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int
   return number;
 }
 
-std::optional<double> Fields::number(const std::string& name, double low, double high) {
+std::optional<double> Fields::number(const std::string& name, const SamplingRange& range) {
   const Json* value = take(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) fail(path_of(name), "invalid_type", "must be a number, got {}", show(*value));
   const auto number = value->get<double>();
-  if (!(number >= low))
-    fail(path_of(name), "decimal_below_min_value", "must be at least {}, got {}", show_number(low),
-         show_number(number));
-  if (!(number <= high))
-    fail(path_of(name), "decimal_above_max_value", "must be at most {}, got {}", show_number(high),
-         show_number(number));
+  if (!(number >= range.least) || (range.above && static_cast<float>(number) <= range.least))
+    fail(path_of(name), "decimal_below_min_value", "must be {} {}, got {}", range.above ? "above" : "at least",
+         range.least, number);
+  if (!(number <= range.most))
+    fail(path_of(name), "decimal_above_max_value", "must be at most {}, got {}", range.most, number);
   return number;
 }
 

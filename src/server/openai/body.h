@@ -9,6 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
+namespace ingot {
+struct SamplingRange;
+}
+
 namespace ingot::server::openai {
 
 // Parses a request body of unknown origin: strict JSON with valid UTF-8, no key twice in one object, at most
@@ -35,7 +39,7 @@ class Fields {
 
   std::optional<bool> boolean(const std::string& name);
   std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high);
-  std::optional<double> number(const std::string& name, double low, double high);
+  std::optional<double> number(const std::string& name, const SamplingRange& range);
   std::optional<std::string> string(const std::string& name);
   // A string or a list of at most `most` strings, none of them empty.
   std::vector<std::string> strings(const std::string& name, size_t most);

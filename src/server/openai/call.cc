@@ -102,10 +102,10 @@ void Call::finish() {
   try {
     reply_whole();
   } catch (const std::exception& error) {
-    const ErrorAnswer answer = to_answer(error);
-    trace_.record().error = answer.log_text();
-    if (const auto exchange = this->exchange()) exchange->reply(answer.reply(model_->generator().retry_after_s()));
-    end(answer.status);
+    const ErrorReply error_reply = to_error_reply(error);
+    trace_.record().error = error_reply.log_text();
+    if (const auto exchange = this->exchange()) exchange->reply(error_reply.reply(model_->generator().retry_after_s()));
+    end(error_reply.status);
   }
 }
 
@@ -118,17 +118,17 @@ void Call::note(const ChoiceDelta& delta) {
 }
 
 // A choice that ended without an answer to give.
-std::optional<ErrorAnswer> Call::failure_of(size_t prompt, const ChoiceDelta& delta) const {
+std::optional<ErrorReply> Call::failure_of(size_t prompt, const ChoiceDelta& delta) const {
   switch (delta.finish) {
     case FinishReason::error: {
       const std::string reason = generations_[prompt]->summary().error;
-      return ErrorAnswer{500, reason.empty() ? "the request failed" : reason, "", "generation_failed"};
+      return ErrorReply{500, reason.empty() ? "the request failed" : reason, "", "generation_failed"};
     }
     case FinishReason::cancelled:
-      return ErrorAnswer{503, "the request was cancelled by the server: try again later", "", "cancelled"};
+      return ErrorReply{503, "the request was cancelled by the server: try again later", "", "cancelled"};
     case FinishReason::timeout:
       if (produced_[prompt]) return std::nullopt;
-      return ErrorAnswer{504, "the time for this request ended before its first token: try again later", "", "timeout"};
+      return ErrorReply{504, "the time for this request ended before its first token: try again later", "", "timeout"};
     default: return std::nullopt;
   }
 }
@@ -146,7 +146,7 @@ Usage Call::final_usage() const {
 
 void Call::reply_whole() {
   std::vector<PromptAnswer> answers(generations_.size());
-  std::optional<ErrorAnswer> failure;
+  std::optional<ErrorReply> failure;
   for (size_t i = 0; i < generations_.size(); ++i) {
     PromptAnswer& answer = answers[i];
     answer.choices = generations_[i]->take();
@@ -180,9 +180,9 @@ bool Call::pull(std::string& out) {
   } catch (const std::exception& error) {
     for (const auto& generation : generations_) generation->cancel();
     out.resize(before);
-    const ErrorAnswer answer = to_answer(error);
-    trace_.record().error = answer.log_text();
-    append_event(out, answer.json());
+    const ErrorReply error_reply = to_error_reply(error);
+    trace_.record().error = error_reply.log_text();
+    append_event(out, error_reply.json());
     append_done(out);
     end(200);
     return true;
@@ -191,7 +191,7 @@ bool Call::pull(std::string& out) {
 
 bool Call::pull_events(std::string& out) {
   const bool last = all_done();  // asked first: what is taken then is all there is
-  std::optional<ErrorAnswer> failure;
+  std::optional<ErrorReply> failure;
   for (size_t i = 0; i < generations_.size() && !failure; ++i) {
     const std::vector<ChoiceDelta> deltas = generations_[i]->take();
     if (deltas.empty()) continue;

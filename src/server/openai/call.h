@@ -37,7 +37,7 @@ class Call : public BodySource, public std::enable_shared_from_this<Call> {
   void finish();  // on the task thread
   bool pull_events(std::string& out);
   void reply_whole();
-  std::optional<ErrorAnswer> failure_of(size_t prompt, const ChoiceDelta& delta) const;
+  std::optional<ErrorReply> failure_of(size_t prompt, const ChoiceDelta& delta) const;
   Usage final_usage() const;
   void note(const ChoiceDelta& delta);
   void end(int status);  // the log line, and this object's farewell

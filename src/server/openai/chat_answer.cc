@@ -48,7 +48,7 @@ class ChatWriter final : public AnswerWriter {
                      {"finish_reason", nullptr}};
       if (context_.output.token_ids && !ids_sent_) choice["prompt_token_ids"] = context_.prompts.at(0).ids;
       ids_sent_ = true;
-      append_chunk(context_, chunk_head_, std::move(choice), usage, out);
+      append_choice_event(context_, chunk_head_, std::move(choice), usage, out);
     }
     const bool last = delta.finish != FinishReason::none;
     const bool more =
@@ -62,10 +62,10 @@ class ChatWriter final : public AnswerWriter {
                    {"finish_reason", finish_json(delta.finish)}};
     if (last) choice["stop_reason"] = stop_reason_json(delta);
     if (context_.output.token_ids) choice["token_ids"] = delta.token_ids;
-    append_chunk(context_, chunk_head_, std::move(choice), usage, out);
+    append_choice_event(context_, chunk_head_, std::move(choice), usage, out);
   }
 
-  void stream_usage(const Usage& usage, std::string& out) override { append_usage_chunk(chunk_head_, usage, out); }
+  void stream_usage(const Usage& usage, std::string& out) override { append_usage_event(chunk_head_, usage, out); }
 
  private:
   std::string echo() const { return context_.output.echo ? context_.prompts.at(0).text : ""; }

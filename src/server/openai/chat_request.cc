@@ -9,10 +9,10 @@
 namespace ingot::server::openai {
 
 CompletionRequest parse_chat_request(std::string_view body, const RequestLimits& limits) {
-  const nlohmann::ordered_json json = parse_body(body);
+  nlohmann::ordered_json json = parse_body(body);
   Fields fields(json);
   CompletionRequest request;
-  request.chat = take_chat_input(fields);
+  request.chat = take_chat_input(fields, json);
   take_shared_fields(fields, limits, request);
 
   // The newer name wins, as in OpenAI's service.

@@ -37,10 +37,10 @@ class CompletionWriter final : public AnswerWriter {
     const bool last = delta.finish != FinishReason::none;
     const bool more = (output.token_ids && !delta.token_ids.empty()) || (output.logprobs && !delta.scores.empty());
     if (delta.text.empty() && !last && !more && !(first && output.echo)) return;
-    append_chunk(context_, head_, choice_json(prompt, delta, prompt_scores, last), usage, out);
+    append_choice_event(context_, head_, choice_json(prompt, delta, prompt_scores, last), usage, out);
   }
 
-  void stream_usage(const Usage& usage, std::string& out) override { append_usage_chunk(head_, usage, out); }
+  void stream_usage(const Usage& usage, std::string& out) override { append_usage_event(head_, usage, out); }
 
  private:
   struct ChoiceState {

@@ -1,7 +1,6 @@
 #include "server/openai/errors.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace ingot::server::openai {
@@ -12,30 +11,17 @@ ErrorKind error_kind(int status) {
   return status < 500 ? ErrorKind::bad_call : ErrorKind::internal;
 }
 
-// The orchestrator's messages about a parameter begin with its name.
-std::string named_parameter(std::string_view message) {
-  static constexpr std::array<std::string_view, 20> kNames = {
-      "n",     "best_of",     "max_tokens",       "logprobs",          "prompt_logprobs",    "top_k",      "top_p",
-      "min_p", "stop",        "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "bad_words",
-      "seed",  "temperature", "length_penalty",   "allowed_token_ids", "stop_token_ids",     "prompt"};
-  const std::string_view first = message.substr(0, message.find_first_of(" :["));
-  return std::find(kNames.begin(), kNames.end(), first) != kNames.end() ? std::string(first) : "";
-}
-
 }  // namespace
 
 ApiError::ApiError(int status, std::string message, std::string param, std::string code)
-    : Error(error_kind(status), std::move(message)),
-      status_(status),
-      param_(std::move(param)),
-      code_(std::move(code)) {}
+    : Error(error_kind(status), std::move(message), std::move(param)), status_(status), code_(std::move(code)) {}
 
-std::string ErrorAnswer::log_text() const {
+std::string ErrorReply::log_text() const {
   if (status >= 500) return message;
   return param.empty() ? code : code + ": " + param;
 }
 
-HttpReply ErrorAnswer::reply(double retry_after_s) const {
+HttpReply ErrorReply::reply(double retry_after_s) const {
   HttpReply reply{.status = status, .body = json()};
   if (status == 503) {
     const double seconds = std::isfinite(retry_after_s) ? std::clamp(std::ceil(retry_after_s), 1.0, 3600.0) : 1.0;
@@ -44,7 +30,7 @@ HttpReply ErrorAnswer::reply(double retry_after_s) const {
   return reply;
 }
 
-ErrorAnswer to_answer(const std::exception& error) {
+ErrorReply to_error_reply(const std::exception& error) {
   if (const auto* api = dynamic_cast<const ApiError*>(&error))
     return {api->status(), api->what(), api->param(), api->code()};
   const auto* known = dynamic_cast<const Error*>(&error);
@@ -54,7 +40,7 @@ ErrorAnswer to_answer(const std::exception& error) {
     return {500, std::string("internal error: ") + error.what(), "", "internal_error"};
   }
   switch (known->kind()) {
-    case ErrorKind::bad_call: return {400, known->what(), named_parameter(known->what()), "invalid_value"};
+    case ErrorKind::bad_call: return {400, known->what(), known->param(), "invalid_value"};
     case ErrorKind::declined: return {400, known->what(), "", "unsupported_value"};
     case ErrorKind::overloaded:
     case ErrorKind::out_of_memory: return {503, known->what(), "", "overloaded"};

@@ -17,12 +17,10 @@ class ApiError : public Error {
   ApiError(int status, std::string message, std::string param, std::string code);
 
   int status() const { return status_; }
-  const std::string& param() const { return param_; }  // empty: none, written as null
-  const std::string& code() const { return code_; }    // likewise
+  const std::string& code() const { return code_; }  // empty: none, written as null; likewise param()
 
  private:
   int status_;
-  std::string param_;
   std::string code_;
 };
 
@@ -34,7 +32,7 @@ template <typename... Args>
 }
 
 // What an exception means to a client.
-struct ErrorAnswer {
+struct ErrorReply {
   int status = 500;
   std::string message;
   std::string param;
@@ -46,6 +44,6 @@ struct ErrorAnswer {
   // `retry_after_s` is sent with a 503; rounded up, at least a second.
   HttpReply reply(double retry_after_s = 1) const;
 };
-ErrorAnswer to_answer(const std::exception& error);
+ErrorReply to_error_reply(const std::exception& error);
 
 }  // namespace ingot::server::openai

@@ -8,8 +8,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "core/utf8.h"
 #include "text/detokenizer.h"
-#include "text/unicode.h"
 
 namespace ingot::server::openai {
 namespace {

@@ -87,12 +87,12 @@ void read_arguments(Json& message) {
 
 }  // namespace
 
-ChatInput take_chat_input(Fields& fields) {
+ChatInput take_chat_input(Fields& fields, Json& body) {
   const Json* messages = fields.take("messages");
   if (messages == nullptr) fail("messages", "missing_required_parameter", "is missing");
   if (!messages->is_array()) fail("messages", "invalid_type", "must be an array, got {}", kind_of(*messages));
   if (messages->empty()) fail("messages", "empty_array", "may not be empty");
-  auto checked = std::make_shared<Json>(*messages);
+  auto checked = std::make_shared<Json>(std::move(body["messages"]));
   for (size_t i = 0; i < checked->size(); ++i) {
     check_message((*checked)[i], fmt::format("messages[{}]", i));
     join_parts((*checked)[i]);
@@ -114,7 +114,7 @@ ChatInput take_chat_input(Fields& fields) {
     for (const char* name : {"messages", "tools", "chat_template", "add_generation_prompt", "continue_final_message"})
       if (extra->contains(name))
         fail(fmt::format("chat_template_kwargs.{}", name), "invalid_value", "may not be set here");
-    if (!extra->empty()) chat.template_variables = std::make_shared<Json>(*extra);
+    if (!extra->empty()) chat.template_variables = std::make_shared<Json>(std::move(body["chat_template_kwargs"]));
   }
   return chat;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
+#include "core/sampling_ranges.h"
 #include "server/openai/errors.h"
 
 namespace ingot::server::openai {
@@ -16,10 +17,10 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 // Below it a temperature means greedy, as in vLLM: 1 / temperature would leave what a float can hold.
-constexpr double kGreedyTemperature = 1e-5;
+constexpr float kGreedyTemperature = 1e-5f;
 
-void take_float(Fields& fields, const char* name, double low, double high, float& value) {
-  if (const auto number = fields.number(name, low, high)) value = static_cast<float>(*number);
+void take_float(Fields& fields, const char* name, float& value) {
+  if (const auto number = fields.number(name, sampling_range(name))) value = static_cast<float>(*number);
 }
 
 void take_flag(Fields& fields, const char* name, bool& value) { value = fields.boolean(name).value_or(value); }
@@ -52,22 +53,15 @@ std::vector<std::pair<int32_t, float>> take_logit_bias(Fields& fields, int64_t v
 void take_sampling(Fields& fields, const RequestLimits& limits, CompletionRequest& request) {
   GenerationRequest& g = request.generation;
   SamplingParams& s = g.sampling;
-  const std::optional<double> temperature = fields.number("temperature", 0, 100);
+  const std::optional<double> temperature = fields.number("temperature", sampling_range("temperature"));
   s.temperature = static_cast<float>(temperature.value_or(1.0));
-  if (temperature && *temperature < kGreedyTemperature) s.temperature = 0;
-  if (const auto top_p = fields.number("top_p", 0, 1)) {
-    s.top_p = static_cast<float>(*top_p);
-    if (s.top_p == 0) fail("top_p", "decimal_below_min_value", "must be above 0, got {}", *top_p);
-  }
+  if (s.temperature < kGreedyTemperature) s.temperature = 0;
+  take_float(fields, "top_p", s.top_p);
   s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", -1, kMaxInt32).value_or(0)));
-  take_float(fields, "min_p", 0, 1, s.min_p);
-  take_float(fields, "presence_penalty", -2, 2, s.presence_penalty);
-  take_float(fields, "frequency_penalty", -2, 2, s.frequency_penalty);
-  if (const auto penalty = fields.number("repetition_penalty", 0, 100)) {
-    if (*penalty < 0.01)
-      fail("repetition_penalty", "decimal_below_min_value", "must be at least 0.01, got {}", *penalty);
-    s.repetition_penalty = static_cast<float>(*penalty);
-  }
+  take_float(fields, "min_p", s.min_p);
+  take_float(fields, "presence_penalty", s.presence_penalty);
+  take_float(fields, "frequency_penalty", s.frequency_penalty);
+  take_float(fields, "repetition_penalty", s.repetition_penalty);
   const std::optional<int64_t> seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), kMaxInt64);
   s.seed = static_cast<uint64_t>(seed.value_or(0));
   g.random_seed = !seed;
@@ -95,7 +89,7 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   g.best_of = static_cast<int32_t>(fields.integer("best_of", 1, limits.max_n).value_or(0));
   g.priority = static_cast<int32_t>(fields.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
   take_flag(fields, "use_beam_search", g.beam_search);
-  g.length_penalty = fields.number("length_penalty", -10, 10).value_or(g.length_penalty);
+  g.length_penalty = fields.number("length_penalty", {"length_penalty", -10, 10}).value_or(g.length_penalty);
   take_flag(fields, "early_stopping", g.early_stopping);
   if (g.beam_search) {
     if (temperature && s.temperature != 0)

@@ -8,7 +8,7 @@
 namespace ingot::server::openai {
 
 TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimits&) {
-  const nlohmann::ordered_json json = parse_body(body);
+  nlohmann::ordered_json json = parse_body(body);
   Fields fields(json);
   TokenizeRequest request;
   request.model = fields.string("model").value_or("");
@@ -19,7 +19,7 @@ TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimit
     if (fields.take("messages") != nullptr)
       fail("messages", "invalid_value", "and prompt exclude each other: send one of them");
   } else {
-    request.chat = take_chat_input(fields);
+    request.chat = take_chat_input(fields, json);
   }
   check_other_parameters(fields);
   return request;

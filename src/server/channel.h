@@ -9,11 +9,11 @@ namespace ingot::server {
 
 // The bytes of one connection, with or without TLS. All calls and callbacks happen on the executor of the socket. At
 // most one read and one write are under way at a time.
-class Stream {
+class Channel {
  public:
   using Done = std::function<void(boost::system::error_code, size_t)>;
 
-  virtual ~Stream() = default;
+  virtual ~Channel() = default;
   virtual bool needs_handshake() const = 0;
   virtual void handshake(Done done) = 0;
   virtual void read_some(boost::asio::mutable_buffer into, Done done) = 0;
@@ -25,6 +25,6 @@ class Stream {
   virtual boost::asio::any_io_executor executor() = 0;
 };
 
-std::unique_ptr<Stream> make_plain_stream(boost::asio::ip::tcp::socket socket);
+std::unique_ptr<Channel> make_plain_channel(boost::asio::ip::tcp::socket socket);
 
 }  // namespace ingot::server

@@ -1,15 +1,15 @@
 #include <utility>
 
-#include "server/stream.h"
+#include "server/channel.h"
 
 namespace ingot::server {
 namespace {
 
 using boost::asio::ip::tcp;
 
-class PlainStream : public Stream {
+class PlainChannel : public Channel {
  public:
-  explicit PlainStream(tcp::socket socket) : socket_(std::move(socket)) {}
+  explicit PlainChannel(tcp::socket socket) : socket_(std::move(socket)) {}
 
   bool needs_handshake() const override { return false; }
   void handshake(Done done) override { done({}, 0); }
@@ -36,8 +36,8 @@ class PlainStream : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_plain_stream(tcp::socket socket) {
-  return std::make_unique<PlainStream>(std::move(socket));
+std::unique_ptr<Channel> make_plain_channel(tcp::socket socket) {
+  return std::make_unique<PlainChannel>(std::move(socket));
 }
 
 }  // namespace ingot::server
