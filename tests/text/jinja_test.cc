@@ -154,6 +154,7 @@ TEST(Jinja, HostileTemplatesEndWithAnError) {
        "recurses"},
       {"{{ 'x' * 1000000000 }}", "repeating"},
       {"{{ [1] * 1000000000 }}", "repeating"},
+      {"{{ ('x' * 4000000)|list }}", "grew over"},
       {"{% set a = 'x' * 4000000 %}{{ [a, a, a, a, a, a, a, a, a] }}", "grew over"},
       {"{% set ns = namespace(x=[]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
        "grew over"},
