@@ -12,7 +12,7 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special)
 
 void Detokenizer::reset() {
   first_ = true;
-  strip_left_ = impl_.plan.strip_most;
+  strip_left_ = impl_.decode_rules.strip_most;
   bytes_.clear();
 }
 
@@ -33,9 +33,9 @@ void Detokenizer::push(int32_t id, std::string& out) {
   if (skip_special_ && impl_.special[id]) return;
   const bool first = first_;
   first_ = false;
-  const DecodePlan& plan = impl_.plan;
-  if (plan.join_with_spaces && !first) emit(" ", out);
-  if (plan.byte_level) {
+  const DecodeRules& rules = impl_.decode_rules;
+  if (rules.join_with_spaces && !first) emit(" ", out);
+  if (rules.byte_level) {
     bytes_ += impl_.piece(id, first);
     flush_bytes(out, false);
     return;
@@ -55,7 +55,7 @@ void Detokenizer::finish(std::string& out) {
 }
 
 void Detokenizer::emit(std::string_view text, std::string& out) {
-  const std::string& strip = impl_.plan.strip;
+  const std::string& strip = impl_.decode_rules.strip;
   while (strip_left_ > 0 && !text.empty()) {
     if (!text.starts_with(strip)) {
       strip_left_ = 0;
@@ -82,7 +82,7 @@ void Detokenizer::flush_bytes(std::string& out, bool all) {
     }
     if (step.status == Utf8Status::incomplete && !all) break;
     emit(kReplacementUtf8, out);
-    done += impl_.plan.byte_level ? step.length : 1;
+    done += impl_.decode_rules.byte_level ? step.length : 1;
   }
   bytes_.erase(0, done);
 }

@@ -78,51 +78,51 @@ const std::string kEmpty;
 
 }  // namespace
 
-DecodePlan plan_decoding(const TokenizerData& data) {
+DecodeRules decode_rules_of(const TokenizerData& data) {
   using Kind = DecoderStep::Kind;
-  DecodePlan plan;
-  plan.join_with_spaces = !data.has_decoder;
+  DecodeRules rules;
+  rules.join_with_spaces = !data.has_decoder;
   bool fused = false;
   const auto decline = [&data](std::string_view what) {
     throw_error(ErrorKind::declined, "{}: decoder: {} is not supported", data.source, what);
   };
   for (size_t i = 0; i < data.decoder.size(); ++i) {
     const DecoderStep& step = data.decoder[i];
-    if (plan.byte_level && step.kind != Kind::fuse) decline("a step after ByteLevel");
+    if (rules.byte_level && step.kind != Kind::fuse) decline("a step after ByteLevel");
     switch (step.kind) {
       case Kind::byte_level:
         if (i > 0) decline("ByteLevel after another step");
-        plan.byte_level = true;
+        rules.byte_level = true;
         break;
       case Kind::replace_text:
-        if (plan.byte_fallback || fused) decline("Replace after ByteFallback or Fuse");
-        if (!step.pattern.empty()) plan.replace.emplace_back(step.pattern, step.content);
+        if (rules.byte_fallback || fused) decline("Replace after ByteFallback or Fuse");
+        if (!step.pattern.empty()) rules.replace.emplace_back(step.pattern, step.content);
         break;
       case Kind::metaspace:
-        if (plan.byte_fallback || fused) decline("Metaspace after ByteFallback or Fuse");
-        if (step.drop_first) plan.drop_in_first = step.pattern;
-        plan.replace.emplace_back(step.pattern, " ");
+        if (rules.byte_fallback || fused) decline("Metaspace after ByteFallback or Fuse");
+        if (step.drop_first) rules.drop_in_first = step.pattern;
+        rules.replace.emplace_back(step.pattern, " ");
         break;
       case Kind::byte_fallback:
         if (fused) decline("ByteFallback after Fuse");
-        plan.byte_fallback = true;
+        rules.byte_fallback = true;
         break;
       case Kind::fuse: fused = true; break;
       case Kind::strip:
         if (!fused) decline("Strip before Fuse");
         if (step.stop > 0) decline("Strip at the end");
-        if (plan.strip_most > 0) decline("a second Strip");
-        plan.strip = step.content;
-        plan.strip_most = step.start;
+        if (rules.strip_most > 0) decline("a second Strip");
+        rules.strip = step.content;
+        rules.strip_most = step.start;
         break;
     }
   }
-  return plan;
+  return rules;
 }
 
 Tokenizer::Impl::Impl(TokenizerData tokenizer_data)
     : data(check(std::move(tokenizer_data))),
-      plan(plan_decoding(data)),
+      decode_rules(decode_rules_of(data)),
       normalizer(naming(data.source, [this] { return Normalizer(data.normalizer); })),
       pre_tokenizer(naming(data.source, [this] { return PreTokenizer(data.pre_tokenizer); })),
       bpe(data) {
@@ -143,7 +143,7 @@ Tokenizer::Impl::Impl(TokenizerData tokenizer_data)
 
 int Tokenizer::Impl::fallback_byte(int32_t id) const {
   const std::string& text = data.tokens[id];
-  if (!plan.byte_fallback || text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
+  if (!decode_rules.byte_fallback || text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
   int value = 0;
   for (char c : {text[3], text[4]}) {
     const int digit = c >= '0' && c <= '9'   ? c - '0'
@@ -158,12 +158,13 @@ int Tokenizer::Impl::fallback_byte(int32_t id) const {
 
 std::string Tokenizer::Impl::piece(int32_t id, bool first) const {
   const std::string& text = data.tokens[id];
-  if (plan.byte_level) {
+  if (decode_rules.byte_level) {
     std::string bytes;
     return ByteAlphabet::get().decode(text, bytes) ? bytes : text;
   }
-  std::string out = first && !plan.drop_in_first.empty() ? replace_all(text, plan.drop_in_first, "") : text;
-  for (const auto& [pattern, content] : plan.replace) out = replace_all(out, pattern, content);
+  std::string out =
+      first && !decode_rules.drop_in_first.empty() ? replace_all(text, decode_rules.drop_in_first, "") : text;
+  for (const auto& [pattern, content] : decode_rules.replace) out = replace_all(out, pattern, content);
   return out;
 }
 

@@ -16,7 +16,7 @@
 namespace ingot {
 
 // How tokens become text, distilled from the decoder steps.
-struct DecodePlan {
+struct DecodeRules {
   bool byte_level = false;     // token texts are in the byte alphabet; bytes of neighbours join into characters
   bool byte_fallback = false;  // <0x..> tokens are bytes
   bool join_with_spaces = false;
@@ -25,13 +25,13 @@ struct DecodePlan {
   std::string strip;                                         // character removed from the start of the whole text...
   uint32_t strip_most = 0;                                   // ...at most so many times
 };
-DecodePlan plan_decoding(const TokenizerData& data);
+DecodeRules decode_rules_of(const TokenizerData& data);
 
 struct Tokenizer::Impl {
   explicit Impl(TokenizerData tokenizer_data);
 
   TokenizerData data;
-  DecodePlan plan;
+  DecodeRules decode_rules;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   Bpe bpe;
@@ -42,7 +42,7 @@ struct Tokenizer::Impl {
 
   // Byte value of a <0x..> token when these are decoded to bytes, else -1.
   int fallback_byte(int32_t id) const;
-  // The token's text, or bytes when the plan is byte-level, as it stands in the middle of a text.
+  // The token's text, or bytes when they are decoded at the level of bytes, as it stands in the middle of a text.
   std::string piece(int32_t id, bool first) const;
 
   // Working memory, one for each encode() that runs at the same time.

@@ -45,10 +45,14 @@ std::string error_of(std::string_view source, ErrorKind kind, const RenderOption
   }
 }
 
+TEST(Jinja, IntegersAreNotReadAsFloats) {
+  EXPECT_EQ(render("{{ '9007199254740993'|int }} {{ '010'|int }} {{ '+7.9'|int }}"), "9007199254740993 10 7");
+}
+
 // What a branch may set is the caller's variable as long as it has not.
 TEST(Jinja, ABranchNotTakenHidesNothing) {
   Variables variables;
-  variables.emplace_back("x", Value::from_json(Json(1)));
+  variables.emplace_back("x", Value(1));
   const char* const source =
       "{% for taken in [true, false] %}{% if taken %}a{% else %}{% set x = 2 %}{% endif %}{{ x }} {% endfor %}";
   EXPECT_EQ(render(source, variables), "a1 2 ");
@@ -150,6 +154,7 @@ TEST(Jinja, HostileTemplatesEndWithAnError) {
        "recurses"},
       {"{{ 'x' * 1000000000 }}", "repeating"},
       {"{{ [1] * 1000000000 }}", "repeating"},
+      {"{{ ('x' * 4000000)|list }}", "grew over"},
       {"{% set a = 'x' * 4000000 %}{{ [a, a, a, a, a, a, a, a, a] }}", "grew over"},
       {"{% set ns = namespace(x=[]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
        "grew over"},

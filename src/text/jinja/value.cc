@@ -244,8 +244,9 @@ std::string_view type_name(const Value& v) {
 
 std::vector<Value> to_vector(const Value& v) {
   std::vector<Value> items;
+  uint64_t weight = 0;  // a character of a string is much heavier as a value
   Iter it(v);
-  for (Value item; it.next(item);) items.push_back(std::move(item));
+  for (Value item; it.next(item); items.push_back(std::move(item))) check_size(weight += item.weight(), 0);
   return items;
 }
 
