@@ -19,8 +19,8 @@
 #include "backend/metal/device.h"
 #include "backend/metal/linear/plan.h"
 #include "core/error.h"
-#include "step/stage.h"
 #include "ingot/step_builder.h"
+#include "step/stage.h"
 
 namespace ingot {
 namespace {

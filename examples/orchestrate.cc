@@ -1,5 +1,6 @@
-// An orchestrator of its own, in a page: several prompts, one engine. It owns the block numbers and decides what each step
-// runs; the engine owns every tensor. All prompts are read in one step, then each step draws one token for every sequence.
+// An orchestrator of its own, in a page: several prompts, one engine. It owns the block numbers and decides what each
+// step runs; the engine owns every tensor. All prompts are read in one step, then each step draws one token for every
+// sequence.
 //   orchestrate model.gguf "The capital of France is" "Two and two make"
 #include <algorithm>
 #include <cstdint>

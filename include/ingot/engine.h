@@ -48,8 +48,8 @@ struct EngineLimits {
 
 // What a loaded model is, in numbers.
 struct ModelInfo {
-  std::string architecture;  // "llama": the family's name
-  std::string name;          // for people
+  std::string architecture;   // "llama": the family's name
+  std::string name;           // for people
   std::string weight_format;  // "q4_1", "bf16": what most of the weights are
   int64_t layers = 0;
   int64_t hidden = 0;  // width of the residual stream
@@ -60,7 +60,7 @@ struct ModelInfo {
   int64_t experts = 0;  // 0: dense
   int64_t experts_per_token = 0;
   int64_t vocab = 0;
-  int64_t max_position = 0;  // longest sequence the model was made for
+  int64_t max_position = 0;      // longest sequence the model was made for
   std::vector<int32_t> eos_ids;  // any of them ends a text
 };
 
@@ -74,7 +74,7 @@ struct MemoryUse {
   uint64_t io_bytes = 0;         // staged inputs (twice) and outputs (twice)
   uint64_t available_bytes = 0;  // before loading; 0: unknown, nothing is refused
 
-  uint64_t total_bytes() const { 
+  uint64_t total_bytes() const {
     return weight_bytes + kv_bytes + scratch_bytes + work_bytes + sampler_bytes + io_bytes;
   }
 };

@@ -149,7 +149,8 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "memory", [](const ModelInspection& i) { return memory(i.plan); }, "a dict of the memory plan, in bytes")
       .def_prop_ro(
-          "config", [](const ModelInspection& i) { return config(describe(i.config)); }, "a dict of the model's dimensions");
+          "config", [](const ModelInspection& i) { return config(describe(i.config)); },
+          "a dict of the model's dimensions");
   m.def("inspect", &inspect<INGOT_ENGINE_TYPES>, INGOT_ENGINE_ARGS,
         "Plans a model as Engine() would, without loading it; raises what that would raise.");
 
@@ -166,8 +167,7 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro(
           "device", [](const PyEngine& e) { return e.get().device_description(); }, "the device, in words")
       .def_prop_ro(
-          "memory", [](const PyEngine& e) { return memory(e.get().memory()); },
-          "a dict of the memory plan, in bytes")
+          "memory", [](const PyEngine& e) { return memory(e.get().memory()); }, "a dict of the memory plan, in bytes")
       .def_prop_ro(
           "config", [](const PyEngine& e) { return config(e.get().model()); }, "a dict of the model's dimensions")
       .def("validate", &PyEngine::validate, nb::arg("step"), "Raises StepError when the step would be refused.")

@@ -16,9 +16,9 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "ingot/tokenizer.h"
 #include "module.h"
 #include "text/chat_template.h"
-#include "ingot/tokenizer.h"
 
 // The orchestrator as _ingot.LlmCore: what ingot/llm.py is made of.
 namespace ingot::python {

@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
-#include "step/validate.h"
 #include "hub/model_name.h"
+#include "step/validate.h"
 
 namespace ingot::python {
 namespace {

@@ -9,9 +9,9 @@
 #include "engine/devices.h"
 #include "engine/internals.h"
 #include "engine/loader.h"
+#include "model/decoder.h"
 #include "step/stage.h"
 #include "step/validate.h"
-#include "model/decoder.h"
 
 namespace ingot {
 namespace {

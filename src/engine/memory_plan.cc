@@ -25,8 +25,9 @@ KvType parse_kv_dtype(const std::string& name) {
 
 std::string MemoryPlan::describe() const {
   return fmt::format("weights {} + KV cache {} + scratch {} + work {} + sampler {} + input/output {} = {}",
-                     format_bytes(weight_bytes), format_bytes(kv_bytes), format_bytes(scratch_bytes), format_bytes(work_bytes),
-                     format_bytes(sampler_bytes), format_bytes(io_bytes), format_bytes(total_bytes()));
+                     format_bytes(weight_bytes), format_bytes(kv_bytes), format_bytes(scratch_bytes),
+                     format_bytes(work_bytes), format_bytes(sampler_bytes), format_bytes(io_bytes),
+                     format_bytes(total_bytes()));
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, const Settings& settings,
@@ -75,8 +76,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   plan.work_bytes = device.work_bytes(tokens, widest);
   if (config.experts > 0) {  // the rows of experts are gathered before they are multiplied
     const int64_t pairs = tokens * config.experts_per_token;
-    plan.work_bytes = std::max<uint64_t>(plan.work_bytes, device.work_bytes(pairs, std::max(config.hidden, config.expert_ffn)) +
-                                        static_cast<uint64_t>(pairs * config.hidden) * sizeof(float));
+    plan.work_bytes =
+        std::max<uint64_t>(plan.work_bytes, device.work_bytes(pairs, std::max(config.hidden, config.expert_ffn)) +
+                                                static_cast<uint64_t>(pairs * config.hidden) * sizeof(float));
   }
   limits.max_seqs = std::min(limits.max_seqs, limits.max_step_tokens);
   limits.max_logits_rows = std::min(options.max_logits_rows, limits.max_sample_rows);
@@ -95,8 +97,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   limits.num_blocks = options.kv_blocks > 0 ? options.kv_blocks : seq_blocks * limits.max_seqs;
   // Half of it holds a bias for every token of the vocabulary; the other half the longest history twice.
   limits.max_list_words = std::max<int64_t>(1 << 18, 4 * limits.max_model_len) + 4 * limits.vocab;
-  plan.output =
-      OutputLayout::plan(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab);
+  plan.output = OutputLayout::plan(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab);
   plan.stage_bytes = stage_bytes(limits);
   plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
 

@@ -6,9 +6,9 @@
 #include <span>
 
 #include "core/half.h"
-#include "step/stage.h"
-#include "ingot/step_builder.h"
 #include "formats/block_quant.h"
+#include "ingot/step_builder.h"
+#include "step/stage.h"
 
 namespace ingot {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "orchestrator/beam_search.h"
 #include "ingot/tokenizer.h"
+#include "orchestrator/beam_search.h"
 
 namespace ingot {
 namespace {

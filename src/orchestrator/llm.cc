@@ -9,9 +9,9 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "step/validate.h"
 #include "orchestrator/free_memory.h"
 #include "orchestrator/step_loop.h"
+#include "step/validate.h"
 #include "text/tokenizer_load.h"
 
 namespace ingot {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "step/validate.h"
 #include "ingot/llm.h"
 #include "orchestrator/block_hash.h"
 #include "orchestrator/generation_stream.h"
 #include "orchestrator/stop_text.h"
+#include "step/validate.h"
 #include "text/detokenizer.h"
 
 namespace ingot {

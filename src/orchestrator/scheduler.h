@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ingot/step_builder.h"
 #include "ingot/engine.h"
+#include "ingot/step_builder.h"
 #include "orchestrator/block_pool.h"
 #include "orchestrator/pacer.h"
 #include "orchestrator/request.h"

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "ingot/tokenizer.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/normalizer.h"
 #include "text/pre_tokenizer.h"
-#include "ingot/tokenizer.h"
 #include "text/tokenizer_data.h"
 
 namespace ingot {

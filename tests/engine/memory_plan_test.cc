@@ -54,8 +54,8 @@ TEST(MemoryPlan, AddsUpAndTakesWhatItIsGiven) {
   EXPECT_EQ(plan.limits.max_step_tokens, 33);
   EXPECT_EQ(plan.limits.max_seqs, 3);
   EXPECT_EQ(plan.kv_bytes, plan.kv.total_bytes());
-  EXPECT_EQ(plan.total_bytes(),
-            plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes + plan.work_bytes + plan.sampler_bytes + plan.io_bytes);
+  EXPECT_EQ(plan.total_bytes(), plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes + plan.work_bytes +
+                                    plan.sampler_bytes + plan.io_bytes);
   EXPECT_GT(plan.weight_bytes, 0u);
   EXPECT_EQ(plan.scratch_bytes, plan.scratch.bytes);
   EXPECT_GT(plan.work_bytes, 0u);

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/error.h"
-#include "text/detokenizer.h"
 #include "ingot/tokenizer.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer_readers.h"
 #include "text/unicode.h"
 

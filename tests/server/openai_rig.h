@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "server/openai/api.h"
 #include "ingot/tokenizer.h"
+#include "server/openai/api.h"
 
 // Stand-ins for the transport and the model, so that the API can be driven without a socket.
 namespace ingot::server::testing {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "ingot/tokenizer.h"
 #include "server/openai/answer.h"
 #include "server/openai/api.h"
 #include "server/openai/request.h"
 #include "text/chat_template.h"
-#include "ingot/tokenizer.h"
 
 namespace ingot::server::openai {
 

@@ -8,8 +8,10 @@ constant uint ATTENTION_BLOCK_SIZE [[function_constant(kAttentionBlockSize)]];
 constant uint ATTENTION_WINDOW [[function_constant(kAttentionWindow)]];  // 0: none
 constant bool ATTENTION_QK_NORM [[function_constant(kAttentionQkNorm)]];
 constant uint ATTENTION_SIMDGROUPS [[function_constant(kAttentionSimdgroups)]];  // of a threadgroup
-constant bool ATTENTION_ONE_SPAN [[function_constant(kAttentionOneSpan)]];    // decode: a threadgroup takes no more than one span
-constant bool ATTENTION_TURNED [[function_constant(kAttentionTurned)]];      // all dims are rotated, and they are a multiple of 64
+constant bool ATTENTION_ONE_SPAN
+    [[function_constant(kAttentionOneSpan)]];  // decode: a threadgroup takes no more than one span
+constant bool ATTENTION_TURNED
+    [[function_constant(kAttentionTurned)]];  // all dims are rotated, and they are a multiple of 64
 constant bool ATTENTION_WIDE = kWideMatrices && ATTENTION_HEAD_SIZE % 32 == 0;  // heads are read 32 dims at a time
 
 // ---- rotation ----

@@ -1,5 +1,5 @@
-// What every kernel file starts with. The build joins params.h, this and the other files into one source, so names that a file
-// keeps to itself carry its subject as a prefix, and nothing may depend on the order of the files.
+// What every kernel file starts with. The build joins params.h, this and the other files into one source, so names that
+// a file keeps to itself carry its subject as a prefix, and nothing may depend on the order of the files.
 #pragma once
 
 #include <metal_simdgroup>

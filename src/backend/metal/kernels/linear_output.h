@@ -4,8 +4,9 @@
 
 // What becomes of the sums of a matrix product: an activation, and the way to `out`.
 
-constant uint LINEAR_ACTIVATION [[function_constant(kLinearActivation)]];  // 0 none, 1 silu, 2 gelu_tanh, 3 gelu, gated; 4 to 6 not
-constant uint LINEAR_OUT [[function_constant(kLinearOut)]];         // PackedFormat of the output
+constant uint LINEAR_ACTIVATION
+    [[function_constant(kLinearActivation)]];                // 0 none, 1 silu, 2 gelu_tanh, 3 gelu, gated; 4 to 6 not
+constant uint LINEAR_OUT [[function_constant(kLinearOut)]];  // PackedFormat of the output
 constant bool LINEAR_ACCUMULATE [[function_constant(kLinearAccumulate)]];  // out += result
 constant bool LINEAR_HAS_BIAS [[function_constant(kLinearHasBias)]];
 constant bool LINEAR_HAS_BIAS_UP [[function_constant(kLinearHasBiasUp)]];

@@ -4,7 +4,7 @@
 
 // What all ways of kernels/linear.metal share: constants, parameters, activations in and results out.
 
-constant uint LINEAR_FORMAT [[function_constant(kLinearFormat)]];     // PackedFormat of W
+constant uint LINEAR_FORMAT [[function_constant(kLinearFormat)]];       // PackedFormat of W
 constant uint LINEAR_FORMAT_UP [[function_constant(kLinearFormatUp)]];  // of the second matrix, when gated
 // Few rows: at a time; 1, 2, 4, 8 or 16. Matrix: 8, 16, 32 or 64. 0: none, tiles only.
 constant uint LINEAR_ROWS [[function_constant(kLinearRows)]];
@@ -13,13 +13,17 @@ constant uint LINEAR_ROWS [[function_constant(kLinearRows)]];
 constant uint LINEAR_OUTPUTS [[function_constant(kLinearOutputs)]];
 // Few rows: lanes that share a dot product; 1 to 32. Matrix: slices of the columns; 1 to 8.
 constant uint LINEAR_LANES [[function_constant(kLinearLanes)]];
-constant uint LINEAR_UNROLL [[function_constant(kLinearUnroll)]];     // units (matrix: of four lanes) loaded together; 1 to 4
+constant uint LINEAR_UNROLL
+    [[function_constant(kLinearUnroll)]];  // units (matrix: of four lanes) loaded together; 1 to 4
 constant uint LINEAR_TILE_ROWS [[function_constant(kLinearTileRows)]];  // tiles: 32 or 64; 0: none, few rows only
-constant uint LINEAR_X [[function_constant(kLinearX)]];          // PackedFormat of the activations: f32, f16 or bf16
-constant uint LINEAR_MATRIX [[function_constant(kLinearMatrix)]];     // matrix: 8 outputs times this a simdgroup; 0: few rows
-constant bool LINEAR_ALIGNED [[function_constant(kLinearAligned)]];    // cols % 8 == 0: rows of x can be read 16 bytes at a time
-constant bool LINEAR_EXPERTS [[function_constant(kLinearExperts)]];    // W is a stack of experts, see LinearParams
-constant bool LINEAR_SPLIT [[function_constant(kLinearSplit)]];      // matrix: a threadgroup takes one slice, see linear_shared
+constant uint LINEAR_X [[function_constant(kLinearX)]];  // PackedFormat of the activations: f32, f16 or bf16
+constant uint LINEAR_MATRIX
+    [[function_constant(kLinearMatrix)]];  // matrix: 8 outputs times this a simdgroup; 0: few rows
+constant bool LINEAR_ALIGNED
+    [[function_constant(kLinearAligned)]];  // cols % 8 == 0: rows of x can be read 16 bytes at a time
+constant bool LINEAR_EXPERTS [[function_constant(kLinearExperts)]];  // W is a stack of experts, see LinearParams
+constant bool LINEAR_SPLIT
+    [[function_constant(kLinearSplit)]];  // matrix: a threadgroup takes one slice, see linear_shared
 // The others: linear_output.h
 
 // ---- activations in and out -----------------------------------------------------------------------------------------
