@@ -644,6 +644,10 @@ n = 7
 '<&>'|safe + '<' + n|string
 '%-5s|%05d|%+d|%.2f|%x' % ('ab', 42, 7, 2.345, 255)
 '{:>5}|{:<5}|{:^5}|{:05d}|{:+d}|{:.1f}|{i:d}'.format('ab', 'cd', 'ef', 42, 7, 2.25, i=3)
+'[{}]'.format(undefined_thing)
+'[{}|{}|{}]'.format(none, xs, true)
+'{:5}|{:<6}|{:x}'.format(true, 2.5, -255)
+'[%s]' % undefined_thing
 """
 
 STATEMENTS = [

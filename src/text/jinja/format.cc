@@ -55,7 +55,6 @@ std::string lay_out(const Value& v, const Spec& spec) {
     }
     return pad(std::move(text), spec.width, spec.fill, spec.align == 0 ? '<' : spec.align);
   }
-  require_defined(v);
   if (!v.is_number()) {
     if (spec.type == 0 && spec.width == 0 && spec.precision < 0) return str(v);
     raise("a format wants a number or a string, not {}", type_name(v));

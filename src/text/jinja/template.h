@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ctime>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
