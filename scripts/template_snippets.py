@@ -648,6 +648,12 @@ n = 7
 '[{}|{}|{}]'.format(none, xs, true)
 '{:5}|{:<6}|{:x}'.format(true, 2.5, -255)
 '[%s]' % undefined_thing
+true|abs
+[nothing[1:], d[:2], 5[::2]]
+nothing[1:].x
+words|sort(attribute='zz')
+xs|map('string')|reverse
+[users[0], {'name': 'Ann'}, {}]|sort(attribute='age')|length
 """
 
 STATEMENTS = [

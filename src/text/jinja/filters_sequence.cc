@@ -49,17 +49,18 @@ Value first(Run&, const Args& args) {
   return Value::undefined("No first item, sequence was empty.");
 }
 
-// The items of something Python can go over backwards.
+bool is_generator(const Value& v) { return v.seq() != nullptr && v.seq()->type == Seq::Type::generator; }
+
 std::vector<Value> reversed_items(const Value& v) {
-  if (!Iter::can(v) || (v.seq() != nullptr && v.seq()->type == Seq::Type::generator))
-    raise("'{}' object is not reversible", type_name(v));
   std::vector<Value> items = to_vector(v);
   std::reverse(items.begin(), items.end());
   return items;
 }
 
 Value last(Run&, const Args& args) {
-  const auto items = reversed_items(Params("last", args, {"seq"}, 1).at(0));
+  const Params p("last", args, {"seq"}, 1);
+  if (is_generator(p.at(0))) raise("'generator' object is not reversible");
+  const auto items = reversed_items(p.at(0));
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.front();
 }
 
@@ -74,6 +75,7 @@ Value to_list(Run&, const Args& args) { return Value::list(to_vector(Params("lis
 
 Value reverse(Run&, const Args& args) {
   const Params p("reverse", args, {"value"}, 1);
+  if (is_generator(p.at(0))) return Value::list(reversed_items(p.at(0)));
   if (!p.at(0).is_string()) return generator(reversed_items(p.at(0)));
   auto chars = decode(p.at(0).text());
   std::reverse(chars.begin(), chars.end());
@@ -99,8 +101,8 @@ Value sort(Run& run, const Args& args) {
   if (attribute.is_string() && attribute.text().find(',') != std::string::npos)
     raise_unsupported("sort() by several attributes is not supported");
   const std::vector<Value> items = to_vector(p.at(0));
-  std::vector<Value> keys;
-  for (const Value& item : items) keys.push_back(key_of(run, item, attribute, p.truthy(2)));
+  std::vector<Value> keys;  // lists, as in jinja2: then what is not defined is equal to what is not either
+  for (const Value& item : items) keys.push_back(Value::list({key_of(run, item, attribute, p.truthy(2))}));
   return sorted_by(run, items, keys, p.truthy(1));
 }
 
@@ -136,17 +138,16 @@ Value unique(Run& run, const Args& args) {
 template <bool Greatest>
 Value extreme(Run& run, const Args& args) {
   const Params p(Greatest ? "max" : "min", args, {"value", "case_sensitive", "attribute"}, 1);
-  Value best = Value::undefined("No aggregated item, sequence was empty.");
+  std::optional<Value> best;
   Value best_key;
   for (const Value& item : to_vector(p.at(0))) {
     Value key = key_of(run, item, p.get(2, Value()), p.truthy(1));
     run.spend_comparing(key);
-    if (!best.is_undefined() && !(Greatest ? compare(key, best_key, ">") > 0 : compare(key, best_key, "<") < 0))
-      continue;
+    if (best && !(Greatest ? compare(key, best_key, ">") > 0 : compare(key, best_key, "<") < 0)) continue;
     best = item;
     best_key = std::move(key);
   }
-  return best;
+  return best ? *best : Value::undefined("No aggregated item, sequence was empty.");
 }
 
 Value sum(Run& run, const Args& args) {
@@ -163,7 +164,7 @@ Value sum(Run& run, const Args& args) {
 Value absolute(Run&, const Args& args) {
   const Params p("abs", args, {"x"}, 1);
   if (!p.at(0).is_number()) raise("bad operand type for abs(): '{}'", type_name(p.at(0)));
-  return compare(p.at(0), Value(0), "<") < 0 ? negate(p.at(0)) : p.at(0);
+  return compare(p.at(0), Value(0), "<") < 0 ? negate(p.at(0)) : negate(negate(p.at(0)));
 }
 
 Value join(Run& run, const Args& args) {
