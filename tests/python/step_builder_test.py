@@ -177,6 +177,15 @@ class StepBuilderTest(unittest.TestCase):
         with self.assertRaisesRegex(ingot.Error, "no step has drawn"):
             builder.build(output)
 
+    def test_one_structured_request_among_others_asks_for_a_mask(self):
+        for which in (0, 1, None):
+            builder, scheduler = StepBuilder(self.engine.limits), TinyScheduler(self.prompts[:2], make_params(), 200)
+            output = scheduler.schedule()
+            for i, request in enumerate(output.scheduled_new_reqs):
+                request.sampling_params = make_params(structured_outputs=object() if i == which else None)
+            builder.update(output)
+            self.assertEqual(builder.build(output).structured, which is not None)
+
     def test_arrays_that_do_not_fit_are_refused(self):
         ints = lambda *values: np.array(values, np.int32)
         kept = (np.zeros((2, 32), np.int32), np.zeros((2, 2), np.int32), ints(8, 8), ints(-1, -1))
