@@ -88,7 +88,7 @@ EXCLUDED = [
     ("src/backend/cpu/device.cc", r"= allocate\(", "asks for large pages or not: speed only"),
     ("src/backend/metal/gpu.cc", r"!gpu\.\w+\)", "a Mac without a GPU or a queue"),
     ("src/server/request_parser.h", r"(?:head|body)_bytes =", "the connection always gives its own"),
-    ("src/orchestrator/generation_stream.h", r"unpublished_", "publishes nothing, once"),
+    ("src/orchestrator/live_generation.h", r"unpublished_", "publishes nothing, once"),
     ("*", r"\bnext_(?:\w+_)? = |\bid_? = [01];", "a number that only tells things apart"),
     ("*", r"localizedDescription|utf8String", "the words of a message"),
     ("src/cli/perplexity.cc", r"room <= 0", "the line after it skips what is left without rows"),

@@ -14,8 +14,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/gguf_part.h"
-#include "formats/made_checkpoint.h"
 
 namespace ingot {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/half.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "model/layout.h"
 
 namespace ingot {
@@ -99,7 +99,7 @@ DType format_for(DType wanted, const TensorNeed& need) {
 }  // namespace
 
 std::shared_ptr<Checkpoint> make_dummy_checkpoint(const ModelConfig& config, DType dtype) {
-  auto dummy = std::make_shared<MadeCheckpoint>(nullptr, 1, "dummy weights");
+  auto dummy = std::make_shared<ComputedCheckpoint>(nullptr, 1, "dummy weights");
   std::map<DType, std::shared_ptr<const std::vector<std::byte>>> patterns;
   for (const WeightNeed& weight : model_layout(config, NameStyle::hugging_face).weights)
     for (const TensorNeed& need : weight.parts) {

@@ -49,7 +49,7 @@ class CpuDevice : public testing::Test {
     kv.head_size = kHeadSize;
     device_->create_kv_cache(kv);
     device_->create_sampler({4, 128, kVocab});
-    layout_ = OutputLayout::plan(kRows, 4, 2, kVocab);
+    layout_ = OutputLayout::of(kRows, 4, 2, kVocab);
     device_->create_io(1 << 16, layout_);
   }
 

@@ -21,7 +21,7 @@ struct Rig {
     norm.in = plan.take(2 * kDim);
     norm.out = plan.take(2 * kDim);
     device->create_scratch(plan.bytes());
-    device->create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+    device->create_io(4096, OutputLayout::of(1, 1, 1, 16));
     norm.weight = device->load_vector("weight", std::vector<float>(kDim, 1.0f));
     put(*device, norm.in, std::vector<float>(2 * kDim, 1.0f), true);
   }
@@ -65,7 +65,7 @@ TEST(MetalDevice, FewRowsFindTheirExpertsInOneDispatch) {
     route.items = plan.take(static_cast<size_t>(route.item_words()));
     const RouteOp op{plan.take(static_cast<size_t>(rows * 16)), route, true};
     device->create_scratch(plan.bytes());
-    device->create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+    device->create_io(4096, OutputLayout::of(1, 1, 1, 16));
     put(*device, op.logits, std::vector<float>(static_cast<size_t>(rows * 16), 0.5f), true);
     const uint64_t before = device->counters().dispatches;
     run_step(*device, {}, [&] { device->encode(op); });

@@ -33,7 +33,7 @@ class Bench {
     logits_ = plan.take(static_cast<size_t>(max_rows * vocab));
     backend.create_scratch(plan.bytes());
     backend.create_sampler({kSlots, kMaxTokens, vocab});
-    layout_ = OutputLayout::plan(max_rows, kMaxTop, 2, vocab);
+    layout_ = OutputLayout::of(max_rows, kMaxTop, 2, vocab);
     backend.create_io(8 << 20, layout_);
   }
 

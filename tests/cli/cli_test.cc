@@ -82,7 +82,11 @@ TEST_F(Cli, BadCallsExitWithTwo) {
   expect_failure("run -m x --ids 1,two", 2, "two");
   const std::string tiny = "-m " + fixture_model("llama-bf16-llama3") + " ";
   expect_failure("run " + tiny + "--ids 1,2 --temperature -1", 2, "temperature");
-  expect_failure("run " + tiny + "--ids 1,2 --top-p 7", 2, "top_p");
+  expect_failure("run " + tiny + "--ids 1,2 --top-p 7", 2, "--top-p: must be at most 1, got 7");
+  // Flags are judged by the rules of the server, before a model is looked for.
+  expect_failure("run -m /nowhere --ids 1,2 --top-p 0", 2, "--top-p: must be above 0, got 0");
+  expect_failure("run -m /nowhere --ids 1,2 --presence-penalty 2.5", 2, "must be at most 2, got 2.5");
+  expect_failure("run -m /nowhere --ids 1,2 --temperature warm", 2, "must be a number, got warm");
   expect_failure("run " + tiny + "--ids 1,99999", 2, "99999");
   expect_failure("run " + tiny + "--ids 1 --device toaster", 2, "toaster");
   expect_failure("run " + tiny + "--ids 1 --isa sse9", 2, "sse9");

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "model/open_model.h"
 
 namespace ingot {

@@ -1,6 +1,7 @@
 // How requests end, or are refused: cancelled at any moment, late, failed, too many.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 #include <random>
 #include <thread>
@@ -125,6 +126,13 @@ TEST(LlmEnds, RefusesWhatCanNeverBeServed) {
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.logprobs = 1000; })), ErrorKind::bad_call);
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.top_p = 0; })), ErrorKind::bad_call);
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.logit_bias = {{-5, 1.0f}}; })), ErrorKind::bad_call);
+  // A caller of the library meets the server's rules.
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.temperature = 100.5f; }), &message), ErrorKind::bad_call);
+  EXPECT_EQ(message, "temperature must be at most 100, got 100.5");
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.frequency_penalty = -2.1f; }), &message), ErrorKind::bad_call);
+  EXPECT_EQ(message, "frequency_penalty must be at least -2, got -2.1");
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.min_p = NAN; })), ErrorKind::bad_call);
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.top_k = -2; })), ErrorKind::bad_call);
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.stop = {"x"}; })), ErrorKind::bad_call) << "no tokenizer";
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.logit_bias.assign(1 << 20, {1, 1.0f}); })), ErrorKind::bad_call);
   expect_clean(llm);

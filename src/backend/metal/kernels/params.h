@@ -111,8 +111,8 @@ struct LinearParams {
   uint32_t cols;
   uint32_t outputs;        // of this dispatch
   uint32_t out_stride;     // elements from row to row of `out`
-  uint32_t small_rows;     // rows taken in the first way
-  uint32_t small_groups;   // threadgroups of the first way: output groups times row groups
+  uint32_t few_rows;       // rows that are not taken in tiles
+  uint32_t few_groups;     // their threadgroups: output groups times row groups
   uint32_t output_groups;  // few rows: threadgroups that cover the outputs once
   uint32_t row_tiles;      // tiles: tiles that cover the rows
   // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
