@@ -52,7 +52,9 @@ struct GenerationRequest {
   std::optional<std::chrono::steady_clock::time_point> deadline;  // then it ends with FinishReason::timeout
 };
 
-enum class FinishReason : uint8_t { none, stop, length, cancelled, timeout, error };
+// no_token: what the request forbids (allowed_token_ids, bad_words, end tokens before min_tokens) left the sampler
+// nothing to choose from; the choice has the tokens before that.
+enum class FinishReason : uint8_t { none, stop, length, no_token, cancelled, timeout, error };
 const char* to_string(FinishReason reason);  // "stop", "length", ...; "" for none
 
 // A token with its logprob under the raw logits, as it was reported by the engine.

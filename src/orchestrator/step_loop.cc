@@ -184,7 +184,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
     if (part.complete) {  // only the prompt's scores were wanted
-      note_token(*sequence, now);
+      note_token(*sequence, now, false);
       end_choice(*sequence, FinishReason::length);
       scheduler_.retire(sequence);
       advance(request);
@@ -193,13 +193,17 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   }
   const RowResult& row = result.rows[part.sample];
   --sequence->in_flight;
-  note_token(*sequence, now);
+  note_token(*sequence, now, row.token >= 0);
   if (request.spec.beam_search) {
+    if (row.token < 0) return end_request(request, FinishReason::error, kNoLogits);
     sequence->candidates = row;
     scheduler_.remember_blocks(*sequence);
     scheduler_.park(sequence);
   } else {
-    accept_token(*sequence, row);
+    if (row.token >= 0)
+      accept_token(*sequence, row);
+    else
+      end_without_token(*sequence);
     scheduler_.remember_blocks(*sequence);
     if (!request.forked) fork_choices(request);
     if (sequence->finish != FinishReason::none) scheduler_.retire(sequence);
@@ -207,8 +211,8 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   advance(request);
 }
 
-// Times of tokens, as the request and the histograms want them.
-void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
+// Times of tokens, as the request and the histograms want them; `counts`: there is a token.
+void StepLoop::note_token(Sequence& sequence, Clock::time_point now, bool counts) {
   Request& request = *sequence.request;
   const bool first = !std::exchange(request.has_token, true);
   if (first) {
@@ -217,7 +221,7 @@ void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
     request.summary.prompt_tokens = request.prompt_len;
     request.generation->set_summary(request.summary);
   }
-  if (request.max_tokens > 0) ++request.summary.completion_tokens;
+  if (counts) ++request.summary.completion_tokens;
   const std::lock_guard lock(stats_mutex_);
   if (first) {
     stats_.prompt_tokens += static_cast<uint64_t>(request.prompt_len);
@@ -225,7 +229,7 @@ void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
   } else if (sequence.last_token != Clock::time_point{}) {
     observe(stats_.inter_token_s, seconds_between(sequence.last_token, now));
   }
-  if (request.max_tokens > 0) ++stats_.generation_tokens;
+  if (counts) ++stats_.generation_tokens;
   sequence.last_token = now;
 }
 

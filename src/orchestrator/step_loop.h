@@ -49,7 +49,7 @@ class StepLoop {
   void emit();
 
   void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now);
-  void note_token(Sequence& sequence, Clock::time_point now);
+  void note_token(Sequence& sequence, Clock::time_point now, bool counts);
   void advance(Request& request);
   void fork_choices(Request& request);
   void end_request(Request& request, FinishReason reason, const std::string& error = "");

@@ -29,9 +29,10 @@ Json usage_json(const Usage& usage) {
 Json finish_json(FinishReason reason) {
   switch (reason) {
     case FinishReason::none: return nullptr;
-    case FinishReason::stop: return "stop";
+    case FinishReason::stop:
+    case FinishReason::no_token: return "stop";  // stop_reason tells why
     case FinishReason::length:
-    case FinishReason::timeout: return "length";  // cut off; stop_reason tells why
+    case FinishReason::timeout: return "length";  // cut off; likewise
     default: return "abort";
   }
 }
@@ -40,6 +41,7 @@ Json stop_reason_json(const ChoiceDelta& delta) {
   if (const auto* token = std::get_if<int32_t>(&delta.stop_reason)) return *token;
   if (const auto* text = std::get_if<std::string>(&delta.stop_reason)) return *text;
   if (delta.finish == FinishReason::timeout) return "timeout";
+  if (delta.finish == FinishReason::no_token) return "no_allowed_token";
   return nullptr;
 }
 
