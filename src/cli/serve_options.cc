@@ -37,7 +37,7 @@ void add_serve_options(Options command, ServeArgs& args) {
   command.option("--log-format", args.log_format, "text (key=value) or json, one line a request, on stderr")
       .show_default()
       .one_of({"text", "json"});
-  command.flag("--log-probes", args.log_probes, "log successful /health, /ready and /metrics requests too");
+  command.flag("--log-probes", args.log_probes, "log successful /live, /health, /ready and /metrics requests too");
 
   command.flag("--debug-endpoints", args.debug_endpoints, "serve GET /debug/integrity, a self-check between two steps");
 

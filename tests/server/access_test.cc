@@ -101,7 +101,7 @@ TEST(ApiKeys, PathsThatNeedOne) {
   for (const char* path : {"/v1", "/v1/models", "/v1/chat/completions", "/tokenize", "/detokenize", "/metrics",
                            "/debug/integrity", "/v1/"})
     EXPECT_TRUE(server::needs_key_by_default(path)) << path;
-  for (const char* path : {"/", "/health", "/ready", "/version", "/v10", "/metricsx", ""})
+  for (const char* path : {"/", "/live", "/health", "/ready", "/version", "/v10", "/metricsx", ""})
     EXPECT_FALSE(server::needs_key_by_default(path)) << path;
   // The decoded path is judged, so an escape does not lead around the key.
   HttpServerOptions options;

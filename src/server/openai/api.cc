@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,7 @@ namespace {
 
 enum class Endpoint {
   page,
+  live,
   health,
   ready,
   version,
@@ -39,6 +41,7 @@ struct Route {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/", Endpoint::page},
+    {"GET", "/live", Endpoint::live},
     {"GET", "/health", Endpoint::health},
     {"GET", "/ready", Endpoint::ready},
     {"GET", "/version", Endpoint::version},
@@ -180,6 +183,7 @@ class ApiImpl final : public Api {
   HttpReply reply_to(const HttpRequest& request, Endpoint endpoint) {
     switch (endpoint) {
       case Endpoint::page: return page();
+      case Endpoint::live: return {.body = R"({"status":"alive"})"};
       case Endpoint::health: return health();
       case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
@@ -192,14 +196,20 @@ class ApiImpl final : public Api {
     }
   }
 
-  // A device that fails step after step (a lost GPU, say) does not come back by itself: whoever watches may start anew.
+  // 200 as soon as a request would be served. A device that fails step after step (a lost GPU, say) does not come back
+  // by itself: whoever watches may start anew.
   HttpReply health() const {
-    if (const auto model = model_or_null()) {
-      const LlmStats stats = model->generator().stats();
-      if (stats.failed_in_a_row >= kFailuresInARow)
-        throw ApiError(503, fmt::format("the last {} steps failed: {}", stats.failed_in_a_row, stats.failure), "",
-                       "device_failed");
+    const auto model = model_or_null();
+    if (!model) {
+      const double progress = state_->options.load_progress ? state_->options.load_progress() : 0;
+      return {.status = 503,
+              .body = dump({{"status", "loading"}, {"progress", std::round(progress * 1000) / 1000}}),
+              .headers = {{"Retry-After", "1"}}};
     }
+    const LlmStats stats = model->generator().stats();
+    if (stats.failed_in_a_row >= kFailuresInARow)
+      throw ApiError(503, fmt::format("the last {} steps failed: {}", stats.failed_in_a_row, stats.failure), "",
+                     "device_failed");
     return {.body = R"({"status":"ok"})"};
   }
 
@@ -222,7 +232,8 @@ class ApiImpl final : public Api {
   HttpReply metrics() const {
     MetricsInfo info{.version = state_->options.version,
                      .cache_labels = state_->options.cache_labels,
-                     .start_time_s = static_cast<double>(started_s_)};
+                     .start_time_s = static_cast<double>(started_s_),
+                     .log_dropped = state_->options.log_dropped ? state_->options.log_dropped() : 0};
     std::optional<LlmStats> stats;
     if (const auto model = model_or_null()) {
       stats = model->generator().stats();

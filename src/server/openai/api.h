@@ -40,7 +40,10 @@ struct ApiOptions {
 
   RequestLog::Sink log;  // one line a request, without line end; called by one thread at a time
   LogFormat log_format = LogFormat::text;
-  bool log_probes = false;  // also log GET /health, /ready and /metrics that were answered with 200
+  bool log_probes = false;  // also log GET /live, /health, /ready and /metrics that were answered with 200
+  std::function<uint64_t()> log_dropped;  // lines that the sink had to drop; empty: none
+
+  std::function<double()> load_progress;  // of the model, 0 ... 1, until attach()
 
   std::vector<std::pair<std::string, std::string>> cache_labels;  // more labels of vllm:cache_config_info
   std::function<int64_t()> clock;                                 // seconds since 1970; empty: the system's
