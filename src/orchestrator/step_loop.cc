@@ -10,8 +10,11 @@
 
 namespace ingot {
 
-StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options)
-    : engine_(engine),
+StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options, uint64_t most_requests,
+                   uint64_t most_host_bytes)
+    : places(most_requests),
+      host_bytes(most_host_bytes),
+      engine_(engine),
       tokenizer_(tokenizer),
       options_(options),
       scheduler_(engine.limits(), options.prefix_caching, options.target_step_ms),
@@ -32,9 +35,7 @@ StepLoop::~StepLoop() {
 void StepLoop::add(std::unique_ptr<Request> request) {
   {
     const std::lock_guard lock(inbox_mutex_);
-    host_bytes_ += request->host_bytes;
     inbox_.push_back(std::move(request));
-    ++alive_;
   }
   inbox_changed_.notify_one();
 }
@@ -60,11 +61,6 @@ std::vector<std::string> StepLoop::check_integrity() {
 LlmStats StepLoop::stats() const {
   const std::lock_guard lock(stats_mutex_);
   return stats_;
-}
-
-size_t StepLoop::requests() const {
-  const std::lock_guard lock(inbox_mutex_);
-  return alive_;
 }
 
 void StepLoop::run() {
@@ -294,7 +290,7 @@ void StepLoop::complete(Request& request, FinishReason reason) {
     observe_request(stats_, request, reason);
   }
   request.generation->finish(summary);
-  host_bytes_ -= request.host_bytes;
+  host_bytes.give(request.spec.client, request.host_bytes);
   request.complete = true;
 }
 
@@ -326,8 +322,11 @@ void StepLoop::withdraw(InFlight& step) {
 // Makes everything of this round visible to the readers, and lets go of the requests that are complete.
 void StepLoop::emit() {
   for (const auto& request : requests_) request->generation->publish();
-  const auto complete = [](const std::unique_ptr<Request>& request) { return request->complete; };
-  const size_t gone = std::erase_if(requests_, complete);
+  std::vector<std::string> gone;  // clients of complete requests
+  std::erase_if(requests_, [&gone](const std::unique_ptr<Request>& request) {
+    if (request->complete) gone.push_back(request->spec.client);
+    return request->complete;
+  });
   const auto holds_blocks = [](const std::unique_ptr<Request>& request) {
     return std::any_of(request->sequences.begin(), request->sequences.end(),
                        [](const auto& sequence) { return !sequence->blocks.empty(); });
@@ -337,16 +336,14 @@ void StepLoop::emit() {
     const std::lock_guard lock(stats_mutex_);
     stats_.running = running;
     stats_.waiting = static_cast<int32_t>(requests_.size()) - running;
-    stats_.host_bytes = host_bytes_.load();
+    stats_.host_bytes = host_bytes.used();
     stats_.blocks_used = scheduler_.pool().used();
     stats_.blocks_cached = scheduler_.pool().cached();
     stats_.preemptions = scheduler_.counts().preemptions;
     stats_.prefix_queries = scheduler_.counts().prefix_queries;
     stats_.prefix_hits = scheduler_.counts().prefix_hits;
   }
-  if (gone == 0) return;
-  const std::lock_guard lock(inbox_mutex_);
-  alive_ -= gone;
+  for (const std::string& client : gone) places.give(client, 1);
 }
 
 void StepLoop::update_stats(const ScheduledStep& scheduled, const StepStats& step) {

@@ -70,7 +70,7 @@ TEST(OpenaiRequest, EverySamplingParameterArrives) {
   EXPECT_EQ(s.stop_token_ids, (std::vector<int32_t>{9}));
   EXPECT_EQ(s.min_tokens, 2);
   EXPECT_EQ(request.max_tokens, 5);
-  EXPECT_EQ(g.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(g.stop.texts(), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(g.bad_words, (std::vector<std::string>{"c"}));
   EXPECT_TRUE(g.include_stop);
   EXPECT_TRUE(g.ignore_eos);
