@@ -12,6 +12,7 @@
 #include "cli/serve_options.h"
 #include "cli/stop_signals.h"
 #include "core/error.h"
+#include "core/heap.h"
 #include "ingot/llm.h"
 #include "server/http_server.h"
 #include "server/log_writer.h"
@@ -81,6 +82,10 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
   }
   options.cache_labels = {{"cache_dtype", args.model.engine.kv_dtype},
                           {"enable_prefix_caching", args.no_prefix_caching ? "False" : "True"}};
+  for (const std::string& limit : args.limits) set_limit(options.limits, limit);
+  options.priority_scheduling = args.priority_scheduling;
+  options.share_prefixes = args.share_prefixes;
+  for (const std::string& file : args.shared_prefixes) options.shared_prefixes.push_back(read_file(file));
   options.request_timeout = to_milliseconds(args.request_timeout);
   options.log = [&log](std::string_view line) { log.write(line); };
   options.log_dropped = [&log] { return log.dropped(); };
@@ -104,6 +109,7 @@ HttpServerOptions http_options(const ServeArgs& args, server::openai::Api& api, 
   options.tls_certificate = args.tls_certificate;
   options.tls_key = args.tls_key;
   options.cors_origins = args.cors_origins;
+  options.allowed_hosts = args.allowed_hosts;
   options.api_keys = args.api_keys;
   options.api_key_file = args.api_key_file;
   options.refused = [&api](const server::HttpRequest& request, int status, std::string_view error) {
@@ -139,6 +145,7 @@ void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, dou
 }
 
 void serve(const ServeArgs& args) {
+  return_large_blocks();
   StopSignals signals;
   LlmOptions options = llm_options(args);
   Log log(args.log_format == "json");
