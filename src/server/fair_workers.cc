@@ -84,12 +84,13 @@ FairWorkers::FairWorkers(int each, Manners manners) : queue_(std::make_shared<Qu
 }
 
 void FairWorkers::post(const std::string& client, std::function<void()> job) {
+  const std::shared_ptr<Queue> queue = queue_;  // the job may be the end of this object
   {
-    const std::lock_guard lock(queue_->mutex);
-    if (queue_->stopped) return;
-    queue_->lanes[client].jobs.push_back(std::move(job));
+    const std::lock_guard lock(queue->mutex);
+    if (queue->stopped) return;
+    queue->lanes[client].jobs.push_back(std::move(job));
   }
-  queue_->posted.notify_one();
+  queue->posted.notify_one();
 }
 
 void FairWorkers::stop() {
