@@ -12,6 +12,7 @@
 
 #include "compiler/driver.h"
 #include "compiler/process.h"
+#include "runtime/clock.h"
 #include "runtime/cpu_gemm.h"
 #include "runtime/executor.h"
 #include "runtime/library_file.h"
@@ -22,8 +23,6 @@
 
 namespace softmetal {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class CpuKernel : public Kernel {
  public:

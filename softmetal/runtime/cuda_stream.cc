@@ -1,16 +1,15 @@
 #include "runtime/cuda_stream.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+
+#include "runtime/clock.h"
 
 namespace softmetal {
 namespace {
 
 constexpr size_t kGraphLaunches = 8;  // runs shorter than this are not worth a graph
 constexpr size_t kMostGraphs = 128;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // What a graph is known by: its kernels and the shapes of their threadgroups.
 uint64_t shape_hash(const CudaLaunches& launches) {

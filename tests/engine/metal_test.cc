@@ -24,7 +24,7 @@ namespace {
 // Sizes of steps for which other tests have the kernels compiled; the long form has larger ones.
 bool small(const std::string& device) { return device == "metal" && !soak(); }
 
-std::unique_ptr<Engine> load(const std::string& name, const std::string& device = "metal") {
+std::unique_ptr<Engine> load_on_metal(const std::string& name, const std::string& device = "metal") {
   const size_t colon = name.find(':');  // a model, or model:type of the KV cache
   EngineOptions options;
   options.model = fixture_model(name.substr(0, colon));
@@ -45,7 +45,7 @@ TEST_P(MetalNeighbours, DoNotMatter) {
   const auto& [device, model] = GetParam();
   INGOT_SKIP_WITHOUT_CUDA(device);
   test::metal_in_strict_mode();
-  const std::unique_ptr<Engine> engine = load(model, device);
+  const std::unique_ptr<Engine> engine = load_on_metal(model, device);
   const auto seqs = static_cast<uint32_t>(engine->limits().max_seqs);
   const uint32_t middle = seqs / 2;
   const std::vector<int32_t> ids = random_ids(14, engine->limits().vocab, 7);
@@ -113,7 +113,7 @@ TEST_P(MetalNeighbours, NorDoChunks) {
   const auto& [device, model] = GetParam();
   INGOT_SKIP_WITHOUT_CUDA(device);
   test::metal_in_strict_mode();
-  const std::unique_ptr<Engine> engine = load(model, device);
+  const std::unique_ptr<Engine> engine = load_on_metal(model, device);
   if (small(device))
     expect_chunks_do_not_matter(*engine, 14, {2, 3});
   else
@@ -159,7 +159,7 @@ TEST(MetalProfile, NamesEachProduct) {
   if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
   test::metal_in_strict_mode();
   ::setenv("VLLM_METAL_PROFILE", "1", 1);
-  std::unique_ptr<Engine> engine = load("llama-bf16-llama3");
+  std::unique_ptr<Engine> engine = load_on_metal("llama-bf16-llama3");
   ::unsetenv("VLLM_METAL_PROFILE");
   const auto blocks = assign_blocks(engine->limits(), 1, 64, 3);
   const int32_t token = 5;
@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(KvTypes, MetalTrafficOf, ::testing::ValuesIn(with_soak<
 TEST(MetalTraffic, AMixedLayerIsAtMostElevenDispatches) {
   if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
   test::metal_in_strict_mode();
-  const std::unique_ptr<Engine> engine = load("llama-bf16-llama3");
+  const std::unique_ptr<Engine> engine = load_on_metal("llama-bf16-llama3");
   const auto blocks = assign_blocks(engine->limits(), 2, 64, 3);
   const std::vector<int32_t> ids = random_ids(3, engine->limits().vocab, 5);
   StepBuilder builder(engine->limits().block_size);
