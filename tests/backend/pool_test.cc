@@ -64,7 +64,10 @@ TEST_P(Conformance, Pool) {
           pool(backend, op, kRows, sequences);
         });
         // Sums of 24 rows, and of up to 1,100 squares, half of whose error a length has.
-        compare(op.out, static_cast<size_t>(4 * dim), normalize ? 4e-6 : kind == PoolOp::Kind::mean ? 2e-6 : 0.0,
+        compare(op.out, static_cast<size_t>(4 * dim),
+                normalize                    ? 4e-6
+                : kind == PoolOp::Kind::mean ? 2e-6
+                                             : 0.0,
                 fmt::format("{} of {} columns{}", pool_kind_name(kind), dim, normalize ? ", normalized" : ""), true);
       }
 }
