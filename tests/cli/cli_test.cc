@@ -203,6 +203,7 @@ TEST_F(Cli, DoctorPasses) {
   EXPECT_THAT(outcome.out, HasSubstr("VLLM_METAL_SCRATCH_POOL_MB"));
   EXPECT_THAT(outcome.out, HasSubstr("self-test"));
   EXPECT_EQ(outcome.out.find("FAILED"), std::string::npos) << outcome.out;
+  EXPECT_THAT(ingot("doctor --device metal").out, HasSubstr("\n  kernels: ")) << "a file, or a source";
   setenv("VLLM_METAL_MAX_BATCH_SIZE", "many", 1);
   EXPECT_EQ(ingot("doctor").status, 2);
   unsetenv("VLLM_METAL_MAX_BATCH_SIZE");
