@@ -59,7 +59,7 @@ TEST_P(Conformance, Pool) {
         std::fill_n(in.begin() + 17 * dim, 2 * dim, 0.0f);
         both([&](Backend& backend) {
           backend.create_scratch(plan.bytes());
-          backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+          backend.create_io(4096, OutputLayout{});
           put(backend, op.in, in, true);
           pool(backend, op, kRows, sequences);
         });
@@ -83,7 +83,7 @@ TEST_P(Conformance, PoolOfCutPrompts) {
       RegionPlan plan;
       const PoolOp op = plan_pool(plan, kind, normalize, kRows + 4, 2, kDim);
       device_->create_scratch(plan.bytes());
-      device_->create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+      device_->create_io(4096, OutputLayout{});
       put(*device_, op.kept, std::vector<float>(static_cast<size_t>(op.slots * kDim), 1e9f), true);
       std::vector<float> whole;
       for (size_t way = 0; way < cuts.size(); ++way) {
