@@ -99,7 +99,6 @@ EXCLUDED = [
     ("src/step/stage.cc", r"offset > memory_", "the end of the buffer, with nothing to put there"),
     ("src/backend/cpu/device.cc", r"values\.empty\(\)", "the weight plan has refused it before"),
     ("src/backend/metal/attention.cc", r"kManyGroups|kFewSpans", "chooses how decode attention is cut: every cut gives the same bits"),
-    ("src/backend/metal/memory.cc", r"in_flight_\[index\]\.reset", "waits again for what is over: the upload puts its own there next"),
     ("src/backend/metal/kernels/attention_span.h", r"tile \+ i [<>]", "wide matrices are those of NVIDIA's GPUs: the tests that run there see it"),
     ("softmetal/runtime/poison.h", r"kPoison", "a pattern to be recognised: another is as good"),
     ("python/vllm_apple/*", r"GREEDY_BELOW", "a temperature of exactly that"),

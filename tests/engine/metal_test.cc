@@ -155,11 +155,11 @@ TEST(MetalPrefill, ChunksDoNotMatterInALargeModelOnCuda) {
 }
 
 // A profile tells the products of a layer apart, and each dispatch is a submission of its own then.
-TEST(MetalProfile, NamesEachProduct) {
+void expect_profile(const std::string& model, const std::vector<std::string>& products) {
   if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
   test::metal_in_strict_mode();
   ::setenv("VLLM_METAL_PROFILE", "1", 1);
-  std::unique_ptr<Engine> engine = load_on_metal("llama-bf16-llama3");
+  std::unique_ptr<Engine> engine = load_on_metal(model);
   ::unsetenv("VLLM_METAL_PROFILE");
   const auto blocks = assign_blocks(engine->limits(), 1, 64, 3);
   const int32_t token = 5;
@@ -171,8 +171,14 @@ TEST(MetalProfile, NamesEachProduct) {
   ::testing::internal::CaptureStderr();
   engine.reset();
   const std::string table = ::testing::internal::GetCapturedStderr();
-  for (const char* product : {"qkv linear", "attn_out linear", "mlp gate_up linear", "mlp down linear", "head linear"})
-    EXPECT_NE(table.find(product), std::string::npos) << product << " in\n" << table;
+  for (const std::string& product : products)
+    EXPECT_NE(table.find("\n" + product + " linear"), std::string::npos) << product << " in\n" << table;
+}
+TEST(MetalProfile, NamesEachProduct) {
+  expect_profile("llama-bf16-llama3", {"qkv", "attn_out", "mlp gate_up", "mlp down", "head"});
+}
+TEST(MetalProfile, NamesThoseOfExperts) {
+  expect_profile("qwen3moe-bf16", {"qkv", "attn_out", "router", "experts gate_up", "experts down", "head"});
 }
 
 #ifndef __APPLE__

@@ -20,6 +20,8 @@ enum FunctionConstant : uint32_t {
   kNormAdd,
   kRouteNormalize,
   kRouteLogits,
+  kPoolKind,
+  kPoolNormalize,
   kLinearFormat = 20,
   kLinearFormatUp,
   kLinearRows,
@@ -74,6 +76,14 @@ struct PrepareParams {
   uint32_t copies;
   uint32_t words;     // 16-byte words of a block
   uint32_t v_offset;  // from the start of K to the start of V, in 16-byte words
+};
+
+// The numbers of ingot::PoolOp::Kind.
+enum PoolKind : uint32_t { pool_last, pool_mean, pool_first };
+
+struct PoolParams {
+  uint32_t dim;
+  uint32_t pooled;  // where the list of sequences begins, in words
 };
 
 // ---- matrices -------------------------------------------------------------------------------------------------------
@@ -235,7 +245,7 @@ struct SampleResetParams {
 #undef SHARED_CONSTANT
 #ifndef __METAL_VERSION__
 static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
-              sizeof(PrepareParams) == 16);
+              sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
 static_assert(sizeof(PackedPlanes) == 36 && sizeof(LinearParams) == 108 && sizeof(EmbedParams) == 92 &&
               sizeof(GemmUnpackParams) == 48 && sizeof(GemmFinishParams) == 12);
 static_assert(sizeof(RouteParams) == 16 && sizeof(ExpertSumParams) == 8 && sizeof(AttentionParams) == 52);
