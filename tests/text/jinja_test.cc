@@ -96,6 +96,10 @@ TEST(Jinja, ErrorsSayWhereAndWhat) {
             "chat template, line 1, at `x.y.z %}{% endif %}`: 'x' is undefined");
   EXPECT_EQ(error_of("{% include 'x' %}", ErrorKind::bad_file),
             "chat template, line 1, at `include 'x' %}`: the tag 'include' is not supported in chat templates");
+  EXPECT_EQ(error_of("{% set = 1 %}", ErrorKind::bad_file),
+            "chat template, line 1, at `= 1 %}`: expected token 'name', got '='");
+  EXPECT_EQ(error_of("{% for in [1] %}{% endfor %}", ErrorKind::bad_file),
+            "chat template, line 1, at `in [1] %}{% endfor %}`: Expected an expression, got 'in'");
   EXPECT_EQ(error_of("{{ 9223372036854775807 + 1 }}", ErrorKind::bad_call),
             "chat template, line 1, at `9223372036854775807 + 1 }}`: 9223372036854775807 + 1 is over 63 bits");
 }
