@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "cli/common.h"
@@ -33,16 +32,6 @@ struct QuantizeArgs {
 };
 
 constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
-
-// llama.cpp's number of a file whose matrices are mostly of this format.
-uint32_t file_type(const std::string& format) {
-  constexpr std::pair<std::string_view, uint32_t> kNumbers[] = {
-      {"f32", 0},   {"f16", 1},   {"q4_0", 2},  {"q4_1", 3},  {"q8_0", 7},  {"q5_0", 8}, {"q5_1", 9},
-      {"q2_k", 10}, {"q3_k", 12}, {"q4_k", 14}, {"q5_k", 16}, {"q6_k", 18}, {"bf16", 32}};
-  for (const auto& [name, number] : kNumbers)
-    if (name == format) return number;
-  return 0;
-}
 
 // A folder may have no tokenizer: then the file has none either and is run on token ids.
 void put_tokenizer(GgufValues& values, const ModelFiles& files) {
@@ -84,7 +73,8 @@ void quantize_file(const QuantizeArgs& args) {
     checkpoint = exported.checkpoint;
     put_tokenizer(values, files);
   }
-  values.put_u32("general.file_type", file_type(dominant_format(*checkpoint)));
+  const std::optional<DType> dominant = parse_dtype(dominant_format(*checkpoint));
+  values.put_u32("general.file_type", dtype_info(dominant.value_or(DType::f32)).file_type);
   values.put_u32("general.quantization_version", kQuantizationVersion);
   {
     StopSignals signals;

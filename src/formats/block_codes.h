@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "core/dtype.h"
 
@@ -12,21 +13,9 @@ namespace ingot {
 // Calls f with the type as a compile-time constant.
 template <typename F>
 void with_dtype(DType type, F&& f) {
-  switch (type) {
-    case DType::f32: return f.template operator()<DType::f32>();
-    case DType::f16: return f.template operator()<DType::f16>();
-    case DType::bf16: return f.template operator()<DType::bf16>();
-    case DType::q4_0: return f.template operator()<DType::q4_0>();
-    case DType::q4_1: return f.template operator()<DType::q4_1>();
-    case DType::q5_0: return f.template operator()<DType::q5_0>();
-    case DType::q5_1: return f.template operator()<DType::q5_1>();
-    case DType::q8_0: return f.template operator()<DType::q8_0>();
-    case DType::q2_k: return f.template operator()<DType::q2_k>();
-    case DType::q3_k: return f.template operator()<DType::q3_k>();
-    case DType::q4_k: return f.template operator()<DType::q4_k>();
-    case DType::q5_k: return f.template operator()<DType::q5_k>();
-    case DType::q6_k: return f.template operator()<DType::q6_k>();
-  }
+  [&]<size_t... i>(std::index_sequence<i...>) {
+    (void)((type == kDTypes[i].type && (f.template operator()<kDTypes[i].type>(), true)) || ...);
+  }(std::make_index_sequence<kNumDTypes>{});
 }
 
 inline uint32_t load_u32(const uint8_t* p) {
