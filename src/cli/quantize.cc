@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "cli/stop_signals.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/block_quant.h"
 #include "formats/gguf_write.h"
 #include "model/config_read.h"
 #include "model/export.h"
@@ -30,6 +33,8 @@ struct QuantizeArgs {
   bool force = false;
   int threads = 0;
 };
+
+constexpr DType kTypes[] = {DType::q8_0, DType::q4_0, DType::q4_k};
 
 constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
 
@@ -54,8 +59,8 @@ void put_tokenizer(GgufValues& values, const ModelFiles& files) {
 
 void quantize_file(const QuantizeArgs& args) {
   const std::optional<DType> type = parse_dtype(args.type);
-  if (type != DType::q8_0 && type != DType::q4_0 && type != DType::q4_k)
-    throw_error(ErrorKind::bad_call, "--type {}: must be q8_0, q4_0 or q4_k", args.type);
+  if (std::ranges::find(kTypes, type) == std::end(kTypes))
+    throw_error(ErrorKind::bad_call, "--type {}: must be {}", args.type, names_of(kTypes));
   const GgufTarget target{args.out, args.force};
   std::error_code unknown;  // of a file that is not there yet
   if (fs::equivalent(args.in, args.out, unknown))
@@ -97,11 +102,10 @@ void add_quantize(Program& program) {
       program.add_command("quantize", "write a model as a GGUF file with its matrices in fewer bits", quantize_file);
   command.option("IN", args.in, "a Hugging Face folder, or a GGUF model with f32, f16 or bf16 matrices").required();
   command.option("OUT", args.out, "the GGUF file to write; it appears when it is complete").required();
-  command
-      .option("--type", args.type,
-              "q8_0, q4_0 or q4_k; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 "
-              "instead of q4_k, rows that are no multiple of 32 stay")
-      .show_default();
+  const std::string types = names_of(kTypes) +
+                            "; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 instead "
+                            "of q4_k, rows that are no multiple of 32 stay";
+  command.option("--type", args.type, types.c_str()).show_default();
   command.flag("--force", args.force, "overwrite OUT where it is there already");
   command.option("--threads", args.threads, "0: one a core this process may use").show_default().range(0, 1024);
 }

@@ -25,8 +25,7 @@ struct BlockTile {
   static constexpr PanelFormat kFormat = panel_format(kType);
   static constexpr int kBits = kFormat.low_bits + kFormat.high_bits;
   static constexpr bool kHalves = needs_halves(kType);
-  static constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
-                                kFormat.scales == Scales::super16_min;
+  static constexpr bool kMins = has_min(kFormat.scales);
   static constexpr int kZero = kBits == 8 && V::kSigned8 ? 0 : kFormat.zero_point;
   static constexpr int kUnits = V::units(kRows);
   // Half a block has only four words.
