@@ -101,11 +101,6 @@ SubScale block_sub_scale(const uint8_t* from, int i) {
   }
 }
 
-// The 6-bit scale, less 32, of sub-block i of a Q3_K super-block's 12 bytes.
-inline int8_t block_scale_q3(const uint8_t* p, int i) {
-  return static_cast<int8_t>(block_sub_scale<DType::q3_k>(p - dtype_info(DType::q3_k).layout.sub_at, i).scale);
-}
-
 // Scale and min of half (16 columns) of block `block` of a row.
 struct BlockScale {
   float scale, min;

@@ -78,21 +78,25 @@ struct PrepareParams {
 
 // ---- matrices -------------------------------------------------------------------------------------------------------
 
-// The numbers of ingot::DType.
-enum PackedFormat : uint32_t {
-  packed_f32,
-  packed_f16,
-  packed_bf16,
-  packed_q4_0,
-  packed_q4_1,
-  packed_q5_0,
-  packed_q5_1,
-  packed_q8_0,
-  packed_q2_k,
-  packed_q3_k,
-  packed_q4_k,
-  packed_q5_k,
-  packed_q6_k,
+// What a kernel is told of a format: a plain one's number, which is that of ingot::DType, or what the codes and scales
+// of a block format are like. No kernel knows a block format by its name. Made by packed_format(), linear/pack.h.
+enum PackedFormat : uint32_t { packed_f32, packed_f16, packed_bf16 };
+// The first bit of each field of a block format, which is therefore above packed_bf16.
+enum PackedField : uint32_t {
+  kPackedLowBits = 4,   // 4 bits
+  kPackedHighBits = 8,  // 4 bits
+  kPackedScales = 12,   // 4 bits
+  kPackedZero = 16,     // 8 bits
+};
+// The numbers of ingot::Scales.
+enum PackedKind : uint32_t {
+  packed_none,
+  packed_block,
+  packed_block_min,
+  packed_super32_min,
+  packed_super16,
+  packed_super16_six,
+  packed_super16_min,
 };
 
 // Bytes: from row to row in each plane, from block to block (four units of codes, 256 columns of scales), from the
