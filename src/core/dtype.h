@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -26,8 +27,8 @@ constexpr bool has_min(Scales scales) {
   return scales == Scales::block_min || scales == Scales::super32_min || scales == Scales::super16_min;
 }
 
-// How the elements of a block are stored: each is scale * (code - zero) + min. In which order codes lie is said where
-// they are read, formats/block_codes.h.
+// How the elements of a block are stored: each is scale * (code - zero) + min, where codes of 4 bits may stand for
+// other numbers than their own. In which order codes lie is said where they are read, formats/block_codes.h.
 struct BlockLayout {
   int low_bits = 0;   // of a code: 8, 4 or 2; 0 in plain types
   int high_bits = 0;  // and the bits above them, which lie apart: 0, 1 or 2
@@ -35,7 +36,17 @@ struct BlockLayout {
   Scales scales = Scales::none;
   // Where in a block, in bytes.
   int d_at = 0, sub_at = 0, high_at = 0, low_at = 0;  // d and what follows it; integers; high bits; low bits
+  std::array<uint8_t, 16> numbers = {};               // what codes of 4 bits stand for; all 0: themselves
+
+  constexpr bool has_numbers() const { return numbers != std::array<uint8_t, 16>{}; }
+  constexpr int number(int code) const { return has_numbers() ? numbers[static_cast<size_t>(code)] : code; }
 };
+// Signed numbers for codes to stand for, 128 added: their zero is 128.
+constexpr std::array<uint8_t, 16> signed_numbers(const std::array<int, 16>& numbers) {
+  std::array<uint8_t, 16> above = {};
+  for (size_t i = 0; i < 16; ++i) above[i] = static_cast<uint8_t>(numbers[i] + 128);
+  return above;
+}
 
 // All that is known of a format stands in one row.
 struct DTypeInfo {

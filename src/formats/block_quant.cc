@@ -33,7 +33,7 @@ void read_blocks(const uint8_t* blocks, size_t elements, float* out) {
     for (int half = 0; half < 2; ++half) {
       const auto [scale, min] = block_scale<kType>(blocks, block, half);
       for (int i = 16 * half; i < 16 * half + 16; ++i) {
-        const float value = scale * static_cast<float>(codes[i] - kLayout.zero);
+        const float value = scale * static_cast<float>(kLayout.number(codes[i]) - kLayout.zero);
         *out++ = has_min(kLayout.scales) ? value + min : value;
       }
     }

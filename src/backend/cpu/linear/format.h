@@ -24,7 +24,8 @@
 //   super32_min    header d [16 r], dmin [16 r]; u8 scale [16 r], u8 min [16 r]
 //   super16        header d [16 r]; i8 scale of columns 0..15 [16 r], of columns 16..31 [16 r]; so is super16_six here
 //   super16_min    header d [16 r], dmin [16 r]; u8 scale | min << 4 of columns 0..15 [16 r], of columns 16..31 [16 r]
-// A weight is scale * (code - zero_point) + min, where super-blocks have scale = d * sub-scale, min = -dmin * sub-min.
+// A weight is scale * (code - zero_point) + min, where codes may stand for other numbers of 8 bits, and super-blocks
+// have scale = d * sub-scale, min = -dmin * sub-min.
 //
 // Float formats: f32 and f16 [cols][16 r]; bf16 [ceil(cols / 2)][16 r][2 columns].
 //
@@ -44,7 +45,11 @@ struct PanelFormat {
   int header_bytes;  // before every 8 records; 0: none
   int code_bytes;    // of a record: 16 rows x 32 columns
   int record_bytes;  // codes and scales
+  bool has_numbers;
+  uint8_t numbers[16];  // that codes stand for, unsigned, if they do
 
+  // Of what is multiplied.
+  constexpr int code_bits() const { return has_numbers ? 8 : low_bits + high_bits; }
   // Records that share a header.
   constexpr int group() const { return header_bytes > 0 ? kSuper / kBlock : 1; }
 };
@@ -61,6 +66,8 @@ constexpr PanelFormat panel_format(DType type) {
   format.low_bits = stored.low_bits;
   format.high_bits = stored.high_bits;
   format.zero_point = stored.zero;
+  format.has_numbers = stored.has_numbers();
+  for (size_t i = 0; i < 16; ++i) format.numbers[i] = stored.numbers[i];
   format.scales = stored.scales == Scales::super16_six ? Scales::super16 : stored.scales;
   const int halves = has_min(stored.scales) ? 2 : 1;  // f16 a row
   format.header_bytes = info.block_size == kSuper ? halves * 2 * kPanelRows : 0;

@@ -22,7 +22,7 @@
 //           and the same turned by 8 bits, have two pairs each in the lower ten bits of their halves
 //   2 bits  a word is 16 columns: shifts 0, 2, ... 14
 //   1 bit   a word is 32 columns: shifts 0, 1, ... 15
-// A weight is scale * (code - zero) + min.
+// A weight is scale * (code - zero) + min; codes of 4 bits may stand for numbers of 8 bits, which come with the planes.
 //
 // Meta, little-endian:
 //   block        f16 d, a block of 32
@@ -43,6 +43,7 @@ struct PackedRow {
   device const uchar* high;
   device const uchar* meta;
   uint code_block, high_block, meta_block;
+  uint4 numbers;
 };
 
 // A unit as loaded, before any arithmetic, so that many loads can be in flight.
@@ -52,6 +53,7 @@ struct PackedUnit {
   uint2 high;
   uint d;    // f16 bits: d | min or dmin << 16
   uint sub;  // scales inside a block of 256, see packed_scales
+  uint4 numbers;
 };
 
 // Eight columns.
@@ -68,6 +70,11 @@ METAL_FUNC constexpr uint packed_low_bits(uint format) { return format >> kPacke
 METAL_FUNC constexpr uint packed_high_bits(uint format) { return format >> kPackedHighBits & 15; }
 METAL_FUNC constexpr uint packed_kind(uint format) { return format >> kPackedScales & 15; }
 METAL_FUNC constexpr uint packed_zero(uint format) { return format >> kPackedZero & 255; }
+METAL_FUNC constexpr bool packed_has_numbers(uint format) { return (format >> kPackedNumbers & 1) != 0; }
+// Of a code, or of the number that it stands for.
+METAL_FUNC constexpr uint packed_code_bits(uint format) {
+  return packed_has_numbers(format) ? 8 : packed_low_bits(format) + packed_high_bits(format);
+}
 METAL_FUNC constexpr bool packed_has_min(uint format) {
   return packed_kind(format) == packed_block_min || packed_kind(format) == packed_super32_min ||
          packed_kind(format) == packed_super16_min;
@@ -85,6 +92,7 @@ METAL_FUNC PackedRow packed_row(device const uchar* matrix, constant PackedPlane
   r.code_block = planes.code_block;
   r.high_block = planes.high_block;
   r.meta_block = planes.meta_block;
+  r.numbers = uint4(planes.numbers[0], planes.numbers[1], planes.numbers[2], planes.numbers[3]);
   return r;
 }
 
@@ -99,6 +107,7 @@ METAL_FUNC PackedUnit packed_load_codes(uint format, PackedRow row, uint unit) {
   u.high = uint2(0);
   u.d = 0;
   u.sub = 0;
+  u.numbers = row.numbers;
   const uint block = unit / 4, place = unit % 4;
   device const uchar* codes = row.codes + block * row.code_block + place * packed_unit_bytes(format);
   if (packed_unit_bytes(format) == 8)
@@ -188,8 +197,8 @@ METAL_FUNC PackedScales packed_scales(uint format, PackedUnit u) {
   return s;
 }
 
-// Codes 2i and 2i + 1 of a chunk of 8 columns, 16 bits apart.
-METAL_FUNC uint packed_code_bits(uint format, PackedUnit u, uint chunk, uint i) {
+// Codes 2i and 2i + 1 of a chunk of 8 columns, or the numbers that they stand for, 16 bits apart.
+METAL_FUNC uint packed_codes(uint format, PackedUnit u, uint chunk, uint i) {
   uint bits = 0;
   if (packed_low_bits(format) == 8) bits = u.codes[chunk * 2 + i / 2] >> (i % 2 * 8) & 0x00ff00ffu;
   if (packed_low_bits(format) == 4)
@@ -198,12 +207,12 @@ METAL_FUNC uint packed_code_bits(uint format, PackedUnit u, uint chunk, uint i) 
   if (packed_high_bits(format) == 1) bits |= (u.high.x >> (chunk * 4 + i) & 0x00010001u) << packed_low_bits(format);
   if (packed_high_bits(format) == 2)
     bits |= (u.high[chunk / 2] >> (chunk % 2 * 8 + i * 2) & 0x00030003u) << packed_low_bits(format);
-  return bits;
+  return packed_has_numbers(format) ? bytes_of(u.numbers, bits) : bits;
 }
 
 // The same less the zero point. 1024 + code is a half whose low bits are the code.
 METAL_FUNC float2 packed_pair(uint format, PackedUnit u, uint chunk, uint i) {
-  return float2(as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
+  return float2(as_type<half2>(packed_codes(format, u, chunk, i) | 0x64006400u) -
                 half2(half(1024 + packed_zero(format))));
 }
 
@@ -241,24 +250,21 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
 
 METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals; }
 // Codes of 4 bits are used where they lie in their word: even pairs in bits 2 to 5 of a half, odd ones in bits 6 to 9.
-METAL_FUNC constexpr bool packed_is_nibbles(uint format) {
-  return packed_low_bits(format) == 4 && packed_high_bits(format) == 0;
-}
+METAL_FUNC constexpr bool packed_is_nibbles(uint format) { return packed_code_bits(format) == 4; }
 METAL_FUNC constexpr float packed_boost(uint format) {
   if (!packed_is_subnormal(format)) return 16.0f;
-  return packed_is_nibbles(format) || packed_low_bits(format) == 8 ? 0x1p-8f : 0x1p-7f;
+  return packed_is_nibbles(format) || packed_code_bits(format) == 8 ? 0x1p-8f : 0x1p-7f;
 }
 // What a scale is multiplied by. A code in bits n and up of a subnormal half is 2^(n - 24) times itself: that of bytes
 // n is 0, of nibbles 2, of others 4.
 METAL_FUNC constexpr float packed_factor(uint format) {
-  const uint place = packed_low_bits(format) == 8 ? 0 : packed_is_nibbles(format) ? 2 : 4;
+  const uint place = packed_code_bits(format) == 8 ? 0 : packed_is_nibbles(format) ? 2 : 4;
   return packed_boost(format) * (packed_is_subnormal(format) ? float(1u << (24 - place)) : 1.0f);
 }
 
 // What is taken off a code: the zero point, or about the middle, for which the min makes up: so both terms are small.
 METAL_FUNC constexpr uint packed_middle(uint format) {
-  return packed_has_min(format) ? (1u << (packed_low_bits(format) + packed_high_bits(format))) / 2
-                                : packed_zero(format);
+  return packed_has_min(format) ? (1u << packed_code_bits(format)) / 2 : packed_zero(format);
 }
 // Of the first and second half of a unit; of subnormal nibbles, which have one scale a unit, of even and odd pairs. A
 // weight is code * scale + min; without subnormals (code - middle) * scale + min.
@@ -338,7 +344,8 @@ METAL_FUNC half2 packed_subnormal_pair(uint format, PackedUnit u, uint chunk, ui
     const uint word = i < 2 ? u.codes[chunk] : turned_bytes(u.codes[chunk]);
     return as_type<half2>(word & (i % 2 == 0 ? 0x003c003cu : 0x03c003c0u));
   }
-  return as_type<half2>(packed_code_bits(format, u, chunk, i) << 4);
+  const uint codes = packed_codes(format, u, chunk, i);
+  return as_type<half2>(packed_code_bits(format) == 8 ? codes : codes << 4);
 }
 
 // Columns 2i and 2i + 1 of a chunk as numbers.
@@ -347,7 +354,7 @@ METAL_FUNC half2 packed_decode_half(uint format, PackedUnit u, PackedHalfScales 
   if (packed_is_subnormal(format))
     return fma(packed_subnormal_pair(format, u, chunk, i), s.scale[packed_turns(format) ? i % 2 : second],
                s.min[second]);
-  const half2 code = as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
+  const half2 code = as_type<half2>(packed_codes(format, u, chunk, i) | 0x64006400u) -
                      half2(half(1024.0f + float(packed_middle(format))));
   return packed_has_min(format) ? fma(code, s.scale[second], s.min[second]) : code * s.scale[second];
 }

@@ -87,6 +87,7 @@ enum PackedField : uint32_t {
   kPackedHighBits = 8,  // 4 bits
   kPackedScales = 12,   // 4 bits
   kPackedZero = 16,     // 8 bits
+  kPackedNumbers = 24,  // 1: codes stand for the numbers of PackedPlanes
 };
 // The numbers of ingot::Scales.
 enum PackedKind : uint32_t {
@@ -100,12 +101,14 @@ enum PackedKind : uint32_t {
 };
 
 // Bytes: from row to row in each plane, from block to block (four units of codes, 256 columns of scales), from the
-// start of a panel to the planes after the codes, of a panel. See linear_formats.h.
+// start of a panel to the planes after the codes, of a panel. The numbers, if any, that codes of 4 bits stand for: four
+// a word. See linear_formats.h.
 struct PackedPlanes {
   uint32_t code_stride, high_stride, meta_stride;
   uint32_t code_block, high_block, meta_block;
   uint32_t high_offset, meta_offset;
   uint32_t panel_bytes;
+  uint32_t numbers[4];
 };
 
 struct LinearParams {
@@ -240,8 +243,8 @@ struct SampleResetParams {
 #ifndef __METAL_VERSION__
 static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
               sizeof(PrepareParams) == 16);
-static_assert(sizeof(PackedPlanes) == 36 && sizeof(LinearParams) == 108 && sizeof(EmbedParams) == 92 &&
-              sizeof(GemmUnpackParams) == 48 && sizeof(GemmFinishParams) == 12);
+static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearParams) == 140 && sizeof(EmbedParams) == 124 &&
+              sizeof(GemmUnpackParams) == 64 && sizeof(GemmFinishParams) == 12);
 static_assert(sizeof(RouteParams) == 16 && sizeof(ExpertSumParams) == 8 && sizeof(AttentionParams) == 52);
 static_assert(sizeof(SampleParams) == 104 && sizeof(SampleChunk) == 16 && sizeof(SampleOutput) == 72 &&
               sizeof(SampleResetParams) == 8);

@@ -134,6 +134,7 @@ PackedPlanes packed_planes(DType type, int64_t cols) {
   planes.high_offset = bytes(code_bytes * kPanelRows);
   planes.meta_offset = planes.high_offset + bytes(high_bytes * kPanelRows);
   planes.panel_bytes = planes.meta_offset + bytes(meta_bytes(type, cols) * kPanelRows);
+  std::memcpy(planes.numbers, dtype_info(type).layout.numbers.data(), sizeof(planes.numbers));
   return planes;
 }
 

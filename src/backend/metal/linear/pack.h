@@ -24,7 +24,8 @@ constexpr uint32_t packed_format(DType type) {
   const BlockLayout& layout = dtype_info(type).layout;
   const auto field = [](auto value, PackedField at) { return static_cast<uint32_t>(value) << at; };
   return field(layout.low_bits, kPackedLowBits) | field(layout.high_bits, kPackedHighBits) |
-         field(layout.scales, kPackedScales) | field(layout.zero, kPackedZero);
+         field(layout.scales, kPackedScales) | field(layout.zero, kPackedZero) |
+         field(layout.has_numbers(), kPackedNumbers);
 }
 
 // Columns that a lane takes at a time.
