@@ -34,7 +34,7 @@ struct QuantizeArgs {
   int threads = 0;
 };
 
-constexpr DType kTypes[] = {DType::q8_0, DType::q4_0, DType::q4_k};
+constexpr DType kTypes[] = {DType::q8_0, DType::q4_0, DType::q4_k, DType::iq4_nl};
 
 constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
 

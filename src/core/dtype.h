@@ -10,7 +10,7 @@
 namespace ingot {
 
 // Element formats of stored tensors. The block formats are those of GGUF, byte for byte.
-enum class DType : uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k };
+enum class DType : uint8_t { f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl };
 
 // What a block has for scales. Blocks of 256 elements scale their sub-blocks by small integers: there scale = d * the
 // integer, min = -dmin * its own.
@@ -48,6 +48,9 @@ constexpr std::array<uint8_t, 16> signed_numbers(const std::array<int, 16>& numb
   return above;
 }
 
+inline constexpr std::array<uint8_t, 16> kNonLinear =
+    signed_numbers({-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113});
+
 // All that is known of a format stands in one row.
 struct DTypeInfo {
   DType type;
@@ -74,6 +77,7 @@ inline constexpr DTypeInfo kDTypes[] = {
     {DType::q4_k, "q4_k", 256, 144, 12, 14, {4, 0, 0, Scales::super32_min, 0, 4, 0, 16}},
     {DType::q5_k, "q5_k", 256, 176, 13, 16, {4, 1, 0, Scales::super32_min, 0, 4, 16, 48}},
     {DType::q6_k, "q6_k", 256, 210, 14, 18, {4, 2, 32, Scales::super16, 208, 192, 128, 0}},
+    {DType::iq4_nl, "iq4_nl", 32, 18, 20, 25, {4, 0, 128, Scales::block, 0, 0, 0, 2, kNonLinear}},
 };
 inline constexpr int kNumDTypes = static_cast<int>(std::size(kDTypes));
 

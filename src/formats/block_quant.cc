@@ -1,6 +1,7 @@
 #include "formats/block_quant.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -116,12 +117,69 @@ void write_q5_1(const float* x, uint8_t* b) {
   std::memcpy(b + 4, &high, sizeof(high));
 }
 
+// By code: the numbers of iq4_nl, in order, and the codes themselves.
+using ByCode = std::array<float, 16>;
+constexpr ByCode by_code(int (*value)(int code)) {
+  ByCode values = {};
+  for (int code = 0; code < 16; ++code) values[static_cast<size_t>(code)] = static_cast<float>(value(code));
+  return values;
+}
+constexpr ByCode kCodes = by_code([](int code) { return code; });
+constexpr ByCode kNumbers = by_code([](int code) { return dtype_info(DType::iq4_nl).layout.number(code) - 128; });
+
+// What belongs to the code of the number that is nearest, for several x at a time; NaN: code 0.
+using Lanes = float __attribute__((vector_size(16)));
+Lanes at_nearest(Lanes x, const ByCode& of) {
+  Lanes result = Lanes{} + of[0];
+  for (size_t i = 0; i < 15; ++i)
+    result += x > (kNumbers[i] + kNumbers[i + 1]) / 2 ? Lanes{} + (of[i + 1] - of[i]) : Lanes{};
+  return result;
+}
+
+// iq4_nl: scales that bring the extreme value to either end of the numbers, or near it, are tried; each becomes the one
+// of least squares for its codes, and the best stays. Large elements weigh more, as they do in a product.
+void write_iq4_nl(const float* x, uint8_t* b) {
+  constexpr int kLanes = 4;
+  Lanes values[kSmall / kLanes], weights[kSmall / kLanes];
+  std::memcpy(values, x, sizeof(values));
+  const auto sum = [](Lanes lanes) { return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]); };
+  Lanes squares = {};
+  for (const Lanes value : values) squares += value * value;
+  const float deviation = std::sqrt(sum(squares) / kSmall), extreme = signed_extreme(x);
+  for (int j = 0; j < kSmall; ++j) weights[j / kLanes][j % kLanes] = deviation + std::fabs(x[j]);
+
+  float best = extreme / kNumbers[0], most = -1;  // of the squares of x, that a scale accounts for
+  for (const float end : {kNumbers.front(), kNumbers.back()})
+    for (const float near : {0.9f, 0.95f, 1.0f, 1.05f, 1.1f}) {
+      const float id = end * near * inverse(extreme);
+      Lanes qx = {}, qq = {};
+      for (int i = 0; i < kSmall / kLanes; ++i) {
+        const Lanes q = at_nearest(values[i] * id, kNumbers), weighted = weights[i] * q;
+        qx += weighted * values[i];
+        qq += weighted * q;
+      }
+      const float fit = sum(qx), size = sum(qq);
+      if (fit * fit > most * size) {
+        most = fit * fit / size;
+        best = fit / size;
+      }
+    }
+  store_f16(b, best);
+  const float id = inverse(load_f16(b));
+  for (int i = 0; i < 16; i += kLanes) {
+    const Lanes low = at_nearest(values[i / kLanes] * id, kCodes);
+    const Lanes high = at_nearest(values[(i + 16) / kLanes] * id, kCodes);
+    for (int j = 0; j < kLanes; ++j) b[2 + i + j] = static_cast<uint8_t>(low[j] + 16 * high[j]);
+  }
+}
+
 struct Writer {
   DType type;
   void (*write)(const float* values, uint8_t* block);
 };
-constexpr Writer kWriters[] = {{DType::q8_0, write_q8_0}, {DType::q4_0, write_q4_0}, {DType::q4_1, write_q4_1},
-                               {DType::q5_0, write_q5_0}, {DType::q5_1, write_q5_1}, {DType::q4_k, write_q4_k}};
+constexpr Writer kWriters[] = {{DType::q8_0, write_q8_0},    {DType::q4_0, write_q4_0}, {DType::q4_1, write_q4_1},
+                               {DType::q5_0, write_q5_0},    {DType::q5_1, write_q5_1}, {DType::q4_k, write_q4_k},
+                               {DType::iq4_nl, write_iq4_nl}};
 
 [[noreturn]] void decline_to_write(DType type) {
   std::vector<DType> known;
