@@ -128,33 +128,33 @@ constexpr ByCode kCodes = by_code([](int code) { return code; });
 constexpr ByCode kNumbers = by_code([](int code) { return dtype_info(DType::iq4_nl).layout.number(code) - 128; });
 
 // What belongs to the code of the number that is nearest, for several x at a time; NaN: code 0.
-using Lanes = float __attribute__((vector_size(16)));
-Lanes at_nearest(Lanes x, const ByCode& of) {
-  Lanes result = Lanes{} + of[0];
+using Four = float __attribute__((vector_size(16)));
+Four at_nearest(Four x, const ByCode& of) {
+  Four result = Four{} + of[0];
   for (size_t i = 0; i < 15; ++i)
-    result += x > (kNumbers[i] + kNumbers[i + 1]) / 2 ? Lanes{} + (of[i + 1] - of[i]) : Lanes{};
+    result += x > (kNumbers[i] + kNumbers[i + 1]) / 2 ? Four{} + (of[i + 1] - of[i]) : Four{};
   return result;
 }
 
 // iq4_nl: scales that bring the extreme value to either end of the numbers, or near it, are tried; each becomes the one
 // of least squares for its codes, and the best stays. Large elements weigh more, as they do in a product.
 void write_iq4_nl(const float* x, uint8_t* b) {
-  constexpr int kLanes = 4;
-  Lanes values[kSmall / kLanes], weights[kSmall / kLanes];
+  constexpr int kAtOnce = 4;
+  Four values[kSmall / kAtOnce], weights[kSmall / kAtOnce];
   std::memcpy(values, x, sizeof(values));
-  const auto sum = [](Lanes lanes) { return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]); };
-  Lanes squares = {};
-  for (const Lanes value : values) squares += value * value;
+  const auto sum = [](Four v) { return (v[0] + v[1]) + (v[2] + v[3]); };
+  Four squares = {};
+  for (const Four value : values) squares += value * value;
   const float deviation = std::sqrt(sum(squares) / kSmall), extreme = signed_extreme(x);
-  for (int j = 0; j < kSmall; ++j) weights[j / kLanes][j % kLanes] = deviation + std::fabs(x[j]);
+  for (int j = 0; j < kSmall; ++j) weights[j / kAtOnce][j % kAtOnce] = deviation + std::fabs(x[j]);
 
   float best = extreme / kNumbers[0], most = -1;  // of the squares of x, that a scale accounts for
   for (const float end : {kNumbers.front(), kNumbers.back()})
     for (const float near : {0.9f, 0.95f, 1.0f, 1.05f, 1.1f}) {
       const float id = end * near * inverse(extreme);
-      Lanes qx = {}, qq = {};
-      for (int i = 0; i < kSmall / kLanes; ++i) {
-        const Lanes q = at_nearest(values[i] * id, kNumbers), weighted = weights[i] * q;
+      Four qx = {}, qq = {};
+      for (int i = 0; i < kSmall / kAtOnce; ++i) {
+        const Four q = at_nearest(values[i] * id, kNumbers), weighted = weights[i] * q;
         qx += weighted * values[i];
         qq += weighted * q;
       }
@@ -166,10 +166,10 @@ void write_iq4_nl(const float* x, uint8_t* b) {
     }
   store_f16(b, best);
   const float id = inverse(load_f16(b));
-  for (int i = 0; i < 16; i += kLanes) {
-    const Lanes low = at_nearest(values[i / kLanes] * id, kCodes);
-    const Lanes high = at_nearest(values[(i + 16) / kLanes] * id, kCodes);
-    for (int j = 0; j < kLanes; ++j) b[2 + i + j] = static_cast<uint8_t>(low[j] + 16 * high[j]);
+  for (int i = 0; i < 16; i += kAtOnce) {
+    const Four low = at_nearest(values[i / kAtOnce] * id, kCodes);
+    const Four high = at_nearest(values[(i + 16) / kAtOnce] * id, kCodes);
+    for (int j = 0; j < kAtOnce; ++j) b[2 + i + j] = static_cast<uint8_t>(low[j] + 16 * high[j]);
   }
 }
 
