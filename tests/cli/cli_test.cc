@@ -200,7 +200,7 @@ TEST_F(Cli, QuantizeWritesAFileThatRuns) {
   expect_failure("quantize " + folder + " " + out, 2, "is there already");
   expect_failure("quantize " + out + " " + out + " --force", 2, "is the model itself");
   expect_failure("quantize " + out + " " + file("r.gguf"), 2, "has no matrix to quantize");
-  expect_failure("quantize " + folder + " " + file("r.gguf") + " --type q3_k", 2, "must be q8_0, q4_0 or q4_k");
+  expect_failure("quantize " + folder + " " + file("r.gguf") + " --type q3_k", 2, "must be q8_0, q4_0, q4_k or iq4_nl");
   expect_failure("quantize " + fixture_model("mistral-bf16-window") + " " + file("r.gguf"), 1, "its sliding window");
   expect_failure("run -m " + folder + " --quantize int3 --ids 1 -n 1", 2, "must be int8 or int4");
   outcome = ingot("quantize " + fixture_model("gguf-bf16-llama3") + " " + out + " --type q8_0 --force");
