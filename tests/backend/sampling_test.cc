@@ -155,6 +155,8 @@ class Sampling : public testing::TestWithParam<DeviceCase> {
 
 TEST_P(Sampling, Plain) {
   expect_like_reference(rows([](SamplingParams&) {}));
+  // Tokens that end a sequence count only for min_tokens, which needs a slot.
+  expect_like_reference(rows([](SamplingParams& p) { p.stop_token_ids = {3}; }), {}, kVocab, 2.0f, -1);
 }
 TEST_P(Sampling, Temperature) {
   for (float t : few<float>(3, {0.0f, 0.7f, 5.0f, 0.1f, 1.5f}))
