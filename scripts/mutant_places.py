@@ -235,27 +235,35 @@ class Queue:
             return None
         kind = min(kinds, key=lambda k: (
             self.kinds.get(k, 0) // OFTEN.get((self.name, k), 1), totals.get(k, 0) - 3 * (k in RARE or (self.name, k) in OFTEN)))
-        pool = self.by_kind[kind]
-        mutation = min(pool, key=lambda m: self.files.get(m.path, 0))
-        pool.remove(mutation)
+        mutation = min(self.by_kind[kind], key=lambda m: self.files.get(m.path, 0))
+        self.drawn(mutation, totals)
+        return mutation
+
+    def drawn(self, mutation, totals):
+        kind = mutation.kind
         # One fault a line is enough.
         for kind_pool in self.by_kind.values():
             kind_pool[:] = [m for m in kind_pool if (m.path, m.line) != (mutation.path, mutation.line)]
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         self.files[mutation.path] = self.files.get(mutation.path, 0) + 1
         totals[kind] = totals.get(kind, 0) + 1
-        return mutation
 
 
 class Draw:
-    """`count` faults by a seed."""
+    """`count` faults: of those kept from an earlier draw the ones whose line is still there, the others by a seed."""
 
-    def __init__(self, root, seed, count):
+    def __init__(self, root, seed, count, kept=()):
         self.pool = candidates(root)
         self.totals = {}
         self.queues = {name: Queue(name, self.pool[name], seed) for name, _, _ in PLACES}
         self.mutations = []
         shares = self._shares(count)
+        known = {m.identity: m for pool in self.pool.values() for m in pool}
+        for mutation in (known[identity] for identity in kept if identity in known):
+            if shares[mutation.place] > 0:
+                shares[mutation.place] -= 1
+                self.queues[mutation.place].drawn(mutation, self.totals)
+                self.mutations.append(mutation)
         for turn in range(max(shares.values())):  # in turns, so that no place has first choice of the kinds
             for name, share in shares.items():
                 mutation = self.queues[name].take(self.totals) if turn < share else None
