@@ -116,6 +116,8 @@ EXCLUDED = [
     ("src/backend/cpu/experts.cc", r"fill_n\(starts", "the last start is set once more at the end"),
     ("src/backend/metal/attention.cc", r"tile_operations|tiles_at_once", "how long one dispatch takes; the tiles are the same"),
     ("src/backend/metal/device.cc", r"(?:commands_|pool_)\.reset\(\)", "freed when the next encoding begins"),
+    ("src/backend/metal/device.cc", r"packers_\.reset\(\)", "ends threads that have nothing to do any more"),
+    ("src/backend/metal/linear/experts.cc", r"context\.(?:activations|words)\(", "the length of a view: Metal is told where it begins"),
     ("src/model/quantized.cc", r"row < rows", "a step of no rows converts nothing"),
     ("src/core/random.*", r">>|\^", "mixes random bits: another mix is as good"),
     ("src/core/threads.h", r"chunk|grain", "how work is shared out, not what is computed"),
