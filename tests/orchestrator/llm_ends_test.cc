@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 #include "engine/internals.h"
+#include "formats/test_files.h"
 #include "orchestrator/llm_rig.h"
 
 namespace ingot::testing {
@@ -110,8 +111,8 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
 // Without a tokenizer a model serves token ids; a broken one is not taken for none.
 TEST(LlmEnds, ABrokenTokenizerIsAnError) {
   LlmOptions options = tiny_options();
-  const std::string folder = ::testing::TempDir() + "/broken_tokenizer";
-  std::filesystem::remove_all(folder);
+  const TempDir dir;
+  const std::string folder = (dir.path() / "model").string();
   std::filesystem::copy(options.engine.model, folder, std::filesystem::copy_options::recursive);
   options.engine.model = folder;
   std::filesystem::remove(folder + "/tokenizer.json");
@@ -123,7 +124,6 @@ TEST(LlmEnds, ABrokenTokenizerIsAnError) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(LlmEnds, RefusesWhatCanNeverBeServed) {
