@@ -42,6 +42,7 @@ class MetalLibrary : public testing::Test {
   }
 
   fs::path root_;
+  const NS::SharedPtr<NS::AutoreleasePool> pool_ = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
   NS::SharedPtr<MTL::Device> device_;
   std::string said_;
 };
