@@ -43,11 +43,13 @@ struct RangeFault {
   std::string reason;  // "must be at most 1, got 3"
 };
 inline std::optional<RangeFault> outside(const SamplingRange& range, double value) {
-  const bool was_float = static_cast<float>(value) == value;  // 1.1f is not 1.1, but was meant so
-  const std::string got = was_float ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
+  const auto got = [value] {  // 1.1f is not 1.1, but was meant so
+    return static_cast<float>(value) == value ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
+  };
   if (!(value >= range.least) || (range.above && static_cast<float>(value) <= range.least))
-    return RangeFault{true, fmt::format("must be {} {}, got {}", range.above ? "above" : "at least", range.least, got)};
-  if (!(value <= range.most)) return RangeFault{false, fmt::format("must be at most {}, got {}", range.most, got)};
+    return RangeFault{true,
+                      fmt::format("must be {} {}, got {}", range.above ? "above" : "at least", range.least, got())};
+  if (!(value <= range.most)) return RangeFault{false, fmt::format("must be at most {}, got {}", range.most, got())};
   return std::nullopt;
 }
 

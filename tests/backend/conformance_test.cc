@@ -120,7 +120,7 @@ std::unique_ptr<StoredMatrix> make_matrix(std::mt19937& random, DType type, int6
 }
 
 TEST_P(Conformance, Embed) {
-  for (DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_1, DType::q4_0}) {
+  for (DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_1, DType::q4_0, DType::iq4_nl}) {
     SetUp();
     constexpr int64_t kVocab = 37, kHidden = 96;
     const auto table = make_matrix(random_, type, kVocab, kHidden);
@@ -257,7 +257,7 @@ TEST_P(Conformance, LinearOfDecodeRows) {
   if (gpu) shapes.insert(shapes.end(), {{40, 1024}, {64, 16384}, {70, 2048}});
   const DType plain = bf16() ? DType::bf16 : DType::f16;
   if (bf16()) std::reverse(shapes.begin(), shapes.end());
-  for (DType type : few<DType>(1, {plain, DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0}))
+  for (DType type : few<DType>(1, {plain, DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::iq4_nl}))
     for (const auto& [rows, cols] : few(1, shapes)) {
       SetUp();
       constexpr int64_t kOut = 45;

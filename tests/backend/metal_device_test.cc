@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "harness.h"
 #include "metal_mode.h"
 
@@ -46,6 +47,24 @@ TEST(MetalDevice, CountsWhatIsSubmitted) {
     EXPECT_EQ(after.waits - before.waits, 1u);
     rig.device.reset();
     EXPECT_EQ(testing::internal::GetCapturedStderr().find("norm_f16") != std::string::npos, profile);
+  }
+}
+
+// A vector of three staging buffers and a bit: of the four copies two reuse what the first two were made from.
+TEST(MetalDevice, NoticesACopyOfWeightsThatFails) {
+  const std::vector<float> large((size_t{3} << 22) + 5, 1.0f), small(kDim, 1.0f);
+  for (unsigned copy = 1; copy <= 4; ++copy) {
+    metal_with_fault("copy", copy);
+    const std::unique_ptr<Backend> device = make_metal_backend({});
+    try {
+      device->load_vector("large", large);
+      ADD_FAILURE() << "copy " << copy << " failed unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::device);
+      EXPECT_EQ(std::string(error.what()),
+                "gpu: uploading weight large failed: softmetal: a fault, as SOFTMETAL_FAULT asked for");
+    }
+    EXPECT_NO_THROW(device->load_vector("small", small)) << "what failed is of no concern to what comes after";
   }
 }
 

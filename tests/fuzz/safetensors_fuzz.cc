@@ -21,7 +21,7 @@ void unpack(const std::shared_ptr<ingot::SafetensorsCheckpoint>& file, uint8_t c
     try {
       const std::shared_ptr<Checkpoint> unpacked = unpack_checkpoint(file, format, 1);
       for (const TensorView& tensor : unpacked->tensors())
-        if (tensor.is_computed()) unpacked->make(tensor);
+        if (tensor.is_computed()) unpacked->compute(tensor);
     } catch (const Error&) {
       // refused
     }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <random>
 #include <thread>
@@ -9,6 +11,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 #include "engine/internals.h"
+#include "formats/test_files.h"
 #include "orchestrator/llm_rig.h"
 
 namespace ingot::testing {
@@ -137,6 +140,24 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
     EXPECT_FALSE(llm.stats().failure.empty());
     EXPECT_EQ(llm.stats().finished_error, static_cast<uint64_t>(failed));
     expect_clean(llm);
+  }
+}
+
+// Without a tokenizer a model serves token ids; a broken one is not taken for none.
+TEST(LlmEnds, ABrokenTokenizerIsAnError) {
+  LlmOptions options = tiny_options();
+  const TempDir dir;
+  const std::string folder = (dir.path() / "model").string();
+  std::filesystem::copy(options.engine.model, folder, std::filesystem::copy_options::recursive);
+  options.engine.model = folder;
+  std::filesystem::remove(folder + "/tokenizer.json");
+  EXPECT_NE(Llm::load(options), nullptr);
+  std::ofstream(folder + "/tokenizer.json") << "{\"model\":";
+  try {
+    Llm::load(options);
+    ADD_FAILURE() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
   }
 }
 

@@ -285,8 +285,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     plan.kernel = half ? "linear_half" : type == DType::bf16 ? "linear_bfloat" : "linear_float";
   const auto simdgroups = static_cast<int64_t>(plan.threads / 32);
   plan.constants = {
-      Constant::u(kLinearFormat, static_cast<int64_t>(shape.format)),
-      Constant::u(kLinearFormatUp, static_cast<int64_t>(gated ? shape.format_up : shape.format)),
+      Constant::u(kLinearFormat, packed_format(shape.format)),
+      Constant::u(kLinearFormatUp, packed_format(gated ? shape.format_up : shape.format)),
       Constant::u(kLinearRows, bucket),
       Constant::u(kLinearOutputs, few == 0              ? 1
                                   : variant.matrix == 0 ? variant.outputs
