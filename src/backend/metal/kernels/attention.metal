@@ -208,14 +208,27 @@ template <typename T, typename S>
   for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
   const uint spans_end = (end + kSpan - 1) / kSpan;
   for (uint span = begin / kSpan; span < spans_end; ++span) {
-    const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high,
-                                          whole_from, whole_to, p, work, weights, part, lane);
-    if (next.y != 0) {
-      const float2 factors = attention_fold(split_total, next);
-      for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j)
-        split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_SUM_STRIDE + column + j * 4] * factors.y);
+    // A row's weights of later keys are zero, which their NaN would survive. Where that may be, each row is taken again
+    // by itself, without what comes after its own key.
+    const bool has_later = tile_rows > 1 && (span + 1) * kSpan > position + 1;
+    for (uint alone = 8;;) {  // 8: all rows together
+      const uint to = alone < 8 ? position + alone + 1 : end;
+      const float2 next =
+          attention_span<S>(q, keys, values, blocks, kv_head, span, begin, to, alone < 8 ? to : length, low,
+                            min(high, to), whole_from, whole_to, p, work, weights, part, lane);
+      const bool again = alone == 8 && has_later && simd_any(attention_is_broken(work, row, column));
+      if (!again && (alone == 8 || alone == row) && next.y != 0) {
+        const float2 factors = attention_fold(split_total, next);
+        for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j)
+          split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_SUM_STRIDE + column + j * 4] * factors.y);
+      }
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+      if (again) {
+        alone = span * kSpan > position ? span * kSpan - position : 0;  // the first row that sees any of these keys
+      } else if (alone == 8 || ++alone == tile_rows) {
+        break;
+      }
     }
-    simdgroup_barrier(mem_flags::mem_threadgroup);
     if ((span + 1) * kSpan % p.split != 0 && span + 1 != spans_end) continue;
     if (split_total.y != 0) {
       const float2 factors = attention_fold(total, split_total);
