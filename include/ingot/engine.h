@@ -62,6 +62,7 @@ struct ModelInfo {
   int64_t vocab = 0;
   int64_t max_position = 0;      // longest sequence the model was made for
   std::vector<int32_t> eos_ids;  // any of them ends a text
+  SamplingAdvice sampling;
 };
 
 // What a loaded engine holds on its device, in bytes.

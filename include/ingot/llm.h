@@ -48,6 +48,9 @@ class StopStrings {
   std::shared_ptr<const Table> table_;
 };
 
+// How text for people is sampled where neither they nor the model's makers (ModelInfo::sampling) say otherwise.
+inline const SamplingParams kChatSampling{.temperature = 0.7f, .top_p = 0.95f};
+
 // A request. `sampling.seed`, `sampling.min_tokens` and `sampling.stop_token_ids` are taken from here, as the rest of
 // SamplingParams is; the model's own end tokens are added unless ignore_eos.
 struct GenerationRequest {
@@ -98,9 +101,11 @@ struct ChoiceDelta {
   std::variant<std::monostate, int32_t, std::string> stop_reason;  // the stop token or stop string that ended it
 };
 
-// Facts about a request: the prompt's from its first token on, all of them once it is done.
+// Facts about a request: how far its prompt is from the first step on, the prompt's from its first token on, all of
+// them once it is done.
 struct GenerationSummary {
   int64_t prompt_tokens = 0;
+  int64_t read_tokens = 0;        // of the prompt, computed or found in the cache so far
   int64_t cached_tokens = 0;      // of the prompt, found in the prefix cache
   int64_t completion_tokens = 0;  // of every choice generated
   int32_t preemptions = 0;

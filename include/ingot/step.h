@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,23 @@ struct SamplingParams {
   std::vector<std::pair<int32_t, float>> logit_bias;  // (token, added to its logit)
   std::vector<int32_t> allowed_token_ids;             // empty: all
   std::vector<std::vector<int32_t>> bad_words;        // the last token of each sequence is barred after the others
+};
+
+// How a model's makers want it sampled, where they say so.
+struct SamplingAdvice {
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int32_t> top_k;
+  bool operator==(const SamplingAdvice&) const = default;
+
+  // `params` with the advice in place of what it has.
+  SamplingParams over(SamplingParams params) const {
+    params.temperature = temperature.value_or(params.temperature);
+    params.top_p = top_p.value_or(params.top_p);
+    params.min_p = min_p.value_or(params.min_p);
+    params.repetition_penalty = repetition_penalty.value_or(params.repetition_penalty);
+    params.top_k = top_k.value_or(params.top_k);
+    return params;
+  }
 };
 
 // What one sampled row returns.

@@ -10,6 +10,7 @@
 #include "cli/common.h"
 #include "cli/options.h"
 #include "cli/plot.h"
+#include "cli/progress.h"
 #include "cli/traffic.h"
 #include "core/bandwidth.h"
 #include "core/error.h"
@@ -67,6 +68,9 @@ class BatchBench {
       ids_.push_back(static_cast<int32_t>((1000 + i * 7919) % engine.limits().vocab));
   }
 
+  // Called after each step with the rows of prompts and the decode steps so far, and with the speed of what runs.
+  void on_progress(std::function<void(uint64_t done, double tokens_a_second)> call) { progress_ = std::move(call); }
+
   // Seconds for all prompts.
   double prefill() {
     const auto start = Clock::now();
@@ -85,6 +89,8 @@ class BatchBench {
       const StepResult result = engine_.run(builder_.finish());
       note(result.stats);
       while (first < batch_ && done[first] == prompt_len_) ++first;
+      const int64_t rows = std::accumulate(done.begin(), done.end(), int64_t{0});
+      if (progress_) progress_(static_cast<uint64_t>(rows), static_cast<double>(rows) / seconds_since(start));
     }
     return seconds_since(start);
   }
@@ -112,6 +118,9 @@ class BatchBench {
       weight_bytes_ += static_cast<double>(result.stats.weight_bytes);
       lap = now;
       ticket = next;
+      if (progress_)
+        progress_(static_cast<uint64_t>(batch_ * prompt_len_ + i + 1),
+                  static_cast<double>(batch_ * (i + 1)) / seconds_since(start));
     }
     return seconds_since(start);
   }
@@ -148,6 +157,7 @@ class BatchBench {
   std::vector<double> step_ms_, gap_us_, encode_us_;
   double weight_bytes_ = 0;
   uint32_t submissions_ = 0, waits_ = 0;
+  std::function<void(uint64_t, double)> progress_;
 };
 
 void bench(const BenchArgs& args) {
@@ -171,10 +181,16 @@ void bench(const BenchArgs& args) {
   }
   const bool is_cpu = engine->device_name() == "cpu";
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  ProgressBar bar("bench");
+  Progress progress("bench");
+  const auto work = [&](int32_t batch) { return static_cast<uint64_t>(batch) * args.prompt_len + args.gen_len; };
+  uint64_t before = 0, total = 0;
+  for (const int32_t batch : args.batches) total += work(batch);
   for (size_t i = 0; i < args.batches.size(); ++i) {
     const int32_t batch = args.batches[i];
     BatchBench run(*engine, batch, args.prompt_len, args.gen_len);
+    run.on_progress([&](uint64_t done, double tokens_a_second) {
+      progress.update(before + done, total, fmt::format("batch {}: {:.0f} tok/s", batch, tokens_a_second));
+    });
     const double prefill = run.prefill();
     const double decode = run.decode();
     // Which experts several rows share is known on a GPU alone.
@@ -188,8 +204,9 @@ void bench(const BenchArgs& args) {
                     {"weight_gb_s", counted ? nlohmann::ordered_json(run.weight_bytes() / decode / 1e9) : nullptr},
                     {"submissions_per_step", run.most_submissions()},
                     {"waits_per_step", run.most_waits()}});
-    bar.update(i + 1, args.batches.size());
+    before += work(batch);
   }
+  progress.clear();
   const auto peak_mb = [] { return static_cast<double>(peak_rss_bytes()) / 1e6; };
   const double model_peak_mb = peak_mb();  // before the bandwidth test takes its buffer
   const double planned_mb = static_cast<double>(engine->memory().total_bytes()) / 1e6;
@@ -234,6 +251,7 @@ void bench(const BenchArgs& args) {
 void add_bench(Program& program) {
   auto [command, args] = program.add_command("bench", "prefill and decode speed at several batch sizes", bench);
   add_engine_options(command, args.model);
+  add_model_argument(command, args.model);
   command.option("--batch", args.batches, "batch sizes").split_at(',').show_default().range(1, 4096);
   command.option("--prompt-len", args.prompt_len, "tokens a prompt").show_default().positive();
   command.option("--gen-len", args.gen_len, "tokens generated a sequence").show_default().positive();

@@ -11,9 +11,13 @@
 #include "cli/chat_input.h"
 #include "cli/chat_settings.h"
 #include "cli/common.h"
+#include "cli/completion.h"
 #include "cli/conversation.h"
+#include "cli/mistakes.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/terminal.h"
+#include "cli/word_wrap.h"
 #include "core/error.h"
 #include "core/settings.h"
 #include "ingot/llm.h"
@@ -25,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHelp =
-    "  /reset            forget the conversation (the system prompt stays)\n"
+    "  /reset, /clear    forget the conversation (the system prompt stays)\n"
     "  /system TEXT      how the model should behave; without TEXT: show it; /system off: none\n"
     "  /retry            answer the last message again\n"
     "  /undo             take the last message and its answer back\n"
@@ -33,9 +37,13 @@ constexpr const char* kHelp =
     "  /load FILE        go on with a saved conversation\n"
     "  /set NAME VALUE   temperature, top_p, max_tokens, seed, ...; without NAME: list them\n"
     "  /stats            what was generated so far, and how fast\n"
-    "  /exit             leave; so does Ctrl-D\n"
+    "  /exit, /bye       leave; so does Ctrl-D\n"
+    "  /help, /?         this list; Tab completes commands, settings and files\n"
     "A message of several lines: end a line with \\, or put the text between \"\"\" and \"\"\", or paste it.\n"
     "Ctrl-C stops an answer. A message that begins with / and a word: put a space before it.\n";
+
+const std::vector<std::string> kCommands = {"/help",  "/exit", "/quit", "/bye",  "/reset", "/clear", "/system",
+                                            "/retry", "/undo", "/save", "/load", "/set",   "/stats"};
 
 struct ChatArgs {
   ModelArgs model;
@@ -60,8 +68,9 @@ class Chat {
         interactive_(interactive),
         plain_output_(isatty(STDOUT_FILENO) == 0),
         style_(!plain_output_),
-        reader_(interactive ? LineReader::terminal(state_file("chat_history")) : LineReader::plain()) {
+        reader_(interactive ? LineReader::terminal(state_file("chat_history"), complete) : LineReader::plain()) {
     conversation_.system = args.system;
+    take_advice(settings_.sampling, llm_->model().sampling);
   }
 
   void run() {
@@ -158,27 +167,43 @@ class Chat {
     }
   }
 
+  static Completion complete(std::string_view before_cursor) {
+    return complete_line(before_cursor, kCommands, ChatSettings::names());
+  }
+
   // Prints the answer as it comes and returns it.
   std::string stream(GenerationRequest request) {
+    using namespace std::chrono_literals;
     const std::shared_ptr<Generation> generation = llm_->submit(std::move(request));
     std::string text;
     FinishReason finish = FinishReason::none;
-    bool stopping = false;
+    WordWrap wrap;
+    ReadingProgress reading;
+    const auto show = [this](const std::string& shown) { std::fwrite(shown.data(), 1, shown.size(), stdout); };
+    std::optional<std::chrono::steady_clock::time_point> stopped;
     for (bool last = false; !last;) {
       last = generation->done();
       for (const ChoiceDelta& delta : generation->take()) {
+        reading.end();
         text += delta.text;
         if (delta.finish != FinishReason::none) finish = delta.finish;
-        const std::string shown = plain_output_ ? delta.text : printable_text(delta.text);
-        std::fwrite(shown.data(), 1, shown.size(), stdout);
+        show(plain_output_ ? delta.text : wrap.push(printable_text(delta.text), terminal_columns()));
       }
+      if (text.empty()) reading.update(generation->summary());
       std::fflush(stdout);
-      if (interrupts_ && interrupts_->interrupted() && !stopping) {
-        stopping = true;
+      if (interrupts_ && interrupts_->interrupted() && !stopped) {
+        stopped = std::chrono::steady_clock::now();
         generation->cancel();
       }
-      if (!last) generation->wait(std::chrono::milliseconds(50));
+      // A step on its way is not waited for: its sequence is gone when the next question comes.
+      if (stopped && !last && std::chrono::steady_clock::now() - *stopped > 100ms) {
+        finish = FinishReason::cancelled;
+        last = true;
+      }
+      if (!last) generation->wait(50ms);
     }
+    reading.end();
+    if (!plain_output_) show(wrap.finish(terminal_columns()));
     if (!text.ends_with('\n')) fmt::print("\n");
     const GenerationSummary summary = generation->summary();
     count(summary);
@@ -208,11 +233,11 @@ class Chat {
 
   void perform(const Command& command) {
     const std::string& name = command.name;
-    if (name == "help") {
+    if (name == "help" || name == "?") {
       fmt::print("{}", kHelp);
-    } else if (name == "exit" || name == "quit") {
+    } else if (name == "exit" || name == "quit" || name == "bye") {
       done_ = true;
-    } else if (name == "reset") {
+    } else if (name == "reset" || name == "clear") {
       conversation_.clear();
       say("The conversation starts anew.");
     } else if (name == "system") {
@@ -234,7 +259,9 @@ class Chat {
     } else if (name == "stats") {
       print_stats();
     } else {
-      throw_error(ErrorKind::bad_call, "there is no command /{}; /help lists them, a space before it sends it", name);
+      const std::string near = nearest_name(name, kCommands);
+      throw_error(ErrorKind::bad_call, "there is no command /{}{}; /help lists them, a space before it sends it", name,
+                  near.empty() ? "" : fmt::format("; did you mean {}?", near));
     }
   }
 
@@ -324,6 +351,7 @@ void chat(const ChatArgs& args) {
 void add_chat(Program& program) {
   auto [command, args] = program.add_command("chat", "talk with a model; from a pipe: one message a line", chat);
   add_engine_options(command, args.model);
+  add_model_argument(command, args.model);
   command.option("--system", args.system, "how the model should behave");
   add_sampling_options(command, args.settings.sampling);
 }

@@ -53,15 +53,16 @@ std::string MessageLines::take() {
 bool is_command(std::string_view message) {
   if (message.size() < 2 || message[0] != '/') return false;
   size_t end = 1;
-  while (end < message.size() && message[end] >= 'a' && message[end] <= 'z') ++end;
+  const auto in_a_name = [](char c) { return (c >= 'a' && c <= 'z') || c == '-' || c == '_' || c == '?'; };
+  while (end < message.size() && in_a_name(message[end])) ++end;
   return end > 1 && (end == message.size() || kSpaces.find(message[end]) != std::string_view::npos);
 }
 
 Command parse_command(std::string_view message) {
   message.remove_prefix(1);
   const size_t end = message.find_first_of(kSpaces);
-  if (end == std::string_view::npos) return {std::string(message), {}};
-  return {std::string(message.substr(0, end)), std::string(trim(message.substr(end)))};
+  return {std::string(message.substr(0, end)),
+          end == std::string_view::npos ? "" : std::string(trim(message.substr(end)))};
 }
 
 std::string printable_text(std::string_view text) {

@@ -55,6 +55,13 @@ void ChatSettings::set(std::string_view name, std::string_view value) {
   throw_error(ErrorKind::bad_call, "there is no setting `{}`; /set lists them", wanted);
 }
 
+std::vector<std::string> ChatSettings::names() {
+  ChatSettings any;
+  std::vector<std::string> all;
+  for (const Entry& entry : entries(any)) all.emplace_back(entry.range.name);
+  return all;
+}
+
 std::string ChatSettings::list() const {
   ChatSettings copy = *this;
   std::string out;

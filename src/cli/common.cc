@@ -11,8 +11,11 @@
 
 #include "cli/hub_models.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "core/error.h"
 #include "core/settings.h"
+#include "core/threads.h"
+#include "core/utf8.h"
 
 namespace ingot::cli {
 namespace {
@@ -28,12 +31,31 @@ fs::path cache_folder() {
   return ".cache/ingot";
 }
 
+// Threads that share a core wait for each other at every operation.
+void warn_of_threads(const EngineOptions& options) {
+  const int cpus = ThreadPool::available_cpus();
+  if (options.threads > cpus)
+    fmt::print(stderr, "ingot: {} threads share {} CPU{}, which is slower than one a CPU (--threads 0)\n",
+               options.threads, cpus, cpus == 1 ? "" : "s");
+}
+
 }  // namespace
 
 void add_engine_options(Options command, ModelArgs& args) {
-  EngineOptions& e = args.engine;
+  add_model_options(command, args);
+  add_device_options(command, args);
+}
+
+void add_model_options(Options command, ModelArgs& args) {
   command.option("-m,--model", args.model,
                  "GGUF file, Hugging Face folder, or OWNER/NAME on the hub (default: SmolLM2-135M-Instruct)");
+  // Taken out of the arguments before they are parsed (config_file.h); declared here for --help.
+  command.option("--config", args.config, "read flags from a file of `name = value` lines; the command line wins")
+      .type_name("FILE");
+}
+
+void add_device_options(Options command, ModelArgs& args) {
+  EngineOptions& e = args.engine;
   command
       .option("--load-format", e.load_format, "auto, or dummy: random weights in the shapes of a folder's config.json")
       .show_default();
@@ -41,11 +63,13 @@ void add_engine_options(Options command, ModelArgs& args) {
       .show_default();
   command.option("--quantize", e.quantize, "int8 or int4: quantize f32, f16 and bf16 weights while they are loaded");
   command.option("--device", e.device, "auto, cpu, cuda or metal").show_default();
-  command.option("--threads", e.threads, "CPU threads; 0: one a core this process may use")
+  command.option("-t,--threads", e.threads, "CPU threads; 0: one a core this process may use")
       .show_default()
       .range(0, 1024);
   command.option("--isa", e.isa, "force a CPU path; `ingot doctor` lists those that run here");
-  command.option("--max-model-len", e.max_model_len, "longest sequence; 0: the model's own, as far as memory allows")
+  command
+      .option("-c,--max-model-len,--ctx-size", e.max_model_len,
+              "longest sequence; 0: the model's own, as far as memory allows")
       .non_negative();
   command.option("--kv-blocks", e.kv_blocks, "blocks of the KV cache; 0: enough for the work, as far as memory allows")
       .non_negative();
@@ -54,41 +78,76 @@ void add_engine_options(Options command, ModelArgs& args) {
   command
       .option("--max-step-tokens", e.max_step_tokens, "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
       .non_negative();
-  // Taken out of the arguments before they are parsed (config_file.h); declared here for --help.
-  command.option("--config", args.config, "read flags from a file of `name = value` lines; the command line wins");
+}
+
+void add_model_argument(Options command, ModelArgs& args) {
+  command.option("MODEL", args.model, "the model, as -m takes it").excludes(*command.find_option("--model"));
 }
 
 void add_prompt_options(Options command, PromptArgs& args) {
-  Options group = command.exactly_one("prompt", "exactly one of");
-  group.option("-p,--prompt", args.text, "the prompt");
-  group.option("-f,--file", args.file, "read the prompt from a file; - for standard input");
-  group.option("--ids", args.ids, "the prompt as token ids: 1,2,3").split_at(',');
+  command.option("PROMPT", args.word, "the prompt; without one standard input is read");
+  command.option("-p,--prompt", args.text, "the prompt");
+  command.option("-f,--file", args.file, "read the prompt from a file; - for standard input").type_name("FILE");
+  command.option("--ids", args.ids, "the prompt as token ids: 1,2,3").split_at(',').type_name("IDS");
+}
+
+Prompt read_prompt(const PromptArgs& args) {
+  const int given = !args.word.empty() + !args.text.empty() + !args.file.empty() + !args.ids.empty();
+  if (given > 1) throw_error(ErrorKind::bad_call, "give one prompt: a word of its own, -p, -f or --ids");
+  if (!args.ids.empty()) return {"", args.ids};
+  const bool piped = isatty(STDIN_FILENO) == 0;
+  if (given == 0 && !piped)
+    throw_error(ErrorKind::bad_call,
+                "there is no prompt: `ingot run \"TEXT\"`, or -f FILE, or `echo TEXT | ingot run`");
+  std::error_code ignored;
+  if (args.word.ends_with(".gguf") || (!args.word.empty() && fs::exists(fs::path(args.word) / "config.json", ignored)))
+    throw_error(ErrorKind::bad_call, "{} is a model, not a prompt: `ingot run -m {} \"TEXT\"`", args.word, args.word);
+  std::string text = !args.word.empty() ? args.word : args.text;
+  if (text.empty()) text = read_file(args.file.empty() ? "-" : args.file);
+  if (text.empty()) throw_error(ErrorKind::bad_call, "the prompt is empty");
+  if (!is_valid_utf8(text)) throw_error(ErrorKind::bad_call, "the prompt is not UTF-8 text; convert it with iconv");
+  return {std::move(text), {}};
 }
 
 std::string resolve_model(const std::string& given) {
-  if (!given.empty()) return find_hub_model(given).value_or(given);
-  if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
-  const fs::path path = cache_folder() / "models" / kDefaultModelFile;
+  if (!given.empty()) {
+    if (const auto found = find_hub_model(given)) return *found;
+    std::error_code ignored;
+    if (!fs::exists(given, ignored) && given.find('/') == std::string::npos)
+      throw_error(ErrorKind::io,
+                  "{}: no such file or folder; models of the hub are called OWNER/NAME, `ingot list` shows "
+                  "those that are here",
+                  given);
+    return given;
+  }
+  const std::string path = default_model();
   if (!fs::exists(path))
     throw_error(ErrorKind::bad_call,
                 "no model given and the default one is not at {}: give one with -m, or fetch it with `make model`",
-                path.string());
-  return path.string();
+                path);
+  return path;
+}
+
+std::string default_model() {
+  if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
+  return (cache_folder() / "models" / kDefaultModelFile).string();
 }
 
 std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
   EngineOptions options = args.engine;
   options.model = resolve_model(args.model);
-  ProgressBar bar("loading");
-  options.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+  warn_of_threads(options);
+  Progress progress("loading", Progress::Unit::bytes);
+  options.progress = [&](size_t done, size_t total) { progress.update(done, total); };
   return Engine::load(options);
 }
 
 std::unique_ptr<Llm> load_llm(LlmOptions options) {
   options.engine.model = resolve_model(options.engine.model);
-  ProgressBar bar("loading");
-  options.engine.progress = [&bar, told = options.engine.progress](size_t done, size_t total) {
-    bar.update(done, total);
+  warn_of_threads(options.engine);
+  Progress progress("loading", Progress::Unit::bytes);
+  options.engine.progress = [&progress, told = options.engine.progress](size_t done, size_t total) {
+    progress.update(done, total);
     if (told) told(done, total);
   };
   return Llm::load(options);
@@ -96,37 +155,16 @@ std::unique_ptr<Llm> load_llm(LlmOptions options) {
 
 std::string read_file(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  if (fs::is_directory(path)) throw_error(ErrorKind::io, "{}: is a folder; give a file", path);
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw_error(ErrorKind::io, "{}: cannot be read", path);
+  if (!file) throw_error(ErrorKind::io, "{}: {}", path, fs::exists(path) ? "cannot be read" : "no such file");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string prompt_text(const PromptArgs& args) { return args.file.empty() ? args.text : read_file(args.file); }
-
-std::vector<int32_t> prompt_ids(const PromptArgs& args, const Tokenizer* tokenizer) {
-  if (!args.ids.empty()) return args.ids;
+std::vector<int32_t> prompt_ids(const Prompt& prompt, const Tokenizer* tokenizer) {
+  if (!prompt.ids.empty()) return prompt.ids;
   if (tokenizer == nullptr) throw_error(ErrorKind::bad_call, "this model has no tokenizer: give the prompt with --ids");
-  return tokenizer->encode(prompt_text(args), {.add_special = true, .parse_special = false});
-}
-
-std::string draw_bar(int percent, int width) {
-  const int filled = percent * width / 100;
-  return fmt::format("[{:█<{}}{:·<{}}]", "", filled, "", width - filled);
-}
-
-ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), terminal_(isatty(STDERR_FILENO) != 0) {}
-
-ProgressBar::~ProgressBar() {
-  if (terminal_ && last_percent_ >= 0) fmt::print(stderr, "\r\x1b[K");
-}
-
-void ProgressBar::update(size_t done, size_t total) {
-  const int percent = total == 0 ? 100 : static_cast<int>(done * 100 / total);
-  if (!terminal_ || percent == last_percent_) return;
-  last_percent_ = percent;
-  constexpr int kWidth = 30;
-  fmt::print(stderr, "\r{} {} {:3}%", label_, draw_bar(percent, kWidth), percent);
-  std::fflush(stderr);
+  return tokenizer->encode(prompt.text, {.add_special = true, .parse_special = false});
 }
 
 }  // namespace ingot::cli

@@ -21,44 +21,40 @@ struct ModelArgs {
   EngineOptions engine;
 };
 
-void add_engine_options(Options command, ModelArgs& args);
+void add_engine_options(Options command, ModelArgs& args);  // both of these
+void add_model_options(Options command, ModelArgs& args);   // which model
+void add_device_options(Options command, ModelArgs& args);  // how it is loaded and run
 
-// A prompt as text (-p), a file (-f) or token ids (--ids); exactly one.
+void add_model_argument(Options command, ModelArgs& args);  // the model without -m in front
+
+// A prompt as it was given: a word of its own, -p, -f, --ids or standard input.
 struct PromptArgs {
+  std::string word;
   std::string text;
   std::string file;
   std::vector<int32_t> ids;
 };
 void add_prompt_options(Options command, PromptArgs& args);
 
+// What was meant by them: a text, or token ids. Throws Error(bad_call) where there is none, more than one, or no text.
+struct Prompt {
+  std::string text;
+  std::vector<int32_t> ids;
+};
+Prompt read_prompt(const PromptArgs& args);
+
 // Path of the model to use: what -m says, else the default model where the set-up put it. Throws Error(bad_call) that
 // says how to get it.
 std::string resolve_model(const std::string& given);
+std::string default_model();  // where it is, or would be
 
-// Loads with a progress bar on a terminal; calls `progress` of the options too.
+// Loads, and shows how far it is; calls `progress` of the options too.
 std::unique_ptr<Engine> load_engine(const ModelArgs& args);
 std::unique_ptr<Llm> load_llm(LlmOptions options);  // options.engine.model: what -m says
 
 // Token ids of the prompt. `tokenizer` may be null when the prompt is given as ids.
-std::vector<int32_t> prompt_ids(const PromptArgs& args, const Tokenizer* tokenizer);
-std::string prompt_text(const PromptArgs& args);
+std::vector<int32_t> prompt_ids(const Prompt& prompt, const Tokenizer* tokenizer);
 std::string read_file(const std::string& path);
-
-// "[████····]"
-std::string draw_bar(int percent, int width);
-
-// A one-line bar on stderr, drawn only when it is a terminal.
-class ProgressBar {
- public:
-  explicit ProgressBar(std::string label);
-  ~ProgressBar();
-  void update(size_t done, size_t total);
-
- private:
-  std::string label_;
-  bool terminal_;
-  int last_percent_ = -1;
-};
 
 // One subcommand each; the callback throws Error on failure.
 void add_run(Program& program);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/common.h"
 #include "cli/hub_models.h"
 #include "cli/options.h"
 #include "core/error.h"
@@ -24,8 +25,17 @@ hub::ModelName parse_or_throw(const std::string& text) {
 void list(bool json) {
   const hub::HubSettings settings = hub::HubSettings::from_environment();
   const std::vector<hub::Cache::Entry> entries = hub::Cache(settings.cache).list();
+  const std::string standard = default_model(), standard_name = std::filesystem::path(standard).filename().string();
+  std::error_code missing;
+  const uint64_t standard_bytes = std::filesystem::file_size(standard, missing);
   if (json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    if (!missing)
+      rows.push_back({{"name", standard_name},
+                      {"default", true},
+                      {"path", standard},
+                      {"bytes", standard_bytes},
+                      {"complete", true}});
     for (const hub::Cache::Entry& entry : entries)
       rows.push_back({{"name", entry.name},
                       {"commit", entry.commit},
@@ -35,8 +45,9 @@ void list(bool json) {
     fmt::print("{}\n", rows.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
+  if (!missing) fmt::print("{:<56} {:>10}  without -m\n", standard_name, format_bytes(standard_bytes));
   if (entries.empty())
-    fmt::print(stderr, "no models in {}; fetch one with `ingot pull OWNER/NAME`\n", settings.cache.string());
+    fmt::print(stderr, "no models of the hub in {}; fetch one with `ingot pull OWNER/NAME`\n", settings.cache.string());
   for (const hub::Cache::Entry& entry : entries) {
     std::string revision = entry.commit.substr(0, 8);
     for (const std::string& ref : entry.refs) revision += " " + ref;
@@ -70,7 +81,8 @@ void add_pull(Program& program) {
 
 void add_list(Program& program) {
   auto json = std::make_shared<bool>(false);
-  Options command = program.add_command("list", "the models in the Hugging Face cache");
+  Options command =
+      program.add_command("list", "the models that are here: the default one, and the Hugging Face cache");
   command.flag("--json", *json, "print a JSON list");
   command.callback([json] { list(*json); });
 }

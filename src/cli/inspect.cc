@@ -91,7 +91,7 @@ void add_inspect(Program& program) {
   auto [command, args] = program.add_command(
       "inspect", "a model's configuration, tensors and memory plan, and which devices take it", inspect);
   add_engine_options(command, args.model);
-  command.option("MODEL", args.model.model, "the model, as -m takes it");
+  add_model_argument(command, args.model);
   command.flag("--tensors", args.tensors, "list every tensor");
 }
 

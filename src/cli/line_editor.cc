@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "cli/chat_input.h"
 #include "cli/terminal.h"
 #include "core/json.h"
 
@@ -33,7 +34,7 @@ void use_utf8_locale() {
 
 class Editor : public LineReader {
  public:
-  explicit Editor(std::string history_file) : file_(std::move(history_file)) {
+  Editor(std::string history_file, Complete complete) : file_(std::move(history_file)), complete_(std::move(complete)) {
     use_utf8_locale();
     has_modes_ = tcgetattr(STDIN_FILENO, &modes_before_) == 0;
     history_ = history_init();
@@ -50,13 +51,17 @@ class Editor : public LineReader {
     el_set(editor_, EL_ADDFN, "ingot-interrupt", "give the line up", &Editor::on_interrupt);
     el_set(editor_, EL_ADDFN, "ingot-paste", "insert a pasted text", &Editor::on_paste);
     el_set(editor_, EL_ADDFN, "ingot-newline", "insert a line end", &Editor::on_newline);
+    el_set(editor_, EL_ADDFN, "ingot-complete", "complete a command or a file", &Editor::on_tab);
     el_set(editor_, EL_ADDFN, "ingot-end", "leave, or delete a character", &Editor::on_end);
     // Ctrl-C reaches the editor as a key: the signal is switched off while it reads.
     el_set(editor_, EL_SETTY, "-d", "-isig", nullptr);
     // Between two lines the kernel would swallow a Ctrl-D; with no end-of-file key it waits for the editor like the
     // rest.
     el_set(editor_, EL_SETTY, "-x", "eof=", nullptr);
+    // Nor should a Ctrl-C during an answer leave its name in it.
+    el_set(editor_, EL_SETTY, "-x", "-echoctl", nullptr);
     el_set(editor_, EL_BIND, "^C", "ingot-interrupt", nullptr);
+    el_set(editor_, EL_BIND, "^I", "ingot-complete", nullptr);
     el_set(editor_, EL_BIND, "^D", "ingot-end", nullptr);
     el_set(editor_, EL_BIND, "\x1b[200~", "ingot-paste", nullptr);
     el_set(editor_, EL_BIND, "\x1b\r", "ingot-newline", nullptr);
@@ -129,6 +134,19 @@ class Editor : public LineReader {
     return CC_REFRESH;
   }
 
+  // A second Tab, after which nothing more is certain, lists what it could become.
+  static unsigned char on_tab(EditLine* editor, int) {
+    Editor& me = self(editor);
+    const LineInfo* line = el_line(editor);
+    const Completion found = me.complete_({line->buffer, static_cast<size_t>(line->cursor - line->buffer)});
+    if (!found.insert.empty()) return el_insertstr(editor, found.insert.c_str()) < 0 ? CC_ERROR : CC_REFRESH;
+    if (found.choices.size() < 2) return CC_ERROR;
+    std::fputs("\n", stdout);
+    for (const std::string& choice : found.choices) fmt::print("{}  ", printable_text(choice));
+    std::fputs("\n", stdout);
+    return CC_REDISPLAY;
+  }
+
   static unsigned char on_newline(EditLine* editor, int) {
     return el_insertstr(editor, "\n") < 0 ? CC_ERROR : CC_REFRESH;
   }
@@ -198,6 +216,7 @@ class Editor : public LineReader {
   }
 
   std::string file_;
+  Complete complete_;
   std::string prompt_;
   bool interrupted_ = false;
   bool has_modes_ = false;
@@ -208,8 +227,8 @@ class Editor : public LineReader {
 
 }  // namespace
 
-std::unique_ptr<LineReader> LineReader::terminal(std::string history_file) {
-  return std::make_unique<Editor>(std::move(history_file));
+std::unique_ptr<LineReader> LineReader::terminal(std::string history_file, Complete complete) {
+  return std::make_unique<Editor>(std::move(history_file), std::move(complete));
 }
 
 }  // namespace ingot::cli

@@ -7,6 +7,7 @@
 
 #include "cli/common.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "core/error.h"
 #include "ingot/step_builder.h"
 #include "ingot/tokenizer.h"
@@ -31,8 +32,9 @@ std::string npy_header(size_t rows, size_t cols) {
 
 void logits(const LogitsArgs& args) {
   std::shared_ptr<const Tokenizer> tokenizer;
-  if (args.prompt.ids.empty()) tokenizer = open_tokenizer(resolve_model(args.model.model));
-  const std::vector<int32_t> ids = prompt_ids(args.prompt, tokenizer.get());
+  const Prompt prompt = read_prompt(args.prompt);
+  if (prompt.ids.empty()) tokenizer = open_tokenizer(resolve_model(args.model.model));
+  const std::vector<int32_t> ids = prompt_ids(prompt, tokenizer.get());
   if (ids.empty()) throw_error(ErrorKind::bad_call, "the prompt is empty");
   ModelArgs model = args.model;
   model.engine.max_seqs = 1;
@@ -48,7 +50,7 @@ void logits(const LogitsArgs& args) {
   std::ofstream file(args.out, std::ios::binary);
   if (!file) throw_error(ErrorKind::io, "{}: cannot be written", args.out);
   file << npy_header(ids.size(), static_cast<size_t>(limits.vocab));
-  ProgressBar bar("logits");
+  Progress progress("logits");
   StepBuilder builder(limits.block_size);
   const SamplingParams greedy{.temperature = 0};
   for (int64_t done = 0; done < length;) {
@@ -60,7 +62,7 @@ void logits(const LogitsArgs& args) {
       file.write(reinterpret_cast<const char*>(row.logits.data()), row.logits.size() * sizeof(float));
     if (!file.flush()) throw_error(ErrorKind::io, "{}: the disk is full or gone", args.out);
     done += rows;
-    bar.update(static_cast<size_t>(done), ids.size());
+    progress.update(static_cast<size_t>(done), ids.size());
   }
 }
 

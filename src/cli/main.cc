@@ -36,10 +36,8 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && !arguments[0].starts_with("-")) {
-      const auto command = program.find_command(arguments[0]);
-      if (!command)
-        return fail(kBadCall, fmt::format("there is no command `{}`; see `ingot --help`", arguments[0]).c_str());
-      arguments = ingot::cli::expand_config_file(*command, std::move(arguments));
+      if (const auto command = program.find_command(arguments[0]))
+        arguments = ingot::cli::expand_config_file(*command, std::move(arguments));
     }
     program.parse(std::move(arguments));
   } catch (const ingot::Error& error) {

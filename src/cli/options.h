@@ -30,19 +30,20 @@ class Option {
   Option required();
   Option type_name(const char* name);  // what --help calls the value
   Option split_at(char delimiter);     // one word may hold several values
+  Option excludes(Option other);       // not both
   Option one_value_each();             // takes only the next word, and is repeated for more values
 
-  // What the value must be; --help says so too. The type of the bounds is the one that --help names.
+  // What the value must be; --help says so too.
   Option non_negative();
   Option positive();
-  Option range(int least, int most);
-  Option range(uint64_t least, uint64_t most);
   Option range(double least, double most);
+  Option not_empty();
   Option within(const SamplingRange& range);
   Option one_of(std::vector<std::string> values);
   Option existing_file();
   Option bytes();  // also as 16MiB or 1G
 
+  bool is_given() const;                                // on the command line or by a file
   bool is_switch() const;                               // takes no value
   bool is_repeated() const;                             // takes several values, each a word of its own
   const std::vector<std::string>& long_names() const;   // without the dashes
@@ -63,10 +64,7 @@ class Options {
   Option option(const char* names, T& value, const char* help);
   Option flag(const char* names, bool& value, const char* help);  // a switch: no value
 
-  // Options of which exactly one must be given.
-  Options exactly_one(const char* name, const char* help);
-
-  void heading(const char* name);  // in --help, of the options added from now on; nullptr: the usual one
+  void heading(const char* name);  // in --help, of the options added from now on; nullptr: the usual one; "": hidden
   void footer(const char* text);   // the end of --help
   // What the command does. Before it the variables of the environment are checked, those too that it does not look at.
   void callback(std::function<void()> run, bool check_settings = true);
@@ -99,8 +97,9 @@ class Program {
   }
   std::optional<Options> find_command(const std::string& name);
 
-  // Fills the variables in and runs the callback of the command; or prints what --help or --version ask for. The
-  // arguments are without the program's own name. Throws Error(bad_call), and whatever the callback throws.
+  // Fills the variables in and runs the callback of the command; or prints what --help or --version ask for, under the
+  // names of other programs too (`help run`, `version`). The arguments are without the program's own name. Throws
+  // Error(bad_call) that names the mistake and the remedy, and whatever the callback throws.
   void parse(std::vector<std::string> arguments);
 
  private:

@@ -8,6 +8,7 @@
 
 #include "cli/common.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "core/error.h"
 #include "ingot/step_builder.h"
 #include "ingot/tokenizer.h"
@@ -37,8 +38,8 @@ class Scorer {
   Scorer(Engine& engine, int64_t score_from)
       : engine_(engine), score_from_(score_from), builder_(engine.limits().block_size) {}
 
-  // Runs one step over the front of `windows`.
-  void step(std::span<Window> windows) {
+  // Runs one step over the front of `windows`; returns its rows.
+  int64_t step(std::span<Window> windows) {
     const EngineLimits& limits = engine_.limits();
     builder_.clear();
     int64_t samples = 0;
@@ -62,6 +63,7 @@ class Scorer {
     }
     for (const RowResult& row : engine_.run(builder_.finish()).rows) total_ -= row.logprob;
     tokens_ += samples;
+    return builder_.rows();
   }
 
   int64_t tokens() const { return tokens_; }
@@ -101,7 +103,9 @@ void perplexity(const PerplexityArgs& args) {
   if (args.chunks > 0 && texts.size() > static_cast<size_t>(args.chunks)) texts.resize(args.chunks);
 
   Scorer scorer(*engine, std::max<int64_t>(args.score_from, 1));
-  ProgressBar bar("perplexity");
+  Progress progress("perplexity");
+  uint64_t scored = 0, total = 0;  // tokens
+  for (const std::span<const int32_t> text : texts) total += text.size();
   for (size_t at = 0; at < texts.size(); at += together) {
     std::vector<Window> windows;
     for (size_t i = at; i < std::min(texts.size(), at + static_cast<size_t>(together)); ++i) {
@@ -110,9 +114,12 @@ void perplexity(const PerplexityArgs& args) {
       windows.push_back(std::move(window));
     }
     const auto unfinished = [](const Window& w) { return w.done < static_cast<int64_t>(w.ids.size()); };
-    while (std::any_of(windows.begin(), windows.end(), unfinished)) scorer.step(windows);
-    bar.update(at + windows.size(), texts.size());
+    while (std::any_of(windows.begin(), windows.end(), unfinished)) {
+      scored += static_cast<uint64_t>(scorer.step(windows));
+      progress.update(scored, total, scorer.tokens() > 0 ? fmt::format("{:.3f} so far", scorer.perplexity()) : "");
+    }
   }
+  progress.clear();
   if (scorer.tokens() == 0) throw_error(ErrorKind::bad_call, "{}: too short, there is no token to score", args.file);
   if (args.json) {
     const nlohmann::ordered_json report = {{"perplexity", scorer.perplexity()}, {"tokens", scorer.tokens()}};

@@ -10,6 +10,7 @@
 
 #include "cli/common.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/stop_signals.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -84,11 +85,11 @@ void quantize_file(const QuantizeArgs& args) {
   {
     StopSignals signals;
     signals.begin_counting();
-    ProgressBar bar("quantizing");
+    Progress progress("quantizing", Progress::Unit::bytes);
     write_gguf(target, values, *checkpoint, [&](size_t done, size_t total) {
       if (signals.wait(std::chrono::milliseconds(0)))
         throw_error(ErrorKind::io, "{}: interrupted; nothing was written", args.out);
-      bar.update(done, total);
+      progress.update(done, total);
     });
   }
   fmt::print("{}: {} from {}\n", args.out, format_bytes(fs::file_size(args.out)),

@@ -9,6 +9,7 @@
 #include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/sampling_options.h"
 #include "core/error.h"
 #include "ingot/llm.h"
@@ -27,12 +28,12 @@ struct RunArgs {
   bool json = false;
 };
 
-std::vector<int32_t> chat_ids(const RunArgs& args, const Tokenizer& tokenizer) {
+std::vector<int32_t> chat_ids(const RunArgs& args, const std::string& question, const Tokenizer& tokenizer) {
   const std::optional<std::string> source = tokenizer.chat_template();
   if (!source) throw_error(ErrorKind::declined, "--chat: this model has no chat template; leave the flag out");
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   if (!args.system.empty()) messages.push_back({{"role", "system"}, {"content", args.system}});
-  messages.push_back({{"role", "user"}, {"content", prompt_text(args.prompt)}});
+  messages.push_back({{"role", "user"}, {"content", question}});
   const ChatTemplate chat(*source, tokenizer.bos_token(), tokenizer.eos_token());
   return tokenizer.encode(chat.render(messages, {}), {.add_special = false, .parse_special = true});
 }
@@ -49,9 +50,12 @@ struct Answer {
 Answer read_answer(Generation& generation, bool show, bool as_ids) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   Answer answer;
+  ReadingProgress reading;
   while (answer.finish == FinishReason::none) {
-    generation.wait(std::chrono::seconds(1));
+    generation.wait(std::chrono::milliseconds(100));
+    if (answer.token_ids.empty()) reading.update(generation.summary());
     for (ChoiceDelta& delta : generation.take()) {
+      reading.end();
       answer.text += delta.text;
       answer.token_ids.insert(answer.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
       answer.scores.insert(answer.scores.end(), delta.scores.begin(), delta.scores.end());
@@ -78,18 +82,27 @@ nlohmann::ordered_json scores_json(const std::vector<TokenScore>& scores) {
 }
 
 void run(const RunArgs& args) {
+  if (!args.system.empty() && !args.chat)
+    throw_error(ErrorKind::bad_call, "--system is part of a conversation: give --chat too");
+  if (args.logprobs >= 0 && !args.json)
+    throw_error(ErrorKind::bad_call, "--logprobs is printed with --json: give that too");
+  const Prompt prompt = read_prompt(args.prompt);
+  if (args.chat && !prompt.ids.empty())
+    throw_error(ErrorKind::bad_call, "--chat needs a text: token ids are taken as they are");
   LlmOptions options;
   options.engine = args.model.engine;
   options.engine.model = args.model.model;
   options.engine.max_seqs = 1;
   const std::unique_ptr<Llm> llm = load_llm(options);
   const Tokenizer* tokenizer = llm->tokenizer();
-  if (tokenizer == nullptr && args.prompt.ids.empty())
+  if (tokenizer == nullptr && prompt.ids.empty())
     throw_error(ErrorKind::declined, "this model has no tokenizer: give the prompt with --ids");
 
-  GenerationRequest request = make_request(args.sampling);
+  SamplingArgs sampling = args.sampling;
+  take_advice(sampling, llm->model().sampling);
+  GenerationRequest request = make_request(sampling);
   request.prompt =
-      args.chat && args.prompt.ids.empty() ? chat_ids(args, *tokenizer) : prompt_ids(args.prompt, tokenizer);
+      args.chat && prompt.ids.empty() ? chat_ids(args, prompt.text, *tokenizer) : prompt_ids(prompt, tokenizer);
   request.logprobs = args.logprobs;
   const std::shared_ptr<Generation> generation = llm->submit(std::move(request));
   const Answer answer = read_answer(*generation, !args.json, tokenizer == nullptr);

@@ -6,13 +6,16 @@
 namespace ingot::cli {
 
 void add_sampling_options(Options command, SamplingArgs& args) {
-  command.heading("Sampling");
+  command.heading("Sampling (where no flag says it, as the model's makers advise)");
+  args.is_given = [command](std::string_view name) {
+    return command.find_option("--" + std::string(name))->is_given();
+  };
   SamplingParams& s = args.sampling;
-  command.option("-n,--max-tokens", args.max_tokens, "most new tokens").show_default().non_negative();
+  command.option("-n,--max-tokens,--n-predict", args.max_tokens, "most new tokens").show_default().non_negative();
   const auto add = [&](const char* flag, auto& value, const char* name, const char* help) {
     command.option(flag, value, help).show_default().within(sampling_range(name));
   };
-  add("--temperature", s.temperature, "temperature", "0: greedy");
+  add("--temperature,--temp", s.temperature, "temperature", "0: greedy");
   add("--top-k", s.top_k, "top_k", "sample from the k most likely; 0 or -1: all");
   add("--top-p", s.top_p, "top_p", "sample from the smallest set with this much probability");
   add("--min-p", s.min_p, "min_p", "drop tokens below this share of the most likely one");
@@ -20,11 +23,23 @@ void add_sampling_options(Options command, SamplingArgs& args) {
   add("--frequency-penalty", s.frequency_penalty, "frequency_penalty", "subtracted per occurrence");
   add("--repetition-penalty", s.repetition_penalty, "repetition_penalty", "above 1: less repetition");
   add("--min-tokens", s.min_tokens, "min_tokens", "do not stop before this many tokens");
-  command.option("--seed", args.seed, "the same seed gives the same answer; negative: a random one").show_default();
-  command.option("--stop", args.stop, "text that ends the answer; may be given several times");
-  command.option("--bad-word", args.bad_words, "text that must not appear; may be given several times");
+  command.option("-s,--seed", args.seed, "the same seed gives the same answer; negative: a random one").show_default();
+  command.option("--stop", args.stop, "text that ends the answer; may be given several times").not_empty();
+  command.option("--bad-word", args.bad_words, "text that must not appear; may be given several times").not_empty();
   command.flag("--ignore-eos", args.ignore_eos, "go on after the end-of-text token");
   command.heading(nullptr);
+}
+
+void take_advice(SamplingArgs& args, const SamplingAdvice& advice) {
+  const SamplingParams advised = advice.over(args.sampling);
+  const auto take = [&](std::string_view flag, auto SamplingParams::* member) {
+    if (!args.is_given || !args.is_given(flag)) args.sampling.*member = advised.*member;
+  };
+  take("temperature", &SamplingParams::temperature);
+  take("top-p", &SamplingParams::top_p);
+  take("top-k", &SamplingParams::top_k);
+  take("min-p", &SamplingParams::min_p);
+  take("repetition-penalty", &SamplingParams::repetition_penalty);
 }
 
 GenerationRequest make_request(const SamplingArgs& args) {

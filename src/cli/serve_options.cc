@@ -36,6 +36,7 @@ std::string limit_help() {
 void add_serve_options(Options command, ServeArgs& args) {
   command.heading("Model and engine");
   add_engine_options(command, args.model);
+  add_model_argument(command, args.model);
   command.option("--chat-template", args.chat_template, "file with a Jinja chat template; default: the model's own")
       .existing_file();
 
@@ -73,9 +74,7 @@ void add_serve_options(Options command, ServeArgs& args) {
 
   command.heading("Limits");
   add_bytes(command, "--max-request-bytes", args.max_request_bytes, "largest request body; over it: 413");
-  command.option("--max-connections", args.max_connections, "over it: 503")
-      .show_default()
-      .range(uint64_t{1}, uint64_t{1} << 20);
+  command.option("--max-connections", args.max_connections, "over it: 503").show_default().range(1, 1 << 20);
   add_repeatable(command, "--limit", args.limits, limit_help().c_str());
   add_seconds(command, "--request-timeout", args.request_timeout, "a request ends with what it has by then; 0: none");
   add_seconds(command, "--head-timeout", args.head_timeout, "for the head of a request");

@@ -1,6 +1,7 @@
 #include "cli/terminal.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,12 @@ class PlainReader : public LineReader {
 }  // namespace
 
 std::unique_ptr<LineReader> LineReader::plain() { return std::make_unique<PlainReader>(); }
+
+int terminal_columns() {
+  winsize size = {};
+  constexpr int kUsual = 80;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+}
 
 std::string state_file(std::string_view name) {
   fs::path folder;

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "cli/completion.h"
 
 namespace ingot::cli {
 
@@ -20,10 +23,15 @@ class LineReader {
   virtual void remember(const std::string& message) = 0;
 
   // Edits on the terminal; the history is kept in `history_file` (readable by its owner only) unless that is empty.
-  static std::unique_ptr<LineReader> terminal(std::string history_file);
+  // `complete` gets what stands before the cursor when Tab is pressed.
+  using Complete = std::function<Completion(std::string_view before_cursor)>;
+  static std::unique_ptr<LineReader> terminal(std::string history_file, Complete complete);
   // Reads standard input as it is.
   static std::unique_ptr<LineReader> plain();
 };
+
+// Columns of the terminal that standard output is.
+int terminal_columns();
 
 // Where programs keep what they remember of a user: XDG_STATE_HOME/ingot/NAME, else ~/.local/state/ingot/NAME. Makes
 // the folder; empty when there is none to be had.

@@ -17,12 +17,13 @@ struct TokenizeArgs {
 };
 
 void tokenize(const TokenizeArgs& args) {
+  const Prompt prompt = read_prompt(args.prompt);
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(resolve_model(args.model.model));
-  if (!args.prompt.ids.empty()) {  // the way back
-    fmt::print("{}\n", tokenizer->decode(args.prompt.ids, false));
+  if (!prompt.ids.empty()) {  // the way back
+    fmt::print("{}\n", tokenizer->decode(prompt.ids, false));
     return;
   }
-  const auto ids = tokenizer->encode(prompt_text(args.prompt), {.add_special = false, .parse_special = args.special});
+  const auto ids = tokenizer->encode(prompt.text, {.add_special = false, .parse_special = args.special});
   fmt::print("[{}]\n", fmt::join(ids, ", "));
 }
 
@@ -30,7 +31,10 @@ void tokenize(const TokenizeArgs& args) {
 
 void add_tokenize(Program& program) {
   auto [command, args] = program.add_command("tokenize", "text to token ids (or --ids back to text)", tokenize);
-  add_engine_options(command, args.model);  // the same flags everywhere, though no engine is loaded here
+  add_model_options(command, args.model);
+  command.heading("");  // the same flags everywhere, though no engine is loaded here
+  add_device_options(command, args.model);
+  command.heading(nullptr);
   add_prompt_options(command, args.prompt);
   command.flag("--special", args.special, "special tokens written in the text become that token");
 }

@@ -120,7 +120,8 @@ ModelInfo describe(const ModelConfig& config) {
           .experts_per_token = config.experts_per_token,
           .vocab = config.vocab,
           .max_position = config.max_position,
-          .eos_ids = config.eos_ids};
+          .eos_ids = config.eos_ids,
+          .sampling = config.sampling};
 }
 
 ModelInspection inspect_model(const EngineOptions& options) {

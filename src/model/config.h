@@ -6,6 +6,7 @@
 
 #include "backend/kinds.h"
 #include "formats/packed_format.h"
+#include "ingot/step.h"
 
 namespace ingot {
 
@@ -85,8 +86,9 @@ struct ModelConfig {
 
   int32_t bos_id = -1;           // -1: none
   std::vector<int32_t> eos_ids;  // any of them ends a text
-  PackedFormat packed;           // safetensors: how the matrices are stored
-  std::string weight_format;     // e.g. "q4_1", "bf16": what most of the weights are, for people
+  SamplingAdvice sampling;
+  PackedFormat packed;        // safetensors: how the matrices are stored
+  std::string weight_format;  // e.g. "q4_1", "bf16": what most of the weights are, for people
 };
 
 }  // namespace ingot

@@ -10,6 +10,7 @@
 #include "model/config_settings.h"
 #include "model/export.h"
 #include "model/rope.h"
+#include "model/sampling_advice.h"
 
 namespace ingot {
 namespace {
@@ -163,6 +164,7 @@ ModelConfig read_config(const GgufFile& file) {
   config.sliding_window = keys.find_int("attention.sliding_window").value_or(0);
   config.bos_id = token_id(file, "tokenizer.ggml.bos_token_id");
   config.eos_ids = read_eos_ids(file);
+  config.sampling = read_sampling_advice(file);
   config.weight_format = dominant_format(file);
   if (family.read_gguf != nullptr) family.read_gguf(keys, config);
 

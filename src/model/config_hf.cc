@@ -10,6 +10,7 @@
 #include "model/config_read.h"
 #include "model/config_settings.h"
 #include "model/export.h"
+#include "model/sampling_advice.h"
 
 namespace ingot {
 namespace {
@@ -151,6 +152,7 @@ ModelConfig build_config(const JsonView& json, const JsonView& generation) {
   if (const std::vector<int32_t> bos = read_ids(json, "bos_token_id"); !bos.empty()) config.bos_id = bos[0];
   config.eos_ids = read_ids(generation, "eos_token_id");
   if (config.eos_ids.empty()) config.eos_ids = read_ids(json, "eos_token_id");
+  config.sampling = read_sampling_advice(generation);
   check_config(config, names);
   return config;
 }

@@ -8,8 +8,9 @@ namespace {
 constexpr int32_t kFewest = 2;    // rows: a prompt always moves on
 constexpr int32_t kProbe = 32;    // mixed steps after which one goes without prefill, to see what that costs by now
 constexpr int32_t kUnknown = 32;  // rows beside streams before anything was measured
+constexpr int32_t kFirst = 64;    // rows of the very first step, from which the rest is learned
 // Without streams a step may be long, but a new request or a cancellation should not wait for it much longer than this.
-constexpr double kLongestUs = 250e3;
+constexpr double kLongestUs = 150e3;
 
 constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
 
@@ -42,7 +43,7 @@ double Pacer::decode_us(int32_t rows) const {
 
 int32_t Pacer::prefill_rows(int32_t decode_rows, int32_t prompts) const {
   if (decode_rows == 0) {
-    if (prefill_us_ == 0) return max_step_tokens_;
+    if (prefill_us_ == 0) return std::min(kFirst, max_step_tokens_);
     const double rows = kLongestUs / prefill_us_;
     return static_cast<int32_t>(std::clamp<double>(rows, std::min(kUnknown, max_step_tokens_), max_step_tokens_));
   }

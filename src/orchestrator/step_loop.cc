@@ -179,6 +179,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   }
   if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
+    note_reading(*sequence);
     if (part.complete) {  // only the prompt's scores were wanted
       note_token(*sequence, now, false);
       end_choice(*sequence, FinishReason::length);
@@ -207,6 +208,15 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   advance(request);
 }
 
+// How far the prompt is, for those who watch.
+void StepLoop::note_reading(const Sequence& sequence) {
+  Request& request = *sequence.request;
+  if (request.has_token) return;
+  request.summary.prompt_tokens = request.prompt_len;
+  request.summary.read_tokens = std::min(sequence.computed, request.prompt_len);
+  request.generation->set_summary(request.summary);
+}
+
 // Times of tokens, as the request and the histograms want them; `counts`: there is a token.
 void StepLoop::note_token(Sequence& sequence, Clock::time_point now, bool counts) {
   Request& request = *sequence.request;
@@ -214,7 +224,7 @@ void StepLoop::note_token(Sequence& sequence, Clock::time_point now, bool counts
   if (first) {
     request.first_token = now;
     if (request.scores_prompt()) request.generation->set_prompt_scores(request.prompt_scores);
-    request.summary.prompt_tokens = request.prompt_len;
+    request.summary.prompt_tokens = request.summary.read_tokens = request.prompt_len;
     request.generation->set_summary(request.summary);
   }
   if (counts) ++request.summary.completion_tokens;

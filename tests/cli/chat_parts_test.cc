@@ -4,13 +4,17 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <clocale>
 #include <filesystem>
 #include <fstream>
 
 #include "cli/chat_input.h"
 #include "cli/chat_settings.h"
+#include "cli/completion.h"
 #include "cli/conversation.h"
+#include "cli/word_wrap.h"
 #include "core/error.h"
+#include "formats/test_files.h"
 
 namespace ingot::cli {
 namespace {
@@ -48,7 +52,7 @@ TEST(MessageLines, QuotesHoldAnything) {
 TEST(MessageLines, BrokenUtf8IsReplaced) { EXPECT_THAT(messages({"a\xff z"}), ElementsAre("a\xef\xbf\xbd z")); }
 
 TEST(Command, IsASlashAndAWord) {
-  for (const char* text : {"/help", "/save file name", "/system\ttext", "/system a\nb"})
+  for (const char* text : {"/help", "/?", "/save file name", "/system\ttext", "/system a\nb"})
     EXPECT_TRUE(is_command(text)) << text;
   for (const char* text : {"/", "//comment", "// comment", "/usr/bin", "/Users", " /help", "/2", "help", ""})
     EXPECT_FALSE(is_command(text)) << text;
@@ -56,6 +60,60 @@ TEST(Command, IsASlashAndAWord) {
   EXPECT_EQ(command.name, "save");
   EXPECT_EQ(command.argument, "my file.md");
   EXPECT_EQ(parse_command("/help").argument, "");
+}
+
+std::string wrapped(std::initializer_list<std::string_view> pieces, int columns) {
+  WordWrap wrap;
+  std::string out;
+  for (const std::string_view piece : pieces) out += wrap.push(piece, columns);
+  return out + wrap.finish(columns);
+}
+
+TEST(WordWrap, BreaksBetweenWords) {
+  EXPECT_EQ(wrapped({"one two three four"}, 9), "one two\nthree\nfour");
+  EXPECT_EQ(wrapped({"one tw", "o thr", "ee four"}, 9), "one two\nthree\nfour");
+  EXPECT_EQ(wrapped({"exact fit\nnext"}, 9), "exact fit\nnext");
+  EXPECT_EQ(wrapped({"a  b\n\n c"}, 80), "a  b\n\n c");
+  // A word that no line holds is left to the terminal.
+  EXPECT_EQ(wrapped({"a very-long-words b"}, 8), "a very-long-words b");
+}
+
+TEST(WordWrap, ShowsAWordWhenItEnds) {
+  WordWrap wrap;
+  EXPECT_EQ(wrap.push("Hello wor", 80), "Hello");
+  EXPECT_EQ(wrap.push("ld, ", 80), " world,");
+  EXPECT_EQ(wrap.finish(80), " ");
+}
+
+TEST(WordWrap, LeavesCodeAsItIs) {
+  EXPECT_EQ(wrapped({"a b c d\n``", "`\none two three\n```\na b c d"}, 5),
+            "a b c\nd\n```\none two three\n```\na b c\nd");
+}
+
+TEST(WordWrap, WideCharactersAreWords) {
+  ASSERT_NE(std::setlocale(LC_CTYPE, "C.UTF-8"), nullptr);
+  EXPECT_EQ(wrapped({"世界世界"}, 5), "世界\n世界");
+  EXPECT_EQ(wrapped({"é é é"}, 3), "é é\né");
+}
+
+TEST(Completion, KnowsCommandsSettingsAndFiles) {
+  const std::vector<std::string> commands = {"/save", "/set", "/system"}, settings = {"top_k", "top_p", "seed"};
+  const TempDir dir;
+  std::ofstream(dir.path() / "talk one.md") << "x";
+  std::ofstream(dir.path() / ".hidden") << "x";
+  std::filesystem::create_directory(dir.path() / "folder");
+  const auto insert = [&](const std::string& line) { return complete_line(line, commands, settings).insert; };
+  EXPECT_EQ(insert("/sy"), "stem ");
+  EXPECT_EQ(insert("/s"), "");
+  EXPECT_THAT(complete_line("/s", commands, settings).choices, ElementsAre("/save", "/set", "/system"));
+  EXPECT_EQ(insert("/set t"), "op_");
+  EXPECT_EQ(insert("/set top_k"), " ");
+  EXPECT_EQ(insert("/set top_k 4"), "");
+  EXPECT_EQ(insert("/load " + dir.path().string() + "/ta"), "lk one.md ");
+  EXPECT_EQ(insert("/load " + dir.path().string() + "/fo"), "lder/");
+  EXPECT_EQ(insert("/load " + dir.path().string() + "/."), "hidden ");
+  EXPECT_EQ(insert("/load /no/such/folder/x"), "");
+  EXPECT_EQ(insert("a message"), "");
 }
 
 TEST(PrintableText, DropsWhatSteersATerminal) {

@@ -117,6 +117,40 @@ TEST_F(Chat, InterruptStopsTheAnswerNotTheProgram) {
   EXPECT_EQ(chat->wait(), 0) << chat->output();
 }
 
+// 6,000 tokens take many seconds here; the answer to Ctrl-C does not.
+TEST_F(Chat, ALongPromptShowsHowFarItIsAndCanBeStopped) {
+  auto chat = start({}, "NO_COLOR=1", "8192");
+  std::string text;
+  for (int i = 0; i < 6000; ++i) text += "word ";
+  std::ofstream(file("long.json")) << json{
+      {"messages", {{{"role", "user"}, {"content", text}}, {{"role", "assistant"}, {"content", "Yes."}}}}};
+  chat->type("/load " + file("long.json") + "\r");
+  ASSERT_TRUE(chat->expect("Loaded 2 messages")) << chat->output();
+  chat->type("And now?\r");
+  ASSERT_TRUE(chat->expect("reading [")) << chat->output();
+  ASSERT_TRUE(chat->expect("tokens")) << chat->output();
+  chat->type(kInterrupt);
+  EXPECT_TRUE(chat->expect("stopped]", 5)) << chat->output();
+  EXPECT_EQ(chat->output().find("^C"), std::string::npos) << chat->output();
+  chat->type("/bye\r");
+  EXPECT_EQ(chat->wait(), 0) << chat->output();
+}
+
+TEST_F(Chat, TabCompletes) {
+  auto chat = start();
+  chat->type("/st\t\r");
+  EXPECT_TRUE(chat->expect("0 answers")) << chat->output();
+  std::ofstream(file("a long name.json")) << R"({"messages":[]})";
+  chat->type("/load " + folder_ + "/a l\t\r");
+  EXPECT_TRUE(chat->expect("Loaded 0 messages")) << chat->output();
+  chat->type("/s\t");
+  EXPECT_TRUE(chat->expect("/save  /set  /stats  /system")) << chat->output();
+  chat->type("\x15/staats\r");  // Ctrl-U
+  EXPECT_TRUE(chat->expect("did you mean /stats?")) << chat->output();
+  chat->type("/bye\r");
+  EXPECT_EQ(chat->wait(), 0) << chat->output();
+}
+
 TEST_F(Chat, InterruptBetweenTwoLinesIsHarmless) {
   auto chat = start({"-n", "4"});
   for (int i = 0; i < 20; ++i) {

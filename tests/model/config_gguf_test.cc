@@ -108,6 +108,18 @@ struct BadFile {
   ErrorKind kind = ErrorKind::bad_file;
 };
 
+TEST(GgufConfig, TakesTheMakersAdviceOnSampling) {
+  W file = llama();
+  EXPECT_EQ(read(file).sampling, SamplingAdvice{});
+  file.value_f32("general.sampling.temp", 0.6f).value_f32("general.sampling.penalty_repeat", 1.1f);
+  file.value_u32("general.sampling.top_k", 20);
+  EXPECT_EQ(read(file).sampling, (SamplingAdvice{.temperature = 0.6f, .repetition_penalty = 1.1f, .top_k = 20}));
+  W known = llama();
+  known.value_string("general.basename", "smollm2").value_string("general.size_label", "135M");
+  known.value_string("general.organization", "HuggingFaceTB");
+  EXPECT_EQ(read(known).sampling, (SamplingAdvice{.temperature = 0.2f, .top_p = 0.9f}));
+}
+
 TEST(GgufConfig, WrongValuesNameTheKey) {
   const auto nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<BadFile> cases = {

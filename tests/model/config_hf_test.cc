@@ -67,6 +67,20 @@ TEST(HfConfig, OptionalValues) {
   EXPECT_EQ(read_with("{}", R"({"temperature": 0.6})").eos_ids, std::vector<int32_t>{2});
 }
 
+TEST(HfConfig, TakesTheMakersAdviceOnSampling) {
+  const auto advice = [](const char* generation) { return read_with("{}", generation).sampling; };
+  EXPECT_EQ(
+      advice(R"({"temperature": 0.6, "top_p": 0.95, "top_k": 20, "min_p": 0.1, "repetition_penalty": 1.05})"),
+      (SamplingAdvice{.temperature = 0.6f, .top_p = 0.95f, .min_p = 0.1f, .repetition_penalty = 1.05f, .top_k = 20}));
+  EXPECT_EQ(advice("{}"), SamplingAdvice{});
+  EXPECT_EQ(advice(R"({"do_sample": false, "temperature": 0.6})"), SamplingAdvice{});
+  // What makes no sense is no advice, and no reason to refuse the model.
+  EXPECT_EQ(advice(R"({"temperature": -1, "top_p": 7, "top_k": "many", "min_p": null})"), SamplingAdvice{});
+  const SamplingParams params = advice(R"({"top_k": 20})").over({.temperature = 0.5f, .top_k = 3});
+  EXPECT_EQ(params.temperature, 0.5f);
+  EXPECT_EQ(params.top_k, 20);
+}
+
 TEST(HfConfig, MistralHasItsOwnDefaults) {
   const std::string mistral = R"({"architectures": ["MistralForCausalLM"], "num_attention_heads": 16)";
   EXPECT_EQ(read_with(mistral + "}").sliding_window, 4096);

@@ -62,9 +62,9 @@ TEST(Pacer, APromptAlwaysMovesOn) {
 
 TEST(Pacer, WithoutStreamsStepsMayBeLongButNotEndless) {
   Pacer pacer(0, 8, 4096);
-  EXPECT_EQ(pacer.prefill_rows(0), 4096);
+  EXPECT_EQ(pacer.prefill_rows(0), 64) << "nothing is known yet, and someone may press Ctrl-C";
   pacer.learn(0, 1000, 1e6);  // 1 ms a row
-  EXPECT_EQ(pacer.prefill_rows(0), 250);
+  EXPECT_EQ(pacer.prefill_rows(0), 150);
 }
 
 TEST(Pacer, TakesTheNearestBatchSizeItKnows) {

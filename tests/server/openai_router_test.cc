@@ -38,11 +38,44 @@ TEST(OpenaiRouter, WrongMethod) {
       EXPECT_EQ(error_of(reply)["code"], "method_not_allowed");
     }
   for (const char* path :
-       {"/", "/live", "/health", "/ready", "/version", "/metrics", "/v1/models", "/v1/models/tiny"}) {
+       {"/", "/live", "/health", "/ready", "/version", "/metrics", "/props", "/v1/models", "/v1/models/tiny"}) {
     const HttpReply reply = rig.ask("POST", path);
     EXPECT_EQ(reply.status, 405) << path;
     EXPECT_EQ(header_of(reply, "Allow"), "GET, HEAD");
   }
+}
+
+// A model whose makers say how it wants to be sampled.
+class AdvisedGenerator : public ScriptedGenerator {
+ public:
+  SamplingAdvice sampling_advice() const override { return {.temperature = 0.2f, .top_p = 0.9f, .top_k = 40}; }
+};
+
+TEST(OpenaiRouter, TheMakersAdviceHoldsWhereARequestSaysNothing) {
+  Rig rig;
+  Json props = Json::parse(rig.ask("GET", "/props").body);
+  EXPECT_EQ(props["default_generation_settings"]["temperature"], 1.0);
+  EXPECT_EQ(props["chat_sampling"]["temperature"], 0.7);
+  EXPECT_EQ(props["chat_sampling"]["top_p"], 0.95);
+
+  rig.generator = std::make_shared<AdvisedGenerator>();
+  rig.api->attach(rig.generator);
+  props = Json::parse(rig.ask("GET", "/props").body);
+  for (const char* kind : {"default_generation_settings", "chat_sampling"}) {
+    EXPECT_EQ(props[kind]["temperature"], 0.2);
+    EXPECT_EQ(props[kind]["top_p"], 0.9);
+    EXPECT_EQ(props[kind]["top_k"], 40);
+  }
+  rig.send("POST", "/v1/completions", R"({"prompt":[1,2]})");
+  const SamplingParams silent = rig.generator->last()->request.sampling;
+  EXPECT_EQ(silent.temperature, 0.2f);
+  EXPECT_EQ(silent.top_p, 0.9f);
+  EXPECT_EQ(silent.top_k, 40);
+  rig.send("POST", "/v1/completions", R"({"prompt":[1,2],"temperature":1,"top_p":1,"top_k":0})");
+  const SamplingParams asked = rig.generator->last()->request.sampling;
+  EXPECT_EQ(asked.temperature, 1.0f);
+  EXPECT_EQ(asked.top_p, 1.0f);
+  EXPECT_EQ(asked.top_k, 0);
 }
 
 TEST(OpenaiRouter, SmallEndpoints) {

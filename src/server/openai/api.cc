@@ -23,6 +23,7 @@ enum class Endpoint {
   ready,
   version,
   metrics,
+  props,
   models,
   model,
   tokenize,
@@ -46,6 +47,7 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/ready", Endpoint::ready},
     {"GET", "/version", Endpoint::version},
     {"GET", "/metrics", Endpoint::metrics},
+    {"GET", "/props", Endpoint::props},
     {"GET", "/v1/models", Endpoint::models},
     {"GET", kModelPrefix, Endpoint::model},
     {"POST", "/v1/chat/completions", Endpoint::chat},
@@ -191,6 +193,7 @@ class ApiImpl final : public Api {
       case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
       case Endpoint::metrics: return metrics();
+      case Endpoint::props: return show_props(*model(false));
       case Endpoint::models: return list_models(*model(false), loaded_s_);
       case Endpoint::model: return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
       case Endpoint::integrity: return integrity();

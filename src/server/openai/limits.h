@@ -5,14 +5,17 @@
 #include <string>
 #include <string_view>
 
+#include "ingot/step.h"
+
 namespace ingot::server::openai {
 
 // What one request may ask for. The first part follows from the model, the rest is set with --limit NAME=VALUE: one
 // table (limit_table()) has the names, for the flag, the errors and the docs.
 struct RequestLimits {
   int64_t vocab = 0;
-  int64_t max_n = 128;     // choices of one prompt
-  int64_t max_beams = 16;  // likewise, with beam search
+  SamplingParams sampling;  // of a request that says nothing: as the model's makers advise, else OpenAI's defaults
+  int64_t max_n = 128;      // choices of one prompt
+  int64_t max_beams = 16;   // likewise, with beam search
 
   int64_t max_choices = 128;            // prompts times choices, best_of included
   int64_t max_prompts = 256;            // of one completions request

@@ -1,5 +1,7 @@
 #include "server/openai/models.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace ingot::server::openai {
@@ -17,7 +19,28 @@ Json model_json(const ServedModel& model, const std::string& name, int64_t creat
           {"max_model_len", model.context()}};
 }
 
+Json sampling_json(const SamplingParams& s) {
+  // As people would write the number: 0.9f is not 0.9.
+  const auto number = [](float value) { return std::stod(fmt::format("{}", value)); };
+  return {{"temperature", number(s.temperature)},
+          {"top_p", number(s.top_p)},
+          {"top_k", s.top_k},
+          {"min_p", number(s.min_p)},
+          {"presence_penalty", number(s.presence_penalty)},
+          {"frequency_penalty", number(s.frequency_penalty)},
+          {"repetition_penalty", number(s.repetition_penalty)}};
+}
+
 }  // namespace
+
+HttpReply show_props(const ServedModel& model) {
+  Json settings = sampling_json(model.request_limits().sampling);
+  settings["n_ctx"] = model.context();
+  return {.body = dump({{"model_alias", model.name()},
+                        {"default_generation_settings", std::move(settings)},
+                        {"chat_sampling", sampling_json(model.generator().sampling_advice().over(kChatSampling))},
+                        {"total_slots", model.generator().limits().max_seqs}})};
+}
 
 HttpReply list_models(const ServedModel& model, int64_t created) {
   Json list = Json::array();

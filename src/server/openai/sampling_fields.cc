@@ -54,10 +54,11 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   GenerationRequest& g = request.generation;
   SamplingParams& s = g.sampling;
   const std::optional<double> temperature = fields.number("temperature", sampling_range("temperature"));
-  s.temperature = static_cast<float>(temperature.value_or(1.0));
+  s = limits.sampling;
+  if (temperature) s.temperature = static_cast<float>(*temperature);
   if (s.temperature < kGreedyTemperature) s.temperature = 0;
   take_float(fields, "top_p", s.top_p);
-  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", -1, kMaxInt32).value_or(0)));
+  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", -1, kMaxInt32).value_or(s.top_k)));
   take_float(fields, "min_p", s.min_p);
   take_float(fields, "presence_penalty", s.presence_penalty);
   take_float(fields, "frequency_penalty", s.frequency_penalty);

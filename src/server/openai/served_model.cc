@@ -44,6 +44,7 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
   const EngineLimits& engine = generator_->limits();
   limits_ = options.limits;
   limits_.vocab = engine.vocab;
+  limits_.sampling = generator_->sampling_advice().over({});
   limits_.max_logprobs = std::min<int64_t>(limits_.max_logprobs, engine.max_top);
   limits_.max_n = std::min<int64_t>(limits_.max_choices, engine.max_seqs);
   limits_.max_beams = std::min<int64_t>(limits_.max_n, engine.max_top / 2);

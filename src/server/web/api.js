@@ -101,6 +101,15 @@ const Api = (() => {
     return (Array.isArray(data) ? data : []).map((m) => ({id: String(m.id), context: Number(m.max_model_len) || 0}));
   }
 
+  // How the model wants to be sampled where nobody says otherwise: name -> number. Other servers do not tell.
+  async function chatSampling() {
+    try {
+      return (await (await request('props')).json()).chat_sampling || {};
+    } catch {
+      return {};
+    }
+  }
+
   // Sums over all labels of the samples in Prometheus' text format: name -> value.
   async function metrics() {
     const text = await (await request('metrics')).text();
@@ -114,5 +123,5 @@ const Api = (() => {
     return sums;
   }
 
-  return {chat, models, metrics};
+  return {chat, models, chatSampling, metrics};
 })();

@@ -295,6 +295,7 @@ const App = (() => {
   async function loadModels() {
     try {
       models = await Api.models();
+      Settings.useDefaults(await Api.chatSampling());
     } catch (error) {
       byId('model-name').textContent = error.kind === 'key' ? 'API key needed' : 'no model yet';
       if (error.kind === 'key') toast(error.message, 'Enter a key', () => openSettings('set-key'));

@@ -1,5 +1,8 @@
-// The system prompt and the sampling parameters. An empty field is not sent: then the server's own default holds.
+// The system prompt and the sampling parameters. An empty field stands for the number that it shows in grey: what the
+// server says is good for a chat. Where it says nothing the field is not sent, and the server's own default holds.
 const Settings = (() => {
+  let defaults = {};
+
   // name in the API, label, least, most, step, hint
   const kFields = [
     ['temperature', 'Temperature', 0, 2, 0.05, '0 always takes the likeliest token'],
@@ -30,8 +33,16 @@ const Settings = (() => {
   // The parameters as the request has them.
   function parameters(settings) {
     const found = {};
-    for (const [name] of kFields) if (settings[name] !== undefined) found[name] = settings[name];
+    for (const [name] of kFields) {
+      const value = settings[name] === undefined ? defaults[name] : settings[name];
+      if (value !== undefined) found[name] = value;
+    }
     return found;
+  }
+
+  function useDefaults(advised) {
+    defaults = checked(advised);
+    for (const [name] of kFields) byId('set-' + name).placeholder = defaults[name] === undefined ? 'default' : String(defaults[name]);
   }
 
   // Builds the fields once; `changed(settings)` is called after each edit that is valid.
@@ -73,5 +84,5 @@ const Settings = (() => {
     };
   }
 
-  return {checked, parameters, mount};
+  return {checked, parameters, useDefaults, mount};
 })();

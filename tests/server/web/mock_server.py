@@ -150,6 +150,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         elif self.path == "/v1/models":
             self.reply(200, {"object": "list", "data": [{"id": "mock-1b", "object": "model", "max_model_len": 8192}]})
+        elif self.path == "/props":
+            self.reply(200, {"chat_sampling": {"top_k": 33, "min_p": 0.02}})
         elif self.path == "/metrics":
             self.mock.metrics_calls += 1
             self.reply(200, self.metrics(), "text/plain; version=0.0.4")

@@ -177,7 +177,22 @@ class PageTest(unittest.TestCase):
         p.click("#close-settings")
         p.ask("hello again")
         self.assertNotIn("temperature", self.last_request(), "a value out of range is not sent")
-        self.assertNotIn("top_p", self.last_request(), "an empty field is not sent")
+        self.assertNotIn("top_p", self.last_request(), "an empty field is not sent where the server advises nothing")
+
+    @mock_only
+    def test_the_models_advice_is_shown_and_sent(self):
+        p = self.page
+        p.ask("hello there")
+        request = self.last_request()
+        self.assertEqual((request.get("top_k"), request.get("min_p")), (33, 0.02))
+        self.assertNotIn("temperature", request)
+        p.click("#open-settings")
+        self.assertEqual(p.one("#set-top_k").get_attribute("placeholder"), "33")
+        self.assertEqual(p.one("#set-temperature").get_attribute("placeholder"), "default")
+        p.set_field("#set-top_k", "7")
+        p.click("#close-settings")
+        p.ask("hello again")
+        self.assertEqual(self.last_request()["top_k"], 7)
 
     # Conversations
 
