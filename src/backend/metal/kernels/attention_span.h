@@ -262,16 +262,6 @@ static float2 attention_span(threadgroup const C* q, device const S* keys, devic
                                   weights, part, lane);
 }
 
-// Whether a value that attention_span left of this row, among those of the lane's column, is infinite or NaN: by its
-// bits, as fast math may not know such numbers.
-static bool attention_is_broken(threadgroup const float* work, uint row, uint column) {
-  constexpr uint kExponent = 0x7f800000;
-  uint most = 0;
-  for (uint d = column; d < ATTENTION_HEAD_SIZE; d += 4)
-    most = max(most, as_type<uint>(work[row * ATTENTION_SUM_STRIDE + d]) & kExponent);
-  return most == kExponent;
-}
-
 // How two results of (largest score, sum) are brought to a common scale: factors of the first and the second. The
 // first becomes their union.
 static float2 attention_fold(thread float2& total, float2 next) {
