@@ -136,6 +136,7 @@ class StepBuilderTest(unittest.TestCase):
         for penalised in ((1, 2), (0,), (0, 3)):
             params = [penalty if i in penalised else plain for i in range(4)]
             wanted = [alone[i] if i in penalised else self.expected[i] for i in range(4)]
+            self.run_all([list(range(50, 200, 2))] * 4, penalty)  # leaves the histories of others behind
             self.assertEqual(self.run_all(self.prompts, params)[0], wanted)
 
     def test_prompt_scores_do_not_depend_on_the_chunks(self):
