@@ -283,7 +283,7 @@ class Draw:
         return shares
 
     def others(self, mutation):
-        """What stands in for one that does not compile, in order: the same kind in the same place."""
+        """What stands in for one that does not compile, in order: in the same place, first of the same kind."""
         drawn = {m.identity for m in self.mutations}
-        pool = [m for m in self.pool[mutation.place] if m.kind == mutation.kind and m.identity not in drawn]
-        return sorted(pool, key=lambda m: digest(mutation.identity, m.identity, m.line))
+        pool = [m for m in self.pool[mutation.place] if m.identity not in drawn]
+        return sorted(pool, key=lambda m: (m.kind != mutation.kind, digest(mutation.identity, m.identity, m.line)))

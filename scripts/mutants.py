@@ -27,7 +27,7 @@ import mutant_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DRAWN = pathlib.Path(__file__).with_name("mutants_drawn.txt")
-REPLACEMENTS = 5  # tries for one that does not compile
+REPLACEMENTS = 12  # tries for one that does not compile
 
 
 def say(text):

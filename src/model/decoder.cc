@@ -8,8 +8,7 @@
 
 namespace ingot {
 
-DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows,
-                                    DType activation) {
+DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows, DType activation) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
     const size_t bytes = dtype_bytes(type, static_cast<size_t>(rows * width));

@@ -68,6 +68,60 @@ TEST(MetalDevice, NoticesACopyOfWeightsThatFails) {
   }
 }
 
+// One dispatch waits for another exactly where one of them writes what the other touches, and nothing is waited for
+// twice.
+TEST(MetalDevice, PlacesABarrierWhereOneIsNeeded) {
+  metal_in_strict_mode();
+  const std::unique_ptr<Backend> device = make_metal_backend({});
+  const std::vector<float> values(4 * kDim, 1.0f);
+  const TensorView tensor{"table", DType::f32, {4, kDim}, std::as_bytes(std::span(values))};
+  RegionPlan plan;
+  const Region embedded = plan.take(2 * kDim), sum = plan.take(kDim), other = plan.take(kDim);
+  device->create_scratch(plan.bytes());
+  device->create_io(4096, OutputLayout::of(1, 1, 1, 16));
+  for (const Region region : {sum, other}) put(*device, region, std::vector<float>(kDim, 1.0f), true);
+  EmbedOp embed;
+  embed.table = device->load_matrix({"table", {{&tensor, 0}}, 4, kDim});
+  embed.out = embedded;
+  NormOp norm{.rows = 1, .dim = kDim, .in = embedded, .accumulate = true};
+  norm.weight = device->load_vector("weight", std::vector<float>(kDim, 1.0f));
+  TestStep step;
+  step.token_ids = {1, 2};
+  step.positions = {0, 0};
+  step.slots = {0, 0};
+
+  const auto barriers = [&](const std::function<void()>& operations) {
+    const uint64_t before = device->counters().barriers;
+    run_step(*device, step, operations);
+    return device->counters().barriers - before;
+  };
+  const auto add = [&](Region in, Region out) {
+    norm.in = in;
+    norm.out = out;
+    device->encode(norm);
+  };
+  const Region second_row{embedded.offset + kDim * sizeof(float), kDim * sizeof(float)};
+  const auto embeds_and_reads = [&](Region row) {
+    return barriers([&] {
+      device->encode(embed);
+      add(row, sum);
+    });
+  };
+  EXPECT_EQ(embeds_and_reads(embedded), 1u) << "the first row that was written is read";
+  EXPECT_EQ(embeds_and_reads(second_row), 1u) << "the last row that was written is read";
+  const auto two_readers = [&] {
+    device->encode(embed);
+    add(embedded, sum);
+    add(embedded, other);
+  };
+  EXPECT_EQ(barriers(two_readers), 1u) << "the second reader has nothing left to wait for";
+  const auto strangers = [&] {
+    add(embedded, sum);
+    add(embedded, other);
+  };
+  EXPECT_EQ(barriers(strangers), 0u);
+}
+
 TEST(MetalDevice, FewRowsFindTheirExpertsInOneDispatch) {
   struct Case {
     int64_t rows, per_token;

@@ -28,7 +28,7 @@ class TinyScheduler:
         self.budget, self.next_block = budget, 1
         self.seqs = {str(i): dict(tokens=list(p), prompt=len(p), computed=0, blocks=0, sent=False, resumed=False)
                      for i, p in enumerate(prompts)}
-        self.params = params
+        self.params = params if isinstance(params, list) else [params] * len(prompts)
         self.finished, self.preempted = set(), set()
 
     def preempt(self, req_id):
@@ -54,7 +54,7 @@ class TinyScheduler:
             if not seq["sent"]:
                 seq["sent"] = True
                 new.append(SimpleNamespace(req_id=req_id, prompt_token_ids=seq["tokens"][: seq["prompt"]], block_ids=(blocks,),
-                                           sampling_params=self.params, num_computed_tokens=0))
+                                           sampling_params=self.params[int(req_id)], num_computed_tokens=0))
                 continue
             cached.req_ids.append(req_id)
             cached.new_block_ids.append((blocks,) if blocks else None)
@@ -129,6 +129,15 @@ class StepBuilderTest(unittest.TestCase):
         plain = self.run_all(self.prompts, params)[0]
         self.assertNotEqual(plain, self.expected)
         self.assertEqual(self.run_all(self.prompts, params, preempt_at=(6,))[0], plain)
+
+    def test_penalties_are_those_of_each_request(self):
+        penalty, plain = make_params(repetition_penalty=1.8), make_params()
+        alone = self.run_all(self.prompts, penalty)[0]
+        for penalised in ((1, 2), (0,), (0, 3)):
+            params = [penalty if i in penalised else plain for i in range(4)]
+            wanted = [alone[i] if i in penalised else self.expected[i] for i in range(4)]
+            self.run_all([list(range(50, 200, 2))] * 4, penalty)  # leaves the histories of others behind
+            self.assertEqual(self.run_all(self.prompts, params)[0], wanted)
 
     def test_prompt_scores_do_not_depend_on_the_chunks(self):
         scores = []

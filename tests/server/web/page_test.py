@@ -326,10 +326,12 @@ class PageTest(unittest.TestCase):
               under: '_a__b_'.repeat(n), tables: '|'.repeat(n) + '\\n' + '|-'.repeat(n), slashes: '\\\\'.repeat(n) + '|\\n|-|', comments: '```js\\n' + '/*'.repeat(9000) + '\\n```', entity: '&'.repeat(n), tilde: '~~a~~'.repeat(n)};
             const slow = [];
             for (const [name, text] of Object.entries(texts)) {
-              const begin = performance.now();
-              const box = document.createElement('div');
-              new Markdown.View(box).update(text, true);
-              const took = performance.now() - begin;
+              let took = Infinity;  // the best of three: other work on the machine slows one of them, not all
+              for (let i = 0; i < 3 && took > 1500; ++i) {
+                const begin = performance.now();
+                new Markdown.View(document.createElement('div')).update(text, true);
+                took = Math.min(took, performance.now() - begin);
+              }
               if (took > 1500) slow.push(name + ' ' + Math.round(took) + ' ms');
             }
             return slow;""")
