@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/automaton.h"
+#include "grammar/vocabulary.h"
+
+namespace ingot::grammar {
+
+// Which tokens may follow a configuration: the tree of the vocabulary walked with the automaton. Masks of
+// configurations that come back are kept, up to a number of bytes.
+class Masks {
+ public:
+  Masks(Automaton& automaton, const Vocabulary& vocabulary);
+
+  // Bit i of word i / 32 for token i. End tokens are set where the text may end.
+  void fill(Configuration* from, std::span<uint32_t> bits);
+
+ private:
+  // A mask is a slice's bits (-1: none) and more tokens, or all its words.
+  struct Kept {
+    int slice = -1;
+    std::vector<int32_t> tokens;
+    std::vector<uint32_t> words;
+    size_t bytes() const { return tokens.size() * sizeof(int32_t) + words.size() * sizeof(uint32_t) + 64; }
+  };
+
+  const Kept& keep(Configuration* from);
+  void walk(const TokenTree& tree, Configuration* from);
+  int free_run(Configuration* from);
+
+  Automaton& automaton_;
+  const Vocabulary& vocabulary_;
+  std::unordered_map<uint32_t, Kept> kept_;  // by number of the configuration
+  size_t kept_bytes_ = 0;
+  std::vector<Configuration*> path_;  // of a walk
+  std::vector<int32_t> found_;
+};
+
+}  // namespace ingot::grammar
