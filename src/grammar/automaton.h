@@ -22,8 +22,9 @@ struct Configuration {
   std::vector<Thread> threads;             // sorted
   bool complete = false;                   // the text may end here
   uint32_t number = 0;
-  // How many characters of any plain text may follow without an end, as far as masks have looked; -1: not looked.
-  int free_run = -1;
+  // What masks have found out; -1: not looked yet.
+  int8_t is_free = -1;  // every plain character of a JSON string leads back here
+  int free_run = -1;    // so many of them may follow, whatever they are
 };
 
 // The grammar as one automaton over bytes, made as it is walked. It decides exactly: a lexeme ends wherever it may, not

@@ -9,7 +9,9 @@ namespace ingot::grammar {
 namespace {
 
 constexpr size_t kMaxKeptBytes = size_t{16} << 20;
-constexpr int kEndless = 1 << 20;  // as a free run: any number of characters
+constexpr int kEndless = 1 << 20;       // as a free run: any number of characters
+constexpr size_t kMaxFreeStates = 8;    // after one more character of a free run; beyond them a walk is cheaper
+constexpr uint32_t kWorthLooking = 16;  // plain tokens below a node, for a look whether any text may follow
 
 // The bytes of plain characters of JSON strings, by how many bytes of one have been read: first bytes of 1, 2, 3 and 4
 // bytes, with the ranges of what follows.
@@ -37,10 +39,40 @@ bool step_all(Automaton& automaton, const Found& from, unsigned first, unsigned 
   return true;
 }
 
+// Where any one plain character leads from the given ones, each once. False: nowhere, for some.
+bool step_char(Automaton& automaton, const Found& from, Found& to) {
+  for (const PlainPiece& piece : kPlainPieces) {
+    Found at;
+    if (!step_all(automaton, from, piece.first, piece.last, at)) return false;
+    if (piece.least != 0) {
+      Found second;
+      if (!step_all(automaton, at, piece.least, piece.most, second)) return false;
+      at = std::move(second);
+    }
+    for (int i = 0; i < piece.more; ++i) {
+      Found after;
+      if (!step_all(automaton, at, 0x80, 0xBF, after)) return false;
+      at = std::move(after);
+    }
+    for (Configuration* each : at)
+      if (std::ranges::find(to, each) == to.end()) to.push_back(each);
+  }
+  return true;
+}
+
 }  // namespace
 
 Masks::Masks(Automaton& automaton, const Vocabulary& vocabulary) : automaton_(automaton), vocabulary_(vocabulary) {
   path_.resize(vocabulary.tree().max_depth + 1);
+}
+
+bool Masks::is_free(Configuration* at) {
+  if (at->is_free < 0) {
+    Found to;
+    // The space tells most others apart at once.
+    at->is_free = automaton_.step(at, ' ') == at && step_char(automaton_, {at}, to) && to.size() == 1;
+  }
+  return at->is_free != 0;
 }
 
 // Breadth first, a character at a time, until one leads nowhere or nothing new is met.
@@ -50,27 +82,10 @@ int Masks::free_run(Configuration* from) {
   std::unordered_set<Configuration*> seen{from};
   Found level{from};
   int run = 0;
-  while (!level.empty() && run < kFar) {
+  while (!level.empty() && run < kFar && level.size() <= kMaxFreeStates) {
     Found next;
-    bool free = true;
-    for (const PlainPiece& piece : kPlainPieces) {
-      Found at;
-      free = step_all(automaton_, level, piece.first, piece.last, at);
-      if (free && piece.least != 0) {
-        Found second;
-        free = step_all(automaton_, at, piece.least, piece.most, second);
-        at = std::move(second);
-      }
-      for (int i = 0; free && i < piece.more; ++i) {
-        Found after;
-        free = step_all(automaton_, at, 0x80, 0xBF, after);
-        at = std::move(after);
-      }
-      if (!free) break;
-      for (Configuration* each : at)
-        if (seen.insert(each).second) next.push_back(each);
-    }
-    if (!free) break;
+    if (!step_char(automaton_, level, next)) break;
+    std::erase_if(next, [&](Configuration* each) { return !seen.insert(each).second; });
     ++run;
     level = std::move(next);
   }
@@ -79,12 +94,11 @@ int Masks::free_run(Configuration* from) {
   return run;
 }
 
-void Masks::walk(const TokenTree& tree, Configuration* from) {
+// Nodes first..last of a tree; path_ holds what leads to them.
+void Masks::walk(const TokenTree& tree, size_t first, size_t last) {
   const TokenTree::Node* const nodes = tree.nodes.data();
-  const size_t count = tree.nodes.size();
   Configuration* const dead = automaton_.dead();
-  path_[0] = from;
-  for (size_t i = 0; i < count;) {
+  for (size_t i = first; i < last;) {
     const TokenTree::Node& node = nodes[i];
     Configuration* const to = automaton_.step(path_[node.depth - 1], node.byte);
     if (to == dead) {
@@ -97,30 +111,84 @@ void Masks::walk(const TokenTree& tree, Configuration* from) {
   }
 }
 
+// The whole tree. Below a node after which any plain text may follow, only the others are walked.
+void Masks::walk_all(Configuration* from) {
+  const auto& nodes = vocabulary_.tree().nodes;
+  const auto &plain_before = vocabulary_.plain_before(), &others_before = vocabulary_.others_before();
+  Configuration* const dead = automaton_.dead();
+  path_[0] = from;
+  for (size_t i = 0; i < nodes.size();) {
+    const TokenTree::Node& node = nodes[i];
+    Configuration* const to = automaton_.step(path_[node.depth - 1], node.byte);
+    if (to == dead) {
+      i = node.end;
+      continue;
+    }
+    path_[node.depth] = to;
+    if (node.token >= 0) found_.push_back(node.token);
+    ++i;
+    if (plain_before[node.end] - plain_before[i] < kWorthLooking || !is_free(to)) continue;
+    ranges_.emplace_back(plain_before[i], plain_before[node.end]);
+    walk(vocabulary_.slices()[0].others, others_before[i], others_before[node.end]);
+    i = node.end;
+  }
+}
+
 const Masks::Kept& Masks::keep(Configuration* from) {
   const auto known = kept_.find(from->number);
   if (known != kept_.end()) return known->second;
   Kept mask;
   found_.clear();
+  ranges_.clear();
   // Looking for a run costs little where the first plain bytes already lead nowhere.
   const int run = free_run(from);
   const auto& slices = vocabulary_.slices();
   for (size_t i = 0; i < slices.size() && mask.slice < 0; ++i)
     if (run >= slices[i].max_chars) mask.slice = static_cast<int>(i);
-  walk(mask.slice < 0 ? vocabulary_.tree() : slices[static_cast<size_t>(mask.slice)].others, from);
-  if (found_.size() > vocabulary_.mask_words()) {
-    mask.words =
-        mask.slice < 0 ? std::vector<uint32_t>(vocabulary_.mask_words()) : slices[static_cast<size_t>(mask.slice)].bits;
-    for (const int32_t token : found_) mask.words[static_cast<size_t>(token) / 32] |= uint32_t{1} << (token % 32);
+  if (mask.slice < 0) {
+    walk_all(from);
   } else {
-    mask.tokens = found_;
+    const TokenTree& others = slices[static_cast<size_t>(mask.slice)].others;
+    path_[0] = from;
+    walk(others, 0, others.nodes.size());
   }
+  pack(mask);
   if (kept_bytes_ + mask.bytes() > kMaxKeptBytes) {
     kept_.clear();
     kept_bytes_ = 0;
   }
   kept_bytes_ += mask.bytes();
   return kept_.emplace(from->number, std::move(mask)).first->second;
+}
+
+// Puts what a walk has found into the mask.
+void Masks::pack(Kept& mask) const {
+  const auto set = [&](int32_t token) { mask.words[static_cast<size_t>(token) / 32] |= uint32_t{1} << (token % 32); };
+  const auto clear = [&](int32_t token) {
+    mask.words[static_cast<size_t>(token) / 32] &= ~(uint32_t{1} << (token % 32));
+  };
+  const std::vector<int32_t>& plain = vocabulary_.plain_tokens();
+  size_t in_ranges = 0;
+  for (const auto& [first, last] : ranges_) in_ranges += last - first;
+  if (in_ranges == 0 && found_.size() <= vocabulary_.mask_words()) {
+    mask.tokens = found_;
+    return;
+  }
+  if (in_ranges > plain.size() / 2) {  // all plain tokens, but those between the ranges
+    mask.words = vocabulary_.slices()[0].bits;
+    uint32_t next = 0;
+    for (const auto& [first, last] : ranges_) {
+      for (; next < first; ++next) clear(plain[next]);
+      next = last;
+    }
+    for (; next < plain.size(); ++next) clear(plain[next]);
+  } else {
+    mask.words = mask.slice < 0 ? std::vector<uint32_t>(vocabulary_.mask_words())
+                                : vocabulary_.slices()[static_cast<size_t>(mask.slice)].bits;
+    for (const auto& [first, last] : ranges_)
+      for (uint32_t i = first; i < last; ++i) set(plain[i]);
+  }
+  for (const int32_t token : found_) set(token);
 }
 
 void Masks::fill(Configuration* from, std::span<uint32_t> bits) {

@@ -30,15 +30,19 @@ class Masks {
   };
 
   const Kept& keep(Configuration* from);
-  void walk(const TokenTree& tree, Configuration* from);
+  void pack(Kept& mask) const;
+  void walk_all(Configuration* from);
+  void walk(const TokenTree& tree, size_t first, size_t last);
+  bool is_free(Configuration* at);
   int free_run(Configuration* from);
 
   Automaton& automaton_;
   const Vocabulary& vocabulary_;
   std::unordered_map<uint32_t, Kept> kept_;  // by number of the configuration
   size_t kept_bytes_ = 0;
-  std::vector<Configuration*> path_;  // of a walk
-  std::vector<int32_t> found_;
+  std::vector<Configuration*> path_;                   // of a walk
+  std::vector<int32_t> found_;                         // tokens one by one,
+  std::vector<std::pair<uint32_t, uint32_t>> ranges_;  // and ranges of the vocabulary's plain tokens, in their order
 };
 
 }  // namespace ingot::grammar

@@ -94,6 +94,26 @@ Vocabulary::Vocabulary(std::span<const Token> tokens, std::vector<int32_t> end_i
     }
     slices_.push_back({max_chars, std::move(bits), TokenTree(std::move(others))});
   }
+  index_plain_tokens(chars);
+}
+
+void Vocabulary::index_plain_tokens(const std::vector<int>& chars) {
+  const auto& nodes = tree_.nodes;
+  std::vector<uint32_t> other_tokens{0};  // before each node
+  for (const TokenTree::Node& node : nodes) {
+    plain_before_.push_back(static_cast<uint32_t>(plain_tokens_.size()));
+    const bool is_token = node.token >= 0, is_plain = is_token && chars[static_cast<size_t>(node.token)] >= 0;
+    if (is_plain) plain_tokens_.push_back(node.token);
+    other_tokens.push_back(other_tokens.back() + (is_token && !is_plain ? 1 : 0));
+  }
+  plain_before_.push_back(static_cast<uint32_t>(plain_tokens_.size()));
+  // A node is in the others' tree when such a token lies at or below it.
+  uint32_t count = 0;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    others_before_.push_back(count);
+    if (other_tokens[nodes[i].end] > other_tokens[i]) ++count;
+  }
+  others_before_.push_back(count);
 }
 
 bool Vocabulary::is_end(int32_t id) const { return std::ranges::find(end_ids_, id) != end_ids_.end(); }

@@ -52,14 +52,24 @@ class Vocabulary {
     std::vector<uint32_t> bits;
     TokenTree others;
   };
-  const std::vector<Slice>& slices() const { return slices_; }  // the most characters first
+  const std::vector<Slice>& slices() const { return slices_; }  // the most characters first, all lengths
+
+  // Where the tokens of the first slice lie in the tree: those at and below node i are plain_tokens()[first..last) with
+  // first and last at i and at its end in plain_before(); its others are such a range of that slice's tree.
+  const std::vector<int32_t>& plain_tokens() const { return plain_tokens_; }
+  const std::vector<uint32_t>& plain_before() const { return plain_before_; }
+  const std::vector<uint32_t>& others_before() const { return others_before_; }
 
  private:
   std::vector<std::string> tokens_;
   std::vector<int32_t> end_ids_;
   std::vector<std::string> special_texts_;
   TokenTree tree_;
+  void index_plain_tokens(const std::vector<int>& chars);
+
   std::vector<Slice> slices_;
+  std::vector<int32_t> plain_tokens_;
+  std::vector<uint32_t> plain_before_, others_before_;  // by node of the tree, and one more
 };
 
 }  // namespace ingot::grammar

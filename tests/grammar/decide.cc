@@ -1,5 +1,6 @@
 // Which texts grammars accept, for tests that compare with other programs: a line of JSON in, a line out.
-//   {"schema": ..., "texts": [...]} -> {"accepts": [true, ...]} or {"error": "...", "param": "#/..."}
+//   {"schema": ..., "texts": [...]} -> {"accepts": [true, ...], "bytes": [12, ...]}, how many bytes were taken, or
+//   {"error": "...", "param": "#/..."}
 // "gbnf" or "regex" (texts) may stand for "schema"; "strict" and "formats" are options.
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -37,10 +38,12 @@ int main() {
     try {
       const auto job = nlohmann::ordered_json::parse(line);
       const auto compiled = compile(job, vocabulary);
-      out["accepts"] = json::array();
+      out["accepts"] = out["bytes"] = json::array();
       for (const std::string text : job["texts"]) {
         grammar::Matcher matcher(compiled);
-        out["accepts"].push_back(matcher.accept_bytes(text) == text.size() && matcher.is_complete());
+        const size_t taken = matcher.accept_bytes(text);
+        out["bytes"].push_back(taken);
+        out["accepts"].push_back(taken == text.size() && matcher.is_complete());
       }
     } catch (const Error& error) {
       out = {{"error", error.what()}, {"param", error.param()}};

@@ -109,13 +109,9 @@ bool SchemaCompiler::satisfiable(SchemaId id, size_t depth, size_t& lowest) {
   const Shape& found = shape(id);
   in_search_.emplace(id, depth);
   size_t below = SIZE_MAX;
-  bool answer = found.null || found.yes || found.no || found.numbers.kind != Scalars::Kind::none ||
-                found.strings.kind != Scalars::Kind::none;
+  bool answer = false;
   try {
-    for (size_t i = 0; !answer && i < found.arrays.size(); ++i)
-      answer = array_satisfiable(found.arrays[i], depth + 1, below);
-    for (size_t i = 0; !answer && i < found.objects.size(); ++i)
-      answer = object_satisfiable(found.objects[i], depth + 1, below);
+    answer = satisfiable(found, depth + 1, below);
   } catch (...) {
     in_search_.erase(id);
     throw;
@@ -125,6 +121,31 @@ bool SchemaCompiler::satisfiable(SchemaId id, size_t depth, size_t& lowest) {
     entries_[id].satisfiable = answer;
   else
     lowest = std::min(lowest, below);
+  return answer;
+}
+
+bool SchemaCompiler::satisfiable(const Shape& shape, size_t depth, size_t& lowest) {
+  return shape.null || shape.yes || shape.no || shape.numbers.kind != Scalars::Kind::none ||
+         shape.strings.kind != Scalars::Kind::none ||
+         std::ranges::any_of(shape.arrays,
+                             [&](const auto& array) { return array_satisfiable(array, depth, lowest); }) ||
+         std::ranges::any_of(shape.objects,
+                             [&](const auto& object) { return object_satisfiable(object, depth, lowest); });
+}
+
+bool SchemaCompiler::may_be_satisfiable(const Shape& shape) {
+  size_t lowest = SIZE_MAX;
+  std::unordered_map<uint32_t, size_t> outer;
+  outer.swap(in_search_);
+  bool answer = true;
+  try {
+    answer = satisfiable(shape, 0, lowest);
+  } catch (const EndlessReference&) {
+  } catch (...) {
+    in_search_.swap(outer);
+    throw;
+  }
+  in_search_.swap(outer);
   return answer;
 }
 

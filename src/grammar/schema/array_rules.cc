@@ -8,14 +8,16 @@
 namespace ingot::grammar {
 namespace {
 
-// The states of one array: how many items there are, as far as that matters, and how many of them `contains` has met.
+// The states of one array: how many items there are, as far as that matters, and how many of them each `contains` has
+// met.
 class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
  public:
   ArrayRules(SchemaCompiler& compiler, const ArrayShape& shape, RuleId rule, StateId end)
       : compiler_(compiler), shape_(shape), rule_(rule), end_(end), most_(shape.most) {
     for (uint64_t i = 0; i <= shape.prefix.size() && i < most_; ++i)
       if (!compiler.is_satisfiable(shape.at(i))) most_ = i;
-    if (!shape.contains.empty()) contains_ = shape.contains[0];
+    counted_ = std::max<uint64_t>(shape.prefix.size(), shape.least);
+    for (const ArrayShape::Contains& contains : shape.contains) counted_ = std::max(counted_, contains.from);
     ExprPool& pool = compiler.pool;
     Lexer& lexer = compiler.program.lexer;
     const ExprId space = compiler.white_space;
@@ -24,79 +26,71 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
     close_empty_ = lexer.add(pool.literal("]"));
   }
 
-  bool is_possible() { return may_finish({0, 0}); }
-  StateId first() { return state(Phase::first, {0, 0}); }
+  bool is_possible() { return may_finish(start()); }
+  StateId first() { return state(Phase::first, start()); }
 
  private:
   enum class Phase { first, item, after };
   struct Progress {
-    uint64_t items, matched;
+    uint64_t items = 0;
+    std::vector<uint64_t> matched;  // by `contains`
     auto operator<=>(const Progress&) const = default;
   };
-
-  // Counts beyond what can make a difference are one.
-  Progress tidy(Progress p) const {
-    if (most_ == kMany)
-      p.items = std::min<uint64_t>(
-          p.items, std::max<uint64_t>({shape_.prefix.size(), shape_.least, contains_ ? contains_->from : 0}));
-    if (contains_ && contains_->most == kMany) p.matched = std::min(p.matched, contains_->least);
-    return p;
-  }
-  bool may_end(const Progress& p) const {
-    return p.items >= shape_.least && (!contains_ || (p.matched >= contains_->least && p.matched <= contains_->most));
-  }
-
   struct Choice {
     SchemaId schema;
     Progress next;
   };
-  // What the next item may be, and where that leads.
+
+  Progress start() const { return {0, std::vector<uint64_t>(shape_.contains.size())}; }
+
+  // One item more; counts beyond what can make a difference are one.
+  Progress after(const Progress& p, uint32_t matches) const {
+    Progress next = p;
+    next.items = most_ == kMany ? std::min(p.items + 1, counted_) : p.items + 1;
+    for (size_t i = 0; i < shape_.contains.size(); ++i) {
+      next.matched[i] += matches >> i & 1;
+      if (shape_.contains[i].most == kMany) next.matched[i] = std::min(next.matched[i], shape_.contains[i].least);
+    }
+    return next;
+  }
+  bool may_end(const Progress& p) const {
+    if (p.items < shape_.least) return false;
+    for (size_t i = 0; i < shape_.contains.size(); ++i)
+      if (p.matched[i] < shape_.contains[i].least || p.matched[i] > shape_.contains[i].most) return false;
+    return true;
+  }
+
+  // What the next item may be, by the set of `contains` that it matches, and where that leads.
   std::vector<Choice> choices(const Progress& p) {
     std::vector<Choice> out;
     if (p.items >= most_) return out;
-    const SchemaId item = shape_.at(p.items);
-    const auto add = [&](SchemaId schema, uint64_t matched) {
-      const Progress next = tidy({p.items + 1, matched});
-      if (compiler_.is_satisfiable(schema) && may_finish(next)) out.push_back({schema, next});
-    };
-    if (!contains_ || p.items < contains_->from) {
-      add(item, p.matched);
-    } else if (contains_->most == kMany && p.matched >= contains_->least) {
-      add(item, p.matched);
-    } else {
-      if (p.matched < contains_->most) add(compiler_.both(item, contains_->schema), p.matched + 1);
-      const bool limited = contains_->most != kMany;
-      add(limited ? compiler_.both(item, compiler_.complement(contains_->schema)) : item, p.matched);
+    for (uint32_t matches = 0; matches < uint32_t{1} << shape_.contains.size(); ++matches) {
+      SchemaId item = shape_.at(p.items);
+      for (size_t i = 0; i < shape_.contains.size(); ++i) {
+        const ArrayShape::Contains& contains = shape_.contains[i];
+        const bool counts = p.items >= contains.from;
+        if ((matches >> i & 1) != 0)
+          item = !counts || p.matched[i] >= (contains.most == kMany ? contains.least : contains.most)
+                     ? kNoValue
+                     : compiler_.both(item, contains.schema);
+        else if (counts && contains.most != kMany)
+          item = compiler_.both(item, compiler_.complement(contains.schema));
+      }
+      if (!compiler_.is_satisfiable(item)) continue;
+      Progress next = after(p, matches);
+      if (may_finish(next)) out.push_back({item, std::move(next)});
     }
     return out;
   }
 
-  // Whether some sequence of further items leads to an end. Only the number of items and of matches decides.
+  // Whether some further items lead to an end. Without `contains` that is a matter of counting.
   bool may_finish(const Progress& p) {
     if (may_end(p)) return true;
-    if (p.items >= most_) return false;
-    const auto known = finish_.find(p);
-    if (known != finish_.end()) return known->second;
-    finish_[p] = false;  // a loop that gains nothing
-    uint64_t left = most_ == kMany ? kMany : most_ - p.items;
-    const uint64_t need = p.items < shape_.least ? shape_.least - p.items : 0;
-    const uint64_t match = contains_ && p.matched < contains_->least ? contains_->least - p.matched : 0;
-    bool answer = left >= need && left >= match;
-    if (answer && contains_) {
-      // Behind the prefix every item is alike: counting is enough. Within it, look.
-      if (p.items < shape_.prefix.size()) {
-        answer = !choices(p).empty();
-      } else {
-        const bool limited = contains_->most != kMany;
-        if (match > 0) answer = compiler_.is_satisfiable(compiler_.both(shape_.rest, contains_->schema));
-        if (need > match && limited) {
-          const uint64_t spare = contains_->most - std::min(contains_->most, p.matched + match);
-          answer = answer && (need - match <= spare || compiler_.is_satisfiable(compiler_.both(
-                                                           shape_.rest, compiler_.complement(contains_->schema))));
-        }
-      }
-    }
-    return finish_[p] = answer;
+    if (p.items >= most_ || shape_.least > most_) return false;
+    if (shape_.contains.empty()) return true;
+    const auto [known, fresh] = finish_.try_emplace(p, false);  // no: an item that gains nothing
+    if (fresh && !choices(p).empty()) finish_[p] = true;
+    return finish_[p];
   }
 
   StateId state(Phase phase, const Progress& p) {
@@ -125,8 +119,8 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
   const ArrayShape& shape_;
   RuleId rule_;
   StateId end_;
-  uint64_t most_;  // items, those left out that nothing satisfies
-  std::optional<ArrayShape::Contains> contains_;
+  uint64_t most_;     // items, those left out that nothing satisfies
+  uint64_t counted_;  // items beyond these are alike
   LexemeId comma_, close_, close_empty_;
   std::map<std::pair<Phase, Progress>, StateId> states_;
   std::map<Progress, bool> finish_;

@@ -33,7 +33,7 @@ Shape SchemaCompiler::combine_keywords(const SchemaNode& node, Shape result) {
   }
   for (const SchemaId each : branches("allOf")) result = both(result, shape(each));
   if (const auto list = branches("anyOf"); !list.empty()) result = both(result, any_of(node, list));
-  if (const auto list = branches("oneOf"); !list.empty()) result = both(result, one_of(node, list));
+  if (const auto list = branches("oneOf"); !list.empty()) result = one_of(node, list, result);
   if (const auto not_this = branch("not")) {
     // What a failed schema has looked at does not count as evaluated; its complement carries nothing.
     result = both(result, shape(complement(*not_this)));
@@ -89,19 +89,16 @@ Shape SchemaCompiler::any_of(const SchemaNode& node, const std::vector<SchemaId>
   return result;
 }
 
-// Branches that exclude each other are simply united; otherwise each is taken less all others.
-Shape SchemaCompiler::one_of(const SchemaNode& node, const std::vector<SchemaId>& branches) {
+// Of the values in `context`. Branches that exclude each other are simply united; from others what both accept is
+// taken.
+Shape SchemaCompiler::one_of(const SchemaNode& node, const std::vector<SchemaId>& branches, const Shape& context) {
   Shape result = Shape::none();
   for (size_t i = 0; i < branches.size(); ++i) {
-    SchemaId one = branches[i];
-    for (size_t j = 0; j < branches.size(); ++j) {
-      if (i == j) continue;
-      const SchemaId common = both(branches[std::min(i, j)], branches[std::max(i, j)]);
-      if (!may_be_satisfiable(common)) continue;
-      one = both(one, complement(branches[j]));
-    }
     try {
-      Shape part = shape(one);
+      Shape part = both(context, shape(branches[i]));
+      for (size_t j = 0; j < branches.size(); ++j)
+        if (i != j && may_be_satisfiable(both(part, shape(branches[j]))))
+          part = both(part, shape(complement(branches[j])));
       result = either(std::move(result), std::move(part));
     } catch (const OverBudget&) {
       bad_keyword(node, "oneOf", "has branches that overlap in ways too many to tell apart: use anyOf");

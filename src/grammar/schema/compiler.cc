@@ -70,6 +70,10 @@ SchemaCompiler::SchemaCompiler(Program& the_program, std::shared_ptr<const Schem
       pool.either({pool.bytes(brief),
                    pool.concat(pool.literal("u"), pool.either({hex4(pool, 0, 0xD7FF), hex4(pool, 0xE000, 0xFFFF)}))}));
   any_string = pool.repeat(pool.either({program.json.any(), escape}), 0);
+  // Up to draft 7 the words beside a $ref are passed over.
+  if (root_->is_object() && root_->contains("$schema") && (*root_)["$schema"].is_string())
+    for (const char* draft : {"draft-03", "draft-04", "draft-06", "draft-07"})
+      if ((*root_)["$schema"].get_ref<const std::string&>().find(draft) != std::string::npos) ref_stands_alone_ = true;
   uses_unevaluated_ = mentions(*root_, "unevaluatedProperties") || mentions(*root_, "unevaluatedItems");
 }
 
@@ -104,15 +108,12 @@ void SchemaCompiler::check_reachable(SchemaId root) {
     for (const ArrayShape& array : found.arrays) {
       for (const SchemaId item : array.prefix) visit(item);
       visit(array.rest);
-      if (array.contains.size() > 1)
-        bad_keyword(*entries_[root].node, "contains", "is there more than once for one array, which is not supported");
-      for (const ArrayShape::Contains& contains : array.contains) {
-        const bool limited = contains.most != kMany;
+      // Sets of `contains` that an item matches at once are looked at when they are met.
+      for (const ArrayShape::Contains& contains : array.contains)
         for (uint64_t i = 0; i <= array.prefix.size(); ++i) {
           visit(both(array.at(i), contains.schema));
-          if (limited) visit(both(array.at(i), complement(contains.schema)));
+          if (contains.most != kMany) visit(both(array.at(i), complement(contains.schema)));
         }
-      }
       if (array.unique && array.most > 1) throw_bad_parameter(array.unique_place, "is not supported");
     }
     for (const ObjectShape& object : found.objects) {
@@ -149,6 +150,7 @@ SchemaId SchemaCompiler::schema_of(const SchemaNode& node) {
 Shape SchemaCompiler::keywords(const SchemaNode& node) {
   for (const std::string_view keyword : kDeclined)
     if (node.value->contains(keyword)) bad_keyword(node, keyword, "is not supported");
+  if (ref_stands_alone_ && node.value->contains("$ref")) return combine_keywords(node, Shape::any());
   Shape shape = Shape::any();
   shape.numbers = number_keywords(node);
   shape.strings = string_keywords(node);

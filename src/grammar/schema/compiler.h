@@ -30,6 +30,7 @@ class SchemaCompiler {
   const Shape& shape(SchemaId id);
   bool is_satisfiable(SchemaId id);      // some finite value is accepted
   bool may_be_satisfiable(SchemaId id);  // false only for certain; safe while shapes are being made
+  bool may_be_satisfiable(const Shape& shape);
 
   // --- sets of values (shape.cc)
   Scalars both(const Scalars& a, const Scalars& b, ExprId universe);
@@ -86,6 +87,7 @@ class SchemaCompiler {
   SchemaId intern(Entry::Kind kind, SchemaId a, SchemaId b, const SchemaNode* node);
   Shape make_shape(SchemaId id);
   bool satisfiable(SchemaId id, size_t depth, size_t& lowest);
+  bool satisfiable(const Shape& shape, size_t depth, size_t& lowest);
   bool array_satisfiable(const ArrayShape& shape, size_t depth, size_t& lowest);
   bool object_satisfiable(const ObjectShape& shape, size_t depth, size_t& lowest);
   void check_reachable(SchemaId root);
@@ -97,7 +99,7 @@ class SchemaCompiler {
   std::optional<ObjectShape> both(const ObjectShape& a, const ObjectShape& b);
   std::vector<ArrayShape> complement(const ArrayShape& a);
   std::vector<ObjectShape> complement(const ObjectShape& a);
-  Shape one_of(const SchemaNode& node, const std::vector<SchemaId>& branches);
+  Shape one_of(const SchemaNode& node, const std::vector<SchemaId>& branches, const Shape& context);
   Shape any_of(const SchemaNode& node, const std::vector<SchemaId>& branches);
 
   struct Constant;
@@ -108,6 +110,7 @@ class SchemaCompiler {
   HashIndex index_;
   std::unordered_map<uint32_t, size_t> in_search_;  // of satisfiable: depth of those under way
   bool uses_unevaluated_ = false;
+  bool ref_stands_alone_ = false;
 };
 
 // A schema whose shape needs its own shape first.

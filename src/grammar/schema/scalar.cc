@@ -61,15 +61,17 @@ Scalars SchemaCompiler::number_keywords(const SchemaNode& node) {
     std::string digits = step->whole + step->fraction;
     digits.erase(0, digits.find_first_not_of('0'));
     if (digits.size() > 9 || step->fraction.size() > 18)
-      bad_keyword(node, "multipleOf", "has more than 9 digits, which is not supported");
+      bad_keyword(node, "multipleOf", "has too many digits to be supported");
     auto divisor = static_cast<uint32_t>(std::stoul(digits));
     auto places = static_cast<uint32_t>(step->fraction.size());
+    constexpr uint32_t kMaxDivisor = 100'000;  // as many states
     if (const SchemaJson* type = find_keyword(node, "type"); type != nullptr && *type == "integer" && places > 0) {
       // Whole multiples of 0.75 are those of 3.
       uint64_t scale = 1;
       for (; places > 0; --places) scale *= 10;
       divisor /= static_cast<uint32_t>(std::gcd(uint64_t{divisor}, scale));
     }
+    if (divisor > kMaxDivisor) bad_keyword(node, "multipleOf", "has too many digits to be supported");
     parts.push_back(numbers.multiple_of(divisor, places));
   }
   if (parts.empty()) return {Scalars::Kind::all};

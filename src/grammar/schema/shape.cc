@@ -109,7 +109,8 @@ std::vector<ArrayShape> SchemaCompiler::both(const std::vector<ArrayShape>& a, c
   for (const ArrayShape& first : a)
     for (const ArrayShape& second : b) {
       program.budget.tick();
-      if (auto merged = both(first, second)) out.push_back(std::move(*merged));
+      auto merged = both(first, second);
+      if (merged && std::ranges::find(out, *merged) == out.end()) out.push_back(std::move(*merged));
       check_alternatives(out.size());
     }
   return out;
@@ -120,7 +121,8 @@ std::vector<ObjectShape> SchemaCompiler::both(const std::vector<ObjectShape>& a,
   for (const ObjectShape& first : a)
     for (const ObjectShape& second : b) {
       program.budget.tick();
-      if (auto merged = both(first, second)) out.push_back(std::move(*merged));
+      auto merged = both(first, second);
+      if (merged && std::ranges::find(out, *merged) == out.end()) out.push_back(std::move(*merged));
       check_alternatives(out.size());
     }
   return out;
@@ -137,7 +139,9 @@ std::optional<ArrayShape> SchemaCompiler::both(const ArrayShape& a, const ArrayS
     if (!may_be_satisfiable(out.prefix[i])) return std::nullopt;
   if (out.least > out.prefix.size() && !may_be_satisfiable(out.rest)) return std::nullopt;
   out.contains = a.contains;
-  out.contains.insert(out.contains.end(), b.contains.begin(), b.contains.end());
+  for (const ArrayShape::Contains& contains : b.contains)
+    if (std::ranges::find(out.contains, contains) == out.contains.end()) out.contains.push_back(contains);
+  program.budget.check(out.contains.size(), kMaxSome, "kinds of items that must be somewhere in one array");
   out.unique = a.unique || b.unique;
   out.unique_place = a.unique ? a.unique_place : b.unique_place;
   out.evaluated = std::max(a.evaluated, b.evaluated);

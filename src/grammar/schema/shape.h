@@ -34,12 +34,14 @@ struct ArrayShape {
     SchemaId schema;
     uint64_t from;  // items before this one do not count
     uint64_t least, most;
+    bool operator==(const Contains&) const = default;
   };
   std::vector<Contains> contains;
   bool unique = false;
   std::string unique_place;  // of `uniqueItems`, for errors
   uint64_t evaluated = 0;    // items that a keyword has looked at, for unevaluatedItems
 
+  bool operator==(const ArrayShape&) const = default;
   SchemaId at(uint64_t index) const { return index < prefix.size() ? prefix[index] : rest; }
 };
 
@@ -48,21 +50,25 @@ struct ObjectShape {
     std::string name;
     SchemaId schema = kAnyValue;
     bool required = false;
+    bool operator==(const Property&) const = default;
   };
   struct Keys {
     ExprId keys;  // encoded as in JSON, without quotes
     SchemaId schema;
+    bool operator==(const Keys&) const = default;
   };
   std::vector<Property> properties;  // each name once, in the order of the schema
   std::vector<Keys> others;          // of all names that are no property; disjoint, and together every text
   uint64_t least = 0, most = kMany;  // members
   struct Implication {
     std::string first, second;  // a member of the first name demands one of the second
+    bool operator==(const Implication&) const = default;
   };
   std::vector<Implication> implications;
   std::vector<Keys> some;                      // for each, a member with such a key and value must be there
   std::set<std::string> evaluated;             // names that a keyword has looked at, for unevaluatedProperties
   ExprId evaluated_keys = ExprPool::kNothing;  // and others
+  bool operator==(const ObjectShape&) const = default;
 };
 
 // A union: each value is of one of these.

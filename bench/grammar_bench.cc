@@ -1,0 +1,116 @@
+// What grammars cost on one thread: a compile, and a mask for every token of the texts.
+//   grammar_bench MODEL CASES.jsonl [--each]     MODEL: a .gguf file or a folder with a tokenizer
+// A line of CASES is {"schema": ..., "texts": ["...", ...]}; the texts are what the schema accepts. Prints one line of
+// JSON: milliseconds of a compile and microseconds of a mask (p50, p90, p99, the largest), and what was declined or
+// refused. --each: a line a case before it. Times are those of the processor, so that a busy machine counts less.
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "grammar/matcher.h"
+#include "grammar/tokenizer_vocabulary.h"
+
+namespace {
+
+using namespace ingot;
+using nlohmann::ordered_json;
+
+double now_us() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+}
+
+ordered_json summary(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto at = [&](double share) {
+    if (values.empty()) return 0.0;
+    const double value =
+        values[std::min(values.size() - 1, static_cast<size_t>(share * static_cast<double>(values.size())))];
+    return std::round(value * 1000) / 1000;
+  };
+  return {{"count", values.size()}, {"p50", at(0.5)}, {"p90", at(0.9)}, {"p99", at(0.99)}, {"max", at(1)}};
+}
+
+int run(const std::string& model, const std::string& cases, bool each) {
+  const auto tokenizer = open_tokenizer(model);
+  const double begun = now_us();
+  const auto vocabulary = grammar::make_vocabulary(*tokenizer);
+  const double vocabulary_ms = (now_us() - begun) / 1e3;
+
+  std::ifstream file(cases);
+  if (!file) throw_error(ErrorKind::io, "cannot read {}", cases);
+  std::vector<double> compiles, masks;
+  size_t declined = 0, refused = 0, tokens = 0;
+  std::vector<uint32_t> bits(vocabulary->mask_words());
+  for (std::string line; std::getline(file, line);) {
+    const auto job = ordered_json::parse(line);
+    const std::string schema = job["schema"].dump();
+    std::shared_ptr<grammar::Grammar> compiled;
+    const double start = now_us();
+    try {
+      compiled = grammar::Grammar::json_schema(vocabulary, schema);
+    } catch (const Error& error) {
+      ++declined;
+      if (each) std::cout << ordered_json{{"declined", error.what()}, {"ms", (now_us() - start) / 1e3}} << "\n";
+      compiles.push_back((now_us() - start) / 1e3);
+      continue;
+    }
+    compiles.push_back((now_us() - start) / 1e3);
+    double slowest = 0;
+    for (const std::string text : job["texts"]) {
+      grammar::Matcher matcher(compiled);
+      for (const int32_t token : tokenizer->encode(text, {.add_special = false, .parse_special = false})) {
+        const double before = now_us();
+        matcher.fill_mask(bits);
+        masks.push_back(now_us() - before);
+        slowest = std::max(slowest, masks.back());
+        ++tokens;
+        const bool allowed = (bits[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
+        const bool taken = matcher.accept(token);
+        if (allowed != taken)
+          throw_error(ErrorKind::internal, "the mask and the matcher disagree about token {}", token);
+        if (!taken) {
+          ++refused;
+          break;
+        }
+      }
+    }
+    if (each)
+      std::cout << ordered_json{{"compile_ms", compiles.back()},
+                                {"slowest_mask_us", slowest},
+                                {"bytes", schema.size()},
+                                {"id", job.value("id", "")}}
+                << "\n";
+  }
+  std::cout << ordered_json{{"vocabulary", vocabulary->size()},
+                            {"vocabulary_ms", vocabulary_ms},
+                            {"compile_ms", summary(compiles)},
+                            {"mask_us", summary(masks)},
+                            {"declined", declined},
+                            {"refused", refused},
+                            {"tokens", tokens}}
+            << "\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::cerr << "usage: grammar_bench MODEL CASES.jsonl [--each]\n";
+    return 2;
+  }
+  try {
+    return run(argv[1], argv[2], argc > 3 && std::string(argv[3]) == "--each");
+  } catch (const Error& error) {
+    std::cerr << "grammar_bench: " << error.what() << "\n";
+    return 1;
+  }
+}
