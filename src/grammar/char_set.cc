@@ -47,23 +47,39 @@ constexpr std::array kPunctuation = {UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PD,
                                      UTF8PROC_CATEGORY_PE, UTF8PROC_CATEGORY_PI, UTF8PROC_CATEGORY_PF,
                                      UTF8PROC_CATEGORY_PO};
 
+struct CategoryRun {
+  char32_t first, last;
+  utf8proc_category_t category;
+};
+
+// All of Unicode in one pass, once, and only for a program that asks: some milliseconds.
+const std::vector<CategoryRun>& category_runs() {
+  static const auto* const runs = [] {
+    auto* made = new std::vector<CategoryRun>;
+    for (char32_t code = 0; code <= kLastCode; ++code) {
+      const utf8proc_category_t kind = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+      if (made->empty() || made->back().category != kind)
+        made->push_back({code, code, kind});
+      else
+        made->back().last = code;
+    }
+    return made;
+  }();
+  return *runs;
+}
+
 template <typename Members>
 CharSet with_category(const Members& members) {
-  CharSet set;
-  char32_t first = 0;
-  bool open = false;
-  for (char32_t code = 0; code <= kLastCode + 1; ++code) {
-    const auto kind = code <= kLastCode ? utf8proc_category(static_cast<utf8proc_int32_t>(code)) : UTF8PROC_CATEGORY_CN;
-    const bool in = kind != UTF8PROC_CATEGORY_CN && std::ranges::find(members, kind) != std::end(members);
-    if (in && !open) first = code;
-    if (!in && open) set.add(first, code - 1);
-    open = in;
-  }
-  return set;
+  std::vector<std::pair<char32_t, char32_t>> ranges;
+  for (const CategoryRun& run : category_runs())
+    if (run.category != UTF8PROC_CATEGORY_CN && std::ranges::find(members, run.category) != std::end(members))
+      ranges.emplace_back(run.first, run.last);
+  return CharSet(std::move(ranges));
 }
 
 }  // namespace
 
+CharSet::CharSet(std::vector<std::pair<char32_t, char32_t>> ranges) : ranges_(std::move(ranges)) { tidy(); }
 CharSet::CharSet(std::initializer_list<std::pair<char32_t, char32_t>> ranges) : ranges_(ranges) { tidy(); }
 
 CharSet CharSet::all() { return {{0, kLastCode}}; }
@@ -112,7 +128,7 @@ bool CharSet::has(char32_t code) const {
 }
 
 const CharSet* category(std::string_view name) {
-  static const auto* sets = [] {  // once, and only for a program that asks: some milliseconds
+  static const auto* const sets = [] {
     auto* made = new std::map<std::string, CharSet, std::less<>>;
     for (const CategoryName& entry : kCategories)
       (*made)[std::string(entry.brief)] = (*made)[std::string(entry.full)] = with_category(entry.members);

@@ -18,6 +18,7 @@ inline bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <
 class CharSet {
  public:
   CharSet() = default;
+  explicit CharSet(std::vector<std::pair<char32_t, char32_t>> ranges);
   CharSet(std::initializer_list<std::pair<char32_t, char32_t>> ranges);
   static CharSet all();
 
