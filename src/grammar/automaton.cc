@@ -44,7 +44,7 @@ Configuration* Automaton::intern(std::vector<Configuration::Thread> threads, boo
   const uint32_t found =
       index_.find(hash, [&](uint32_t id) { return all_[id]->complete == complete && all_[id]->threads == threads; });
   if (found != HashIndex::kNone) return all_[found].get();
-  budget_.check(all_.size(), budget_.limits().max_configurations, "configurations");
+  budget_.spend(sizeof(Configuration) + threads.size() * sizeof(Configuration::Thread));
   all_.push_back(std::make_unique<Configuration>());
   Configuration& made = *all_.back();
   made.threads = std::move(threads);

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstddef>
 #include <ctime>
+#include <string>
+#include <utility>
 
 #include "core/error.h"
 
@@ -12,10 +14,10 @@ namespace ingot::grammar {
 // no source can hang the process or fill its memory.
 struct Limits {
   size_t max_source_bytes = size_t{4} << 20;
-  size_t max_expressions = 400'000;                 // nodes of regular expressions, about 100 bytes each
-  size_t max_states = 200'000;                      // of rules, of the lexer and of the parser each
-  size_t max_configurations = 16'384;               // states of the whole automaton kept at once, about 2 KiB each
-  std::chrono::milliseconds max_compile_time{200};  // of the processor
+  size_t max_bytes = size_t{96} << 20;  // of all that is made of it, about
+  // Of the processor: a compile, and one mask or token after it.
+  std::chrono::milliseconds max_compile_time{200};
+  std::chrono::milliseconds max_step_time{500};
 };
 
 // A grammar that costs more than it may.
@@ -24,23 +26,31 @@ class OverBudget : public Error {
   explicit OverBudget(std::string message) : Error(ErrorKind::bad_call, std::move(message)) {}
 };
 
-// Counts what is made, and looks at the clock now and then while a grammar is compiled.
+// Counts what is made, and looks at the clock now and then.
 class Budget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits), end_(now() + limits.max_compile_time) {}
+  explicit Budget(const Limits& limits) : limits_(limits) { begin(limits.max_compile_time); }
 
   const Limits& limits() const { return limits_; }
-  void compiled() { timed_ = false; }  // from now on sizes alone count
+  void begin(std::chrono::milliseconds most) {  // a piece of work
+    end_ = now() + most;
+    most_ = most;
+  }
 
   // Call it for every piece of work that takes well under a millisecond.
   void tick() {
-    if (timed_ && (++ticks_ & 255) == 0 && now() > end_)
-      throw OverBudget(fmt::format("the grammar takes longer than {} ms to compile: make it simpler",
-                                   limits_.max_compile_time.count()));
+    if ((++ticks_ & 255) == 0 && now() > end_)
+      throw OverBudget(fmt::format("the grammar takes longer than {} ms: make it simpler", most_.count()));
   }
-  void check(size_t count, size_t most, const char* what) {
+  void spend(size_t bytes) {
     tick();
-    if (count > most) throw OverBudget(fmt::format("the grammar needs more than {} {}: make it simpler", most, what));
+    spent_ += bytes;
+    if (spent_ > limits_.max_bytes)
+      throw OverBudget(fmt::format("the grammar needs more than {} KiB: make it simpler", limits_.max_bytes >> 10));
+  }
+  // Of counts with a bound of their own.
+  void check(size_t count, size_t most, const char* what) {
+    if (count > most) throw OverBudget(fmt::format("the grammar has more than {} {}: make it simpler", most, what));
   }
 
  private:
@@ -50,9 +60,11 @@ class Budget {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
   }
+
   Limits limits_;
-  std::chrono::nanoseconds end_;
-  bool timed_ = true;
+  std::chrono::nanoseconds end_{};
+  std::chrono::milliseconds most_{};
+  size_t spent_ = 0;
   unsigned ticks_ = 0;
 };
 

@@ -81,9 +81,10 @@ RowId Earley::intern(std::vector<Item> kernel, bool ended) {
   const uint32_t found =
       index_.find(hash, [&](uint32_t id) { return rows_[id].kernel == kernel && rows_[id].ended == ended; });
   if (found != HashIndex::kNone) return found;
-  budget_.check(rows_.size(), budget_.limits().max_states, "rows of its parser");
   Row row{std::move(kernel), ended, ended, Lexer::kDead, {}, {}, {}};
   close(row);
+  budget_.spend(sizeof(Row) + row.kernel.size() * sizeof(Item) + row.shifts.size() * sizeof(Shift) +
+                row.waits.size() * sizeof(Wait));
   rows_.push_back(std::move(row));
   const auto id = static_cast<RowId>(rows_.size() - 1);
   index_.insert(hash, id);

@@ -5,7 +5,8 @@
 namespace ingot::grammar {
 namespace {
 
-constexpr uint32_t kMaxDepth = 3000;
+constexpr uint32_t kMaxDepth = 600;  // for stacks of half a megabyte, which some threads have
+constexpr size_t kNodeBytes = 120;   // with its place in the index
 // In `c` of a multiple: decimal places that may still differ from 0, and whether the point has been read.
 constexpr uint32_t kInFraction = uint32_t{1} << 31;
 
@@ -34,7 +35,7 @@ ExprId ExprPool::intern(Node node, std::span<const ExprId> list) {
     return has_list ? std::ranges::equal(children(other), list) : other.a == node.a;
   });
   if (found != HashIndex::kNone) return found;
-  budget_.check(nodes_.size(), budget_.limits().max_expressions, "expressions");
+  budget_.spend(kNodeBytes + list.size() * sizeof(ExprId));
   if (node.depth > kMaxDepth)
     throw_error(ErrorKind::bad_call, "an expression is nested deeper than {} levels", kMaxDepth);
   if (has_list) {
@@ -57,7 +58,7 @@ ExprId ExprPool::bytes(const ByteSet& set) {
   const uint32_t found =
       index_.find(hash, [&](uint32_t id) { return nodes_[id].op == Op::bytes && sets_[nodes_[id].a] == set; });
   if (found != HashIndex::kNone) return found;
-  budget_.check(nodes_.size(), budget_.limits().max_expressions, "expressions");
+  budget_.spend(kNodeBytes + sizeof(ByteSet));
   const auto id = static_cast<uint32_t>(nodes_.size());
   nodes_.push_back({Op::bytes, false, true, 1, static_cast<uint32_t>(sets_.size())});
   sets_.push_back(set);
@@ -259,6 +260,7 @@ ExprPool::Step ExprPool::derive(ExprId expr, uint8_t byte) {
       known.bytes = known.bytes | step.bytes;
       return known;
     }
+  budget_.spend(sizeof(Step));
   steps_[expr].push_back(step);
   return step;
 }

@@ -35,7 +35,7 @@ struct GbnfRule {
 class GbnfParser {
  public:
   GbnfParser(Program& program, std::string_view source) : program_(program), text_(source) {
-    program.budget.check(source.size(), program.budget.limits().max_source_bytes, "bytes");
+    program.budget.check(source.size(), program.budget.limits().max_source_bytes, "bytes of source");
     if (!is_valid_utf8(source)) fail("is not valid UTF-8");
     skip_space(true);
     while (at_ < text_.size()) rule();
@@ -98,7 +98,7 @@ class GbnfParser {
     return found->second;
   }
   size_t add(GbnfNode node) {
-    program_.budget.check(nodes.size(), program_.budget.limits().max_states, "parts");
+    program_.budget.spend(sizeof(GbnfNode));
     nodes.push_back(std::move(node));
     return nodes.size() - 1;
   }

@@ -46,7 +46,7 @@ LexState Lexer::intern(std::vector<Part> parts) {
   for (const Part& part : parts) hash = mix(hash, uint64_t{part.lexeme} << 32 | part.expr);
   const uint32_t found = state_index_.find(hash, [&](uint32_t id) { return states_[id].parts == parts; });
   if (found != HashIndex::kNone) return found;
-  budget_.check(states_.size(), budget_.limits().max_states, "states of its lexer");
+  budget_.spend(sizeof(State) + 2 * sizeof(Step) + parts.size() * sizeof(Part));
   const uint32_t ending = intern_ending(parts);
   const bool done = std::ranges::all_of(parts, [](const Part& part) { return part.expr == ExprPool::kEmpty; });
   states_.push_back({std::move(parts), ending, done, {}});

@@ -14,9 +14,7 @@ struct Machine {
       : program(limits, vocabulary),
         earley(program.rules, program.lexer, program.budget, build(program)),
         automaton(earley, program.lexer, program.budget),
-        masks(automaton, vocabulary) {
-    program.budget.compiled();
-  }
+        masks(automaton, vocabulary) {}
 
   std::mutex mutex;
   Program program;

@@ -12,20 +12,24 @@ Matcher::Matcher(std::shared_ptr<Grammar> grammar) : grammar_(std::move(grammar)
 
 template <typename Work>
 auto Matcher::on_machine(Work work) {
-  try {
+  const auto attempt = [&] {
     const std::lock_guard lock(machine_->mutex);
+    machine_->program.budget.begin(machine_->program.budget.limits().max_step_time);
     return work();
+  };
+  try {
+    return attempt();
   } catch (const OverBudget&) {
     move_to_fresh_machine();
   }
-  const std::lock_guard lock(machine_->mutex);
-  return work();
+  return attempt();
 }
 
 // What has been accepted is read again there.
 void Matcher::move_to_fresh_machine() {
   std::shared_ptr<Machine> fresh = grammar_->renew(machine_);
   const std::lock_guard lock(fresh->mutex);
+  fresh->program.budget.begin(fresh->program.budget.limits().max_step_time);
   std::vector<Place> history = history_;
   Configuration* at = fresh->automaton.first();
   size_t length = 0;

@@ -5,19 +5,20 @@
 namespace ingot::grammar {
 
 RuleId Rules::add_rule() {
-  budget_.check(starts_.size(), budget_.limits().max_states, "rules");
+  budget_.spend(sizeof(StateId));
   starts_.push_back(0);
   return static_cast<RuleId>(starts_.size() - 1);
 }
 
 StateId Rules::add_state(RuleId rule, bool final) {
-  budget_.check(states_.size(), budget_.limits().max_states, "states of its rules");
+  budget_.spend(sizeof(State));
   states_.push_back({rule, final});
   return static_cast<StateId>(states_.size() - 1);
 }
 
 StateId Rules::add_state(RuleId rule, std::function<void(StateId)> leave) {
   const StateId state = add_state(rule);
+  budget_.spend(200);  // what it holds
   states_[state].leave = std::move(leave);
   return state;
 }

@@ -35,7 +35,10 @@ class Rules {
   // `leave` adds the edges, and sets the state final, when they are first asked for.
   StateId add_state(RuleId rule, std::function<void(StateId)> leave);
   void set_final(StateId state) { states_[state].final = true; }
-  void add_edge(StateId from, Edge edge) { states_[from].edges.push_back(edge); }
+  void add_edge(StateId from, Edge edge) {
+    budget_.spend(sizeof(Edge));
+    states_[from].edges.push_back(edge);
+  }
   void add_lexeme(StateId from, LexemeId lexeme, StateId to) { add_edge(from, {Edge::Kind::lexeme, lexeme, to}); }
   void add_call(StateId from, RuleId rule, StateId to) { add_edge(from, {Edge::Kind::rule, rule, to}); }
   void add_skip(StateId from, StateId to) { add_edge(from, {Edge::Kind::none, 0, to}); }

@@ -144,7 +144,7 @@ TEST(Expr, AnyOfManyTexts) {
 }
 
 TEST(Expr, StaysWithinItsBudget) {
-  Budget budget{Limits{.max_expressions = 1000}};
+  Budget budget{Limits{.max_bytes = 100'000}};
   ExprPool pool(budget);
   EXPECT_THROW(pool.literal(std::string(2000, 'a') + "b"), OverBudget);
 }

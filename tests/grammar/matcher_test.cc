@@ -65,7 +65,7 @@ TEST(Matcher, SaysWhatMustFollow) {
 // A machine that may keep little is thrown away and made anew; nothing else changes.
 TEST(Matcher, GoesOnWhenItsMachineIsFull) {
   Limits small;
-  small.max_configurations = 60;
+  small.max_bytes = 400'000;
   const std::string source = R"({"type":"array","items":{"enum":["alpha","beta","gamma","delta"]}})";
   Matcher matcher(test::schema(source, {.limits = small})), twin(test::schema(source));
   std::vector<uint32_t> bits(test::byte_vocabulary()->mask_words()), other = bits;
@@ -84,7 +84,7 @@ TEST(Matcher, GoesOnWhenItsMachineIsFull) {
 
 TEST(Matcher, DeepNestingEndsInAnErrorNotACrash) {
   Limits small;
-  small.max_states = 2000;
+  small.max_bytes = 2'000'000;
   Matcher matcher(test::schema("{}", {.limits = small}));
   EXPECT_THROW(
       {

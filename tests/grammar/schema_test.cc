@@ -319,6 +319,13 @@ TEST(Schema, CostsAreBounded) {
   EXPECT_NO_THROW(schema(nested));
   for (int i = 0; i < 100; ++i) nested = R"({"items":)" + nested + "}";
   EXPECT_NE(test::refusal([&] { schema(nested); }).find("nested deeper"), std::string::npos);
+  std::string chain = R"({"$ref":"#/$defs/d0","$defs":{)";
+  for (int i = 0; i < 5000; ++i) chain += fmt::format(R"("d{}":{{"$ref":"#/$defs/d{}"}},)", i, i + 1);
+  EXPECT_THROW(schema(chain + R"("d5000":{}}})"), OverBudget);
+  EXPECT_NE(test::refusal([] {
+              schema(R"({"type":"array","contains":{"const":1},"minContains":100000})");
+            }).find("so many items"),
+            std::string::npos);
   // Each doubles what the one before means.
   std::string bomb = R"({"$ref":"#/$defs/d0","$defs":{)";
   for (int i = 0; i < 30; ++i)

@@ -12,7 +12,7 @@ SchemaId SchemaCompiler::intern(Entry::Kind kind, SchemaId a, SchemaId b, const 
     return entry.kind == kind && entry.a == a && entry.b == b && entry.node == node;
   });
   if (found != HashIndex::kNone) return found;
-  program.budget.check(entries_.size(), program.budget.limits().max_states, "schemas");
+  program.budget.spend(sizeof(Entry) + 300);  // and a shape
   const auto id = static_cast<SchemaId>(entries_.size());
   entries_.push_back({.kind = kind, .a = a, .b = b, .node = node});
   index_.insert(hash, id);
@@ -40,15 +40,21 @@ SchemaId SchemaCompiler::complement(SchemaId a) {
 const Shape& SchemaCompiler::shape(SchemaId id) {
   if (entries_[id].shape) return *entries_[id].shape;
   if (entries_[id].under_way) throw EndlessReference{entries_[id].node != nullptr ? entries_[id].node->place : "#"};
+  constexpr int kMaxDepth = 100;
+  if (shape_depth_ >= kMaxDepth)
+    throw OverBudget(fmt::format("the schema refers from one to the next more than {} times", kMaxDepth));
   entries_[id].under_way = true;
+  ++shape_depth_;
   try {
     auto made = std::make_unique<Shape>(make_shape(id));
-    entries_[id].under_way = false;
     entries_[id].shape = std::move(made);
   } catch (...) {
+    --shape_depth_;
     entries_[id].under_way = false;
     throw;
   }
+  --shape_depth_;
+  entries_[id].under_way = false;
   return *entries_[id].shape;
 }
 
@@ -105,7 +111,7 @@ bool SchemaCompiler::satisfiable(SchemaId id, size_t depth, size_t& lowest) {
     return false;
   }
   program.budget.tick();
-  if (depth > 400) throw OverBudget("the schema needs values nested deeper than 400 levels");
+  if (depth > 200) throw OverBudget("the schema needs values nested deeper than 200 levels");
   const Shape& found = shape(id);
   in_search_.emplace(id, depth);
   size_t below = SIZE_MAX;

@@ -114,6 +114,7 @@ void SchemaCompiler::check_reachable(SchemaId root) {
           visit(both(array.at(i), contains.schema));
           if (contains.most != kMany) visit(both(array.at(i), complement(contains.schema)));
         }
+      if (!array.contains.empty()) check_counts(array, id);
       if (array.unique && array.most > 1) throw_bad_parameter(array.unique_place, "is not supported");
     }
     for (const ObjectShape& object : found.objects) {
@@ -127,6 +128,17 @@ void SchemaCompiler::check_reachable(SchemaId root) {
       }
     }
   }
+}
+
+// Items of more than one kind are counted one by one.
+void SchemaCompiler::check_counts(const ArrayShape& array, SchemaId id) {
+  constexpr uint64_t kMost = 500;
+  bool fits = array.least <= kMost;
+  for (const ArrayShape::Contains& contains : array.contains) fits = fits && contains.least <= kMost;
+  if (!fits)
+    throw_bad_parameter(
+        (entries_[id].node != nullptr ? entries_[id].node->place : document_.root().place) + "/contains",
+        "beside so many items is not supported");
 }
 
 // Free names may be written twice, and a reader keeps one: more than one of them cannot be demanded.
@@ -241,7 +253,7 @@ SchemaId SchemaCompiler::intern_value(const SchemaJson& value, const SchemaNode&
 }
 
 RuleId compile_schema(Program& program, std::string_view text, const Options& options, const std::string& base) {
-  program.budget.check(text.size(), program.budget.limits().max_source_bytes, "bytes");
+  program.budget.check(text.size(), program.budget.limits().max_source_bytes, "bytes of source");
   std::shared_ptr<const SchemaJson> root;
   try {
     root = std::make_shared<const SchemaJson>(

@@ -91,6 +91,7 @@ class SchemaCompiler {
   bool array_satisfiable(const ArrayShape& shape, size_t depth, size_t& lowest);
   bool object_satisfiable(const ObjectShape& shape, size_t depth, size_t& lowest);
   void check_reachable(SchemaId root);
+  void check_counts(const ArrayShape& array, SchemaId id);
   void check_least_members(const ObjectShape& object, SchemaId id);
 
   std::vector<ArrayShape> both(const std::vector<ArrayShape>& a, const std::vector<ArrayShape>& b);
@@ -109,6 +110,7 @@ class SchemaCompiler {
   std::vector<Entry> entries_;
   HashIndex index_;
   std::unordered_map<uint32_t, size_t> in_search_;  // of satisfiable: depth of those under way
+  int shape_depth_ = 0;                             // shapes under way
   bool uses_unevaluated_ = false;
   bool ref_stands_alone_ = false;
 };
