@@ -1,8 +1,10 @@
 // What grammars cost on one thread: a compile, and a mask for every token of the texts.
-//   grammar_bench MODEL CASES.jsonl [--each]     MODEL: a .gguf file or a folder with a tokenizer
+//   grammar_bench MODEL CASES.jsonl [--each | --tokens]     MODEL: a .gguf file or a folder with a tokenizer
 // A line of CASES is {"schema": ..., "texts": ["...", ...]}; the texts are what the schema accepts. Prints one line of
 // JSON: milliseconds of a compile and microseconds of a mask (p50, p90, p99, the largest), and what was declined or
-// refused. --each: a line a case before it. Times are those of the processor, so that a busy machine counts less.
+// refused. --each: a line a case before it. --tokens: measures nothing, and prints the vocabulary (base64) and each
+// case with the token ids of its texts, for bench/grammar_peers.py. Times are those of the processor, so that a busy
+// machine counts less.
 #include <algorithm>
 #include <cmath>
 #include <ctime>
@@ -36,6 +38,34 @@ ordered_json summary(std::vector<double> values) {
     return std::round(value * 1000) / 1000;
   };
   return {{"count", values.size()}, {"p50", at(0.5)}, {"p90", at(0.9)}, {"p99", at(0.99)}, {"max", at(1)}};
+}
+
+std::string base64(const std::string& bytes) {
+  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t j = i; j < i + 3; ++j) group = group << 8 | (j < bytes.size() ? static_cast<uint8_t>(bytes[j]) : 0);
+    for (size_t j = 0; j < 4; ++j) out.push_back(i + j > bytes.size() ? '=' : kDigits[group >> (18 - 6 * j) & 63]);
+  }
+  return out;
+}
+
+int show_tokens(const std::string& model, const std::string& cases) {
+  const auto tokenizer = open_tokenizer(model);
+  ordered_json tokens = ordered_json::array();
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id)
+    tokens.push_back(tokenizer->is_special(id) ? "" : base64(tokenizer->token_bytes(id)));
+  std::cout << ordered_json{{"eos", tokenizer->eos_id()}, {"tokens", tokens}} << "\n";
+  std::ifstream file(cases);
+  for (std::string line; std::getline(file, line);) {
+    const auto job = ordered_json::parse(line);
+    ordered_json ids = ordered_json::array();
+    for (const std::string text : job["texts"])
+      ids.push_back(tokenizer->encode(text, {.add_special = false, .parse_special = false}));
+    std::cout << ordered_json{{"schema", job["schema"].dump()}, {"ids", ids}} << "\n";
+  }
+  return 0;
 }
 
 int run(const std::string& model, const std::string& cases, bool each) {
@@ -104,11 +134,12 @@ int run(const std::string& model, const std::string& cases, bool each) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::cerr << "usage: grammar_bench MODEL CASES.jsonl [--each]\n";
+    std::cerr << "usage: grammar_bench MODEL CASES.jsonl [--each | --tokens]\n";
     return 2;
   }
   try {
-    return run(argv[1], argv[2], argc > 3 && std::string(argv[3]) == "--each");
+    const std::string option = argc > 3 ? argv[3] : "";
+    return option == "--tokens" ? show_tokens(argv[1], argv[2]) : run(argv[1], argv[2], option == "--each");
   } catch (const Error& error) {
     std::cerr << "grammar_bench: " << error.what() << "\n";
     return 1;

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "grammar/matcher.h"
+#include "soak.h"
 
 namespace ingot::grammar::test {
 
@@ -30,7 +31,9 @@ inline bool accepts(const std::shared_ptr<Grammar>& grammar, std::string_view te
   return matcher.accept_bytes(text) == text.size() && matcher.is_complete();
 }
 
-inline std::shared_ptr<Grammar> schema(std::string text, const Options& options = {}) {
+inline std::shared_ptr<Grammar> schema(std::string text, Options options = {}) {
+  if (ingot::test::kSanitized)
+    options.limits.max_compile_time = options.limits.max_step_time = std::chrono::seconds(20);
   return Grammar::json_schema(byte_vocabulary(), std::move(text), options);
 }
 

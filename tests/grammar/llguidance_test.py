@@ -161,13 +161,14 @@ class OracleTest(unittest.TestCase):
                 continue
             for text, a, b in zip(job["texts"], mine["accepts"], other):
                 pairs += 1
-                if a != b and not self.explained(job["schema"], text, a):
+                if a != b and not self.explained(text, a):
                     self.fail(f"{json.dumps(job['schema'])} on {text}: {a} here, {b} by llguidance")
         self.assertGreater(pairs, 3 * SCHEMAS)
         print(f"{pairs} pairs of {len(jobs)} schemas agree; llguidance declined {declined} schemas")
 
-    def explained(self, schema, text, accepted_here):
-        return False
+    def explained(self, text, accepted_here):
+        # The years of llguidance's dates all have a 29th of February.
+        return "2023-02-29" in text and not accepted_here
 
 
 if __name__ == "__main__":

@@ -334,7 +334,8 @@ TEST(Schema, CostsAreBounded) {
   EXPECT_NE(test::refusal([&] { schema(bomb); }).find("oneOf"), std::string::npos);
   EXPECT_THROW(
       schema(
-          R"({"type":"string","allOf":[{"pattern":"(a|b)*a.{40}$"},{"pattern":"(b|a)*b.{40}$"},{"not":{"pattern":"c.{30}d"}},{"pattern":"e.{20}f.{20}g"}],"minLength":300})"),
+          R"({"type":"string","allOf":[{"pattern":"(a|b)*a.{40}$"},{"pattern":"(b|a)*b.{40}$"},{"not":{"pattern":"c.{30}d"}},{"pattern":"e.{20}f.{20}g"}],"minLength":300})",
+          {.limits = {.max_bytes = size_t{8} << 20}}),
       OverBudget);
 }
 

@@ -42,7 +42,7 @@ class SchemaCompiler {
   SchemaId property_schema(const ObjectShape& object, const std::string& name);
   ExprId names_expr(const ObjectShape& object);  // of its properties
 
-  // --- keywords (compiler.cc, scalar.cc, combine.cc)
+  // --- keywords (compiler.cc, keywords.cc, combine.cc)
   Shape keywords(const SchemaNode& node);
   Scalars number_keywords(const SchemaNode& node);
   Scalars string_keywords(const SchemaNode& node);
