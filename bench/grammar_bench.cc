@@ -94,13 +94,17 @@ int run(const std::string& model, const std::string& cases, bool each) {
     }
     compiles.push_back((now_us() - start) / 1e3);
     double slowest = 0;
+    std::string slowest_after;  // the end of the text before it
     for (const std::string text : job["texts"]) {
       grammar::Matcher matcher(compiled);
       for (const int32_t token : tokenizer->encode(text, {.add_special = false, .parse_special = false})) {
         const double before = now_us();
         matcher.fill_mask(bits);
         masks.push_back(now_us() - before);
-        slowest = std::max(slowest, masks.back());
+        if (masks.back() > slowest) {
+          slowest = masks.back();
+          slowest_after = matcher.text().substr(matcher.text().size() - std::min<size_t>(40, matcher.text().size()));
+        }
         ++tokens;
         const bool allowed = (bits[static_cast<size_t>(token) / 32] >> (token % 32) & 1) != 0;
         const bool taken = matcher.accept(token);
@@ -115,8 +119,10 @@ int run(const std::string& model, const std::string& cases, bool each) {
     if (each)
       std::cout << ordered_json{{"compile_ms", compiles.back()},
                                 {"slowest_mask_us", slowest},
+                                {"after", slowest_after},
                                 {"bytes", schema.size()},
                                 {"id", job.value("id", "")}}
+                       .dump(-1, ' ', false, ordered_json::error_handler_t::replace)
                 << "\n";
   }
   std::cout << ordered_json{{"vocabulary", vocabulary->size()},

@@ -92,6 +92,12 @@ TEST(Schema, Arrays) {
        {"[1,2]", "[2,0,1]"},
        {"[1]", "[2,2]"}},
       {R"({"type":"array","uniqueItems":true,"maxItems":1})", {"[]", "[1]"}, {"[1,1]"}},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":["a","b",1,1.0,null]},"minItems":1})",
+       {"[\"b\"]", "[1,\"b\",null,\"a\"]"},
+       {"[]", "[1,1.0]", "[\"a\",\"a\"]", "[\"c\"]"}},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":["a","b",1],"type":"string"}})",
+       {"[]", "[\"b\",\"a\"]"},
+       {"[1]", "[\"b\",\"b\"]"}},
       {R"({"type":"array","items":{"type":"array","items":{"type":"boolean"}}})", {"[[],[true,false]]"}, {"[true]"}},
   });
 }
@@ -261,7 +267,8 @@ TEST(Schema, WhatNothingSatisfiesIsRefused) {
         R"({"type":"object","required":["a","b"],"maxProperties":1})",
         R"({"allOf":[{"type":"string"},{"type":"number"}]})", R"({"not":{}})",
         R"({"type":"object","minProperties":3,"properties":{"a":{},"b":{}},"additionalProperties":false})",
-        R"({"type":"array","contains":{"type":"string"},"items":{"type":"number"}})"}) {
+        R"({"type":"array","contains":{"type":"string"},"items":{"type":"number"}})",
+        R"({"type":"array","uniqueItems":true,"items":{"enum":[1,2]},"minItems":3})"}) {
     const std::string error = test::refusal([&] { schema(source); });
     EXPECT_EQ(error, "# is satisfied by no value") << source;
   }

@@ -157,6 +157,8 @@ bool SchemaCompiler::may_be_satisfiable(const Shape& shape) {
 
 bool SchemaCompiler::array_satisfiable(const ArrayShape& shape, size_t depth, size_t& lowest) {
   if (shape.least > shape.most) return false;
+  if (shape.unique && this->shape(shape.rest).listed && shape.least > this->shape(shape.rest).values.size())
+    return false;
   for (uint64_t i = 0; i < std::min<uint64_t>(shape.least, shape.prefix.size() + 1); ++i)
     if (!satisfiable(shape.at(i), depth, lowest)) return false;
   for (const ArrayShape::Contains& contains : shape.contains) {

@@ -18,6 +18,10 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
       if (!compiler.is_satisfiable(shape.at(i))) most_ = i;
     counted_ = std::max<uint64_t>(shape.prefix.size(), shape.least);
     for (const ArrayShape::Contains& contains : shape.contains) counted_ = std::max(counted_, contains.from);
+    if (shape.unique && most_ > 1) {  // each of the values once
+      values_ = compiler.shape(shape.rest).values;
+      most_ = std::min<uint64_t>(most_, values_.size());
+    }
     ExprPool& pool = compiler.pool;
     Lexer& lexer = compiler.program.lexer;
     const ExprId space = compiler.white_space;
@@ -34,14 +38,17 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
   struct Progress {
     uint64_t items = 0;
     std::vector<uint64_t> matched;  // by `contains`
+    std::vector<bool> seen;         // by value, where each may be there once
     auto operator<=>(const Progress&) const = default;
   };
   struct Choice {
-    SchemaId schema;
+    SchemaCompiler::Symbol symbol;
     Progress next;
   };
 
-  Progress start() const { return {0, std::vector<uint64_t>(shape_.contains.size())}; }
+  Progress start() const {
+    return {0, std::vector<uint64_t>(shape_.contains.size()), std::vector<bool>(values_.size())};
+  }
 
   // One item more; counts beyond what can make a difference are one.
   Progress after(const Progress& p, uint32_t matches) const {
@@ -64,6 +71,12 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
   std::vector<Choice> choices(const Progress& p) {
     std::vector<Choice> out;
     if (p.items >= most_) return out;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (p.seen[i]) continue;
+      out.push_back({{true, compiler_.program.lexer.add(values_[i])}, after(p, 0)});
+      out.back().next.seen[i] = true;
+    }
+    if (!values_.empty()) return out;
     for (uint32_t matches = 0; matches < uint32_t{1} << shape_.contains.size(); ++matches) {
       SchemaId item = shape_.at(p.items);
       for (size_t i = 0; i < shape_.contains.size(); ++i) {
@@ -78,7 +91,7 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
       }
       if (!compiler_.is_satisfiable(item)) continue;
       Progress next = after(p, matches);
-      if (may_finish(next)) out.push_back({item, std::move(next)});
+      if (may_finish(next)) out.push_back({compiler_.symbol(item), std::move(next)});
     }
     return out;
   }
@@ -111,8 +124,7 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
       return;
     }
     if (phase == Phase::first && may_end(p)) rules.add_lexeme(from, close_empty_, end_);
-    for (const Choice& choice : choices(p))
-      compiler_.add_symbol(from, compiler_.symbol(choice.schema), state(Phase::after, choice.next));
+    for (const Choice& choice : choices(p)) compiler_.add_symbol(from, choice.symbol, state(Phase::after, choice.next));
   }
 
   SchemaCompiler& compiler_;
@@ -121,6 +133,7 @@ class ArrayRules : public std::enable_shared_from_this<ArrayRules> {
   StateId end_;
   uint64_t most_;     // items, those left out that nothing satisfies
   uint64_t counted_;  // items beyond these are alike
+  std::vector<ExprId> values_;
   LexemeId comma_, close_, close_empty_;
   std::map<std::pair<Phase, Progress>, StateId> states_;
   std::map<Progress, bool> finish_;

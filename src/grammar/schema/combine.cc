@@ -67,7 +67,7 @@ Shape SchemaCompiler::combine_keywords(const SchemaNode& node, Shape result) {
 }
 
 Shape SchemaCompiler::any_of(const SchemaNode& node, const std::vector<SchemaId>& branches) {
-  Shape result = Shape::none();
+  Shape result = Shape::empty_list();
   for (const SchemaId each : branches) {
     Shape one = shape(each);
     result = either(std::move(result), std::move(one));
@@ -92,7 +92,7 @@ Shape SchemaCompiler::any_of(const SchemaNode& node, const std::vector<SchemaId>
 // Of the values in `context`. Branches that exclude each other are simply united; from others what both accept is
 // taken.
 Shape SchemaCompiler::one_of(const SchemaNode& node, const std::vector<SchemaId>& branches, const Shape& context) {
-  Shape result = Shape::none();
+  Shape result = Shape::empty_list();
   for (size_t i = 0; i < branches.size(); ++i) {
     try {
       Shape part = both(context, shape(branches[i]));

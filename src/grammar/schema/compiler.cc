@@ -115,7 +115,9 @@ void SchemaCompiler::check_reachable(SchemaId root) {
           if (contains.most != kMany) visit(both(array.at(i), complement(contains.schema)));
         }
       if (!array.contains.empty()) check_counts(array, id);
-      if (array.unique && array.most > 1) throw_bad_parameter(array.unique_place, "is not supported");
+      if (array.unique && array.most > 1 &&
+          !(array.prefix.empty() && array.contains.empty() && shape(array.rest).listed))
+        throw_bad_parameter(array.unique_place, "is not supported unless the items are a list of scalars");
     }
     for (const ObjectShape& object : found.objects) {
       check_least_members(object, id);
@@ -173,7 +175,7 @@ Shape SchemaCompiler::keywords(const SchemaNode& node) {
     shape = both(shape, value_shape(*value, node));
   if (const auto values = node.value->find("enum"); values != node.value->end()) {
     if (!values->is_array()) bad_keyword(node, "enum", "must be an array");
-    Shape any = Shape::none();
+    Shape any = Shape::empty_list();
     for (const SchemaJson& value : *values) any = either(std::move(any), value_shape(value, node));
     shape = both(shape, any);
   }
@@ -221,7 +223,7 @@ void SchemaCompiler::restrict_types(const SchemaNode& node, Shape& shape) {
 
 // The values equal to one.
 Shape SchemaCompiler::value_shape(const SchemaJson& value, const SchemaNode& node) {
-  Shape shape = Shape::none();
+  Shape shape = Shape::empty_list();
   if (value.is_null()) {
     shape.null = true;
   } else if (value.is_boolean()) {
@@ -231,16 +233,19 @@ Shape SchemaCompiler::value_shape(const SchemaJson& value, const SchemaNode& nod
   } else if (value.is_string()) {
     shape.strings = some(program.json.literal(value.get_ref<const std::string&>()));
   } else if (value.is_array()) {
+    shape.listed = false;
     ArrayShape array{.rest = kNoValue, .least = value.size(), .most = value.size()};
     for (const SchemaJson& item : value) array.prefix.push_back(intern_value(item, node));
     shape.arrays = {std::move(array)};
   } else {
+    shape.listed = false;
     ObjectShape object;
     object.others = {{ExprPool::kAll, kNoValue}};
     for (const auto& [key, item] : value.items()) object.properties.push_back({key, intern_value(item, node), true});
     object.least = object.most = value.size();
     shape.objects = {std::move(object)};
   }
+  if (shape.listed) shape.values = {scalars_expr(shape)};
   return shape;
 }
 

@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kMaxAlternatives = 128;  // of arrays or objects in one schema
 constexpr size_t kMaxKeyClasses = 64;
 constexpr size_t kMaxSome = 4;
+constexpr size_t kMaxListed = 64;
 
 void check_alternatives(size_t count) {
   if (count > kMaxAlternatives)
@@ -64,13 +65,20 @@ Scalars SchemaCompiler::complement(const Scalars& a, ExprId universe) {
 }
 
 Shape SchemaCompiler::both(const Shape& a, const Shape& b) {
-  return {a.null && b.null,
-          a.yes && b.yes,
-          a.no && b.no,
-          both(a.numbers, b.numbers, plain_number),
-          both(a.strings, b.strings, plain_string),
-          both(a.arrays, b.arrays),
-          both(a.objects, b.objects)};
+  Shape out{a.null && b.null,
+            a.yes && b.yes,
+            a.no && b.no,
+            both(a.numbers, b.numbers, plain_number),
+            both(a.strings, b.strings, plain_string),
+            both(a.arrays, b.arrays),
+            both(a.objects, b.objects)};
+  out.listed = a.listed || b.listed;
+  if (out.listed) {
+    const ExprId others = scalars_expr(a.listed ? b : a);
+    for (const ExprId value : a.listed ? a.values : b.values)
+      if (!pool.is_nothing(pool.both({value, others}))) out.values.push_back(value);
+  }
+  return out;
 }
 
 Shape SchemaCompiler::either(Shape a, Shape b) {
@@ -85,6 +93,10 @@ Shape SchemaCompiler::either(Shape a, Shape b) {
   a.no |= b.no;
   join(a.numbers, b.numbers);
   join(a.strings, b.strings);
+  a.listed = a.listed && b.listed && a.values.size() < kMaxListed;
+  for (const ExprId value : b.values)
+    if (std::ranges::find(a.values, value) == a.values.end()) a.values.push_back(value);
+  if (!a.listed) a.values.clear();
   std::ranges::move(b.arrays, std::back_inserter(a.arrays));
   std::ranges::move(b.objects, std::back_inserter(a.objects));
   check_alternatives(a.arrays.size());

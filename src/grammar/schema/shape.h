@@ -77,9 +77,17 @@ struct Shape {
   Scalars numbers, strings;
   std::vector<ArrayShape> arrays;
   std::vector<ObjectShape> objects;
+  // Where the values are few and known: the texts of each, quotes included. `listed`: these are all.
+  std::vector<ExprId> values = {};
+  bool listed = false;
 
   static Shape any();
   static Shape none();
+  static Shape empty_list() {  // to which values are added
+    Shape shape = none();
+    shape.listed = true;
+    return shape;
+  }
 };
 
 }  // namespace ingot::grammar
