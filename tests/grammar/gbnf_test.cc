@@ -22,6 +22,10 @@ TEST(Gbnf, Accepts) {
       {"root ::= \"\\x41\\u00e9\\U0001F4A9\\t\\\"\\\\\"", {"A\xC3\xA9\xF0\x9F\x92\xA9\t\"\\"}, {"A"}},
       {"root ::= item+\nitem ::= \"<\" item* \">\"", {"<>", "<><<>>"}, {"<", "><"}},
       {"root ::= a{3}\na ::= \"(\" a \")\" | \"x\"", {"xxx", "x(x)((x))"}, {"xx", "xxxx"}},
+      // An empty rule at the end of one that began before.
+      {"root ::= \"<\" c \">\" c\nc ::= a b\na ::= \"(\" a \")\" | \"x\"\nb ::= \"\" | \"[\" b \"]\"",
+       {"<x>x", "<(x)[]>x[[]]"},
+       {"<x>", "<>x", "<x[>x"}},
       {"root ::= (a?)* \"!\"\na ::= \"(\" a \")\" | \"x\"", {"!", "x(x)!"}, {"(!"}},
   };
   for (const Case& each : cases) {

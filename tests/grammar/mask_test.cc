@@ -60,6 +60,8 @@ TEST(Mask, HasExactlyTheTokensThatMatch) {
       R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"n":{"$ref":"#/$defs/t"}},"additionalProperties":false}}})",
       R"({"type":"array","items":{"type":"number","multipleOf":0.25}})",
       R"({"type":"string","format":"date"})",
+      R"({"type":"string","pattern":"^[^bce]"})",  // nearly all plain tokens, but not those with a first letter
+      R"({"type":"string","not":{"pattern":"^(?:ab|na).*$"}})",
   };
   Random random{11};
   std::vector<int32_t> allowed;
