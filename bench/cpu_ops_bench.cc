@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
   kv.dtype = parse_kv_type(argc > 8 ? argv[8] : "f16").value_or(KvType::f16);
   rig.device->create_kv_cache(kv);
   rig.device->create_sampler({kSamples, rig.context, rig.vocab});
-  const OutputLayout output = OutputLayout::plan(kSamples, 20, 0, rig.vocab);
+  const OutputLayout output = OutputLayout::of(kSamples, 20, 0, rig.vocab);
   rig.device->create_io(size_t{1} << 20, output);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

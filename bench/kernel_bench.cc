@@ -76,7 +76,7 @@ class Bench {
                               .head_size = kHead,
                               .dtype = KvType::bf16});
     device_->create_sampler({.slots = 64, .max_tokens = 64, .vocab = kVocab});
-    device_->create_io(size_t{4} << 20, OutputLayout::plan(64, 1, 1, kVocab));
+    device_->create_io(size_t{4} << 20, OutputLayout::of(64, 1, 1, kVocab));
     noise_.resize(size_t{4} << 20);
     std::mt19937 random(1);
     // Between -1 and 1, in f16 as in bf16, with exponents that vary little: nothing overflows.

@@ -101,7 +101,7 @@ struct Shape {
 
 int run(int argc, char** argv) {
   int threads = ThreadPool::available_cpus();
-  std::string isa_text, types = "q4_0,q4_1,q5_0,q5_1,q8_0,q2_k,q3_k,q4_k,q5_k,q6_k,f32,f16,bf16",
+  std::string isa_text, types = "q4_0,q4_1,q5_0,q5_1,q8_0,q2_k,q3_k,q4_k,q5_k,q6_k,iq4_nl,f32,f16,bf16",
                         rows_text = "1,2,4,8,16,64,512", shape_text;
   double seconds = 0.2, memory = 80e6;
   for (int i = 1; i + 1 < argc; i += 2) {

@@ -1,9 +1,10 @@
 # One GoogleTest binary a folder, run as several ctest entries, so that cores share its work and a label builds and runs what it
 # needs.
 
-# ingot_test_binary(name SOURCES a_test.cc ... LIBS lib ...): the binary alone; its cases are run by its parts.
+# ingot_test_binary(name [HOT] SOURCES a_test.cc ... LIBS lib ...): the binary alone; its cases are run by its parts. HOT: its own
+# code takes so much of its time that optimizing it pays.
 function(ingot_test_binary name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -13,7 +14,7 @@ function(ingot_test_binary name)
     # It is the libraries that are looked at.
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(${name} PRIVATE -O1)  # sooner compiled, and fast enough
+    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${ARG_HOT}>,-O1,-O0>)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()

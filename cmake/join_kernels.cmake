@@ -13,6 +13,11 @@ foreach(path ${FOLDER}/params.h ${FOLDER}/common.h ${headers} ${kernels})
   string(REPLACE "#pragma once" "" text "${text}")
   string(APPEND joined "#line 1 \"${name}\"\n${text}\n")
 endforeach()
+# What a library compiled from this can be known by.
+string(SHA256 hash "${joined}")
+string(SUBSTRING ${hash} 0 16 hash)
+set(stamp ingot_source_${hash})
+string(APPEND joined "#line 1 \"stamp\"\n[[kernel]] void ${stamp}() {}\n")
 file(WRITE ${SOURCE} "${joined}")
 
 # Compilers limit the length of one literal: pieces of it, side by side.
@@ -30,4 +35,5 @@ while(left GREATER 0)
   string(LENGTH "${rest}" left)
 endwhile()
 file(WRITE ${EMBEDDED}
-  "#include \"backend/metal/library.h\"\n\nnamespace ingot::metal {\n\nconst char* const kKernelSource =\n${pieces};\n\n}  // namespace ingot::metal\n")
+  "#include \"backend/metal/library.h\"\n\nnamespace ingot::metal {\n\nconst char* const kKernelSource =\n${pieces};\n"
+  "const char* const kKernelStamp = \"${stamp}\";\n\n}  // namespace ingot::metal\n")

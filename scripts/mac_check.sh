@@ -29,7 +29,6 @@ set +e
   sw_vers
   system_profiler SPHardwareDataType SPDisplaysDataType | grep -E 'Model|Chip|Memory|Cores|Metal'
   git log -1 --format='commit %h'
-  part "the kernels' library" ls -l build/lib/ingot.metallib
   part "what this machine has" build/bin/ingot doctor
   part "operations against the reference" build/tests/backend_test --gtest_brief=1 --gtest_filter='*metal*:-*Sampling*'
   part "sampling" build/tests/backend_test --gtest_brief=1 --gtest_filter='*Sampling*metal*'

@@ -19,12 +19,13 @@ SCALES = {
     T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0],
     T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208],
 }
+LATER = {T.IQ4_NL: [0]}  # with numbers of their own, so that those above stay
 
 
 def random_blocks(rng, kind):
     elements, size = GGML_QUANT_SIZES[kind]
     blocks = rng.integers(0, 256, (BLOCKS[elements], size), dtype=np.uint8)
-    for offset in SCALES[kind]:
+    for offset in {**SCALES, **LATER}[kind]:
         scale = rng.standard_normal(len(blocks)).astype(np.float16) * np.float16(0.05)
         scale[0] = np.float16(6e-8)  # a subnormal
         blocks[:, offset:offset + 2] = scale.view(np.uint8).reshape(-1, 2)
@@ -34,8 +35,8 @@ def random_blocks(rng, kind):
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(20240607)
-    for kind in SCALES:
-        blocks = random_blocks(rng, kind)
+    for kind in [*SCALES, *LATER]:
+        blocks = random_blocks(rng if kind in SCALES else np.random.default_rng(int(kind)), kind)
         values = quants.dequantize(blocks, kind).astype(np.float32)
         name = kind.name.lower()
         (OUT / f"dequant_{name}.bin").write_bytes(blocks.tobytes())

@@ -81,7 +81,7 @@ EXCLUDED = [
     ("*", r"operator(?:==|<|!=|<=>)", "an operator that templates may need and nobody calls"),
     # Lines of one file.
     ("src/orchestrator/*", "in check check_integrity", "compares the tables for the tests"),
-    ("src/model/decoder.cc", r"int64_t (?:wide|narrow) =|max_tokens \* (?:wide|narrow)", "counts bytes for a table of ingot bench"),
+    ("src/model/decoder.cc", r"\w+_loads", "counts bytes for a table of ingot bench"),
     ("src/engine/self_test.*", r"constexpr|allowed = ", "the sizes and the tolerance of a probe"),
     ("src/step/builder.cc", r"= [01];", "sets to zero what was made anew just before"),
     ("src/engine/devices.cc", r"2 \* bf16 > all", "half of each: either will do"),
@@ -89,7 +89,7 @@ EXCLUDED = [
     ("src/backend/cpu/device.cc", r"= allocate\(", "asks for large pages or not: speed only"),
     ("src/backend/metal/gpu.cc", r"!gpu\.\w+\)", "a Mac without a GPU or a queue"),
     ("src/server/request_parser.h", r"(?:head|body)_bytes =", "the connection always gives its own"),
-    ("src/orchestrator/generation_stream.h", r"unpublished_", "publishes nothing, once"),
+    ("src/orchestrator/live_generation.h", r"unpublished_", "publishes nothing, once"),
     ("*", r"\bnext_(?:\w+_)? = |\bid_? = [01];", "a number that only tells things apart"),
     ("*", r"localizedDescription|utf8String", "the words of a message"),
     ("src/cli/perplexity.cc", r"room <= 0", "the line after it skips what is left without rows"),
@@ -100,7 +100,6 @@ EXCLUDED = [
     ("src/step/stage.cc", r"offset > memory_", "the end of the buffer, with nothing to put there"),
     ("src/backend/cpu/device.cc", r"values\.empty\(\)", "the weight plan has refused it before"),
     ("src/backend/metal/attention.cc", r"kManyGroups|kFewSpans", "chooses how decode attention is cut: every cut gives the same bits"),
-    ("src/backend/metal/memory.cc", r"in_flight_\[index\]\.reset", "waits again for what is over: the upload puts its own there next"),
     ("src/backend/metal/kernels/attention_span.h", r"tile \+ i [<>]", "wide matrices are those of NVIDIA's GPUs: the tests that run there see it"),
     ("softmetal/runtime/poison.h", r"kPoison", "a pattern to be recognised: another is as good"),
     ("python/vllm_apple/*", r"GREEDY_BELOW", "a temperature of exactly that"),
@@ -114,6 +113,13 @@ EXCLUDED = [
     ("src/server/reply_head.cc", r"case \d+: return", "the words beside a status, which nobody reads"),
     ("src/core/threads.cc", r"kMaxQueued = |memory_order_relaxed\) \+ 1;",
      "how far posts may run ahead; another limit waits sooner or later"),
+    ("src/backend/cpu/sampling.cc", r"^  worker\.sync\(\);", "the end of a step is a barrier too"),
+    ("src/backend/cpu/experts.cc", r"fill_n\(starts", "the last start is set once more at the end"),
+    ("src/backend/metal/attention.cc", r"tile_operations|tiles_at_once", "how long one dispatch takes; the tiles are the same"),
+    ("src/backend/metal/device.cc", r"(?:commands_|pool_)\.reset\(\)", "freed when the next encoding begins"),
+    ("src/backend/metal/device.cc", r"packers_\.reset\(\)", "ends threads that have nothing to do any more"),
+    ("src/backend/metal/linear/experts.cc", r"context\.(?:activations|words)\(", "the length of a view: Metal is told where it begins"),
+    ("src/model/quantized.cc", r"row < rows", "a step of no rows converts nothing"),
     ("src/core/random.*", r">>|\^", "mixes random bits: another mix is as good"),
     ("src/core/threads.h", r"chunk|grain", "how work is shared out, not what is computed"),
     ("src/orchestrator/block_hash.cc", r"\*|\^|>>|rotl", "mixes a hash: another mix is as good"),
@@ -232,27 +238,35 @@ class Queue:
             return None
         kind = min(kinds, key=lambda k: (
             self.kinds.get(k, 0) // OFTEN.get((self.name, k), 1), totals.get(k, 0) - 3 * (k in RARE or (self.name, k) in OFTEN)))
-        pool = self.by_kind[kind]
-        mutation = min(pool, key=lambda m: self.files.get(m.path, 0))
-        pool.remove(mutation)
+        mutation = min(self.by_kind[kind], key=lambda m: self.files.get(m.path, 0))
+        self.drawn(mutation, totals)
+        return mutation
+
+    def drawn(self, mutation, totals):
+        kind = mutation.kind
         # One fault a line is enough.
         for kind_pool in self.by_kind.values():
             kind_pool[:] = [m for m in kind_pool if (m.path, m.line) != (mutation.path, mutation.line)]
         self.kinds[kind] = self.kinds.get(kind, 0) + 1
         self.files[mutation.path] = self.files.get(mutation.path, 0) + 1
         totals[kind] = totals.get(kind, 0) + 1
-        return mutation
 
 
 class Draw:
-    """`count` faults by a seed."""
+    """`count` faults: of those kept from an earlier draw the ones whose line is still there, the others by a seed."""
 
-    def __init__(self, root, seed, count):
+    def __init__(self, root, seed, count, kept=()):
         self.pool = candidates(root)
         self.totals = {}
         self.queues = {name: Queue(name, self.pool[name], seed) for name, _, _ in PLACES}
         self.mutations = []
         shares = self._shares(count)
+        known = {m.identity: m for pool in self.pool.values() for m in pool}
+        for mutation in (known[identity] for identity in kept if identity in known):
+            if shares[mutation.place] > 0:
+                shares[mutation.place] -= 1
+                self.queues[mutation.place].drawn(mutation, self.totals)
+                self.mutations.append(mutation)
         for turn in range(max(shares.values())):  # in turns, so that no place has first choice of the kinds
             for name, share in shares.items():
                 mutation = self.queues[name].take(self.totals) if turn < share else None

@@ -26,6 +26,7 @@ import mutant_places
 import mutant_run
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+DRAWN = pathlib.Path(__file__).with_name("mutants_drawn.txt")
 REPLACEMENTS = 5  # tries for one that does not compile
 
 
@@ -169,10 +170,18 @@ def write(path, rows):
     pathlib.Path(path).write_text(text)
 
 
+def keep(rows):
+    """For the next run, in whatever tree: the same faults, as long as their lines are there."""
+    lines = [f"{m.identity} {m.path}: {m.kind}, {shown(m.after)}" for _, m, r in rows if r["outcome"] in ("caught", "SURVIVED")]
+    DRAWN.write_text("# Faults that were drawn by a seed and are tried again (mutants.py --keep).\n" + "\n".join(lines) + "\n")
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=80)
+    parser.add_argument("--fresh", action="store_true", help="draw all anew instead of those in mutants_drawn.txt")
+    parser.add_argument("--keep", action="store_true", help="write what was tried to mutants_drawn.txt")
     parser.add_argument("--list", action="store_true", help="print the draw and stop")
     parser.add_argument("--only", help="numbers of the list: 3,17")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="compilers and tests at once")
@@ -185,7 +194,8 @@ def arguments():
 
 def main():
     args = arguments()
-    draw = mutant_places.Draw(ROOT, args.seed, args.count)
+    kept = [] if args.fresh or not DRAWN.is_file() else [line.split()[0] for line in DRAWN.read_text().splitlines() if line[0] != "#"]
+    draw = mutant_places.Draw(ROOT, args.seed, args.count, kept)
     numbered = list(enumerate(draw.mutations, 1))
     if args.only:
         wanted = {int(n) for n in args.only.split(",")}
@@ -213,6 +223,8 @@ def main():
         say(f"{number:3} {mutation.path}:{mutation.line} {mutation.kind}: {said}, {record['seconds']} s")
         for path in args.out:
             write(path, rows)
+    if args.keep:
+        keep(rows)
     survivors = [r for r in rows if r[2]["outcome"] == "SURVIVED"]
     say("\n" + table(survivors) if survivors else "\nEvery one was caught or could not be run.")
     return 1 if survivors else 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole suite, or the parts named: release asan tsan format. Every part runs even when one before it failed.
 #   scripts/test.sh only NAME...      those ctest entries of the release build, which are built already
+#   scripts/test.sh build NAME        what that part needs, and no tests
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 only=""
@@ -47,20 +48,56 @@ within() {
   return $rc
 }
 
-# part NAME DIR BUILD_SECONDS TEST_SECONDS [CTEST OPTION]...
-part() {
-  local name=$1 dir=$2 build_s=$3 test_s=$4 start=$SECONDS rc=0 targets="" test launcher="" counts
-  shift 4
-  [ -n "$only" ] || say "$name: building"
-  within "$build_s" scripts/build.sh "$name" --configure || { fail "$name/configure" && return; }
+# Each part: its folder, seconds for its build and for its tests, and what ctest is told.
+about() {
+  case "$1" in
+    only) echo "build 600 600 -R $only" ;;
+    release) echo "build 1200 1200" ;;
+    asan) echo "build-asan 1200 1200 -LE command" ;;
+    tsan) echo "build-tsan 600 600 -L tsan -LE command" ;;
+    *) die "unknown part '$1'" "Known: release asan tsan format" ;;
+  esac
+}
+
+# build_part NAME DIR SECONDS [CTEST OPTION]...
+build_part() {
+  local name=$1 dir=$2 seconds=$3 targets=""
+  shift 3
+  within "$seconds" scripts/build.sh "$name" --configure || return 1
   # With a label only what the tests that carry it need is built.
-  if [ $# -gt 0 ] && [ -z "$only" ]; then
+  if [ $# -gt 0 ]; then
     # shellcheck disable=SC2046  # a list of names
     targets=$(python3 scripts/affected.py --of "$dir" $(ctest --test-dir "$dir" -N "$@" | sed -n 's/^ *Test *#[0-9]*: //p'))
   fi
   # shellcheck disable=SC2086  # a list of targets
-  [ -n "$only" ] || within "$build_s" scripts/build.sh "$name" $targets || { fail "$name/build" && return; }
-  say "$name: testing"
+  within "$seconds" scripts/build.sh "$name" $targets
+}
+
+# Tests wait for clients, browsers and timers: meanwhile the next part is built, and gives way to them. What fails there is built
+# again, and shown, when its turn has come.
+ahead=""
+trap '[ -z "$ahead" ] || pkill -P "$ahead" || true' EXIT
+build_ahead() {
+  case "$1" in
+    asan | tsan) nice -n 10 scripts/test.sh build "$1" </dev/null >/dev/null 2>&1 & ahead=$! ;;
+  esac
+}
+
+# part NAME NEXT DIR BUILD_SECONDS TEST_SECONDS [CTEST OPTION]...
+part() {
+  local name=$1 next=$2 dir=$3 build_s=$4 test_s=$5 start=$SECONDS rc=0 test launcher="" counts preset=$1
+  shift 5
+  if [ "$name" = only ]; then
+    preset=release
+    scripts/build.sh release --configure || { fail release/configure && return; }
+  else
+    say "$name: building"
+    if [ -n "$ahead" ]; then wait "$ahead" || true; fi
+    ahead=""
+    build_part "$name" "$dir" "$build_s" "$@" || { fail "$name/build" && return; }
+  fi
+  build_ahead "$next"
+  say "$preset: testing"
   rm -rf "$dir"/results && mkdir -p "$dir"/results
   # ThreadSanitizer's runtime wants the address layout it was made for; recent kernels randomize more than older ones know.
   if [ "$name" = tsan ] && have setarch && setarch -R true 2>/dev/null; then launcher="setarch -R"; fi
@@ -71,10 +108,10 @@ part() {
   # shellcheck disable=SC2086  # words: passed, failed, skipped, then the names of what failed
   set -- $counts
   passed=$((passed + $1)) failed=$((failed + $2))
-  summary="$summary$name: $1 passed, $2 failed, $3 skipped ($((SECONDS - start)) s)
+  summary="$summary$preset: $1 passed, $2 failed, $3 skipped ($((SECONDS - start)) s)
 "
   shift 3
-  for test in "$@"; do failures="$failures $name/$test"; done
+  for test in "$@"; do failures="$failures $preset/$test"; done
 }
 
 # Formatters differ between versions, so this part only reports.
@@ -86,16 +123,26 @@ format_part() {
   [ -z "$files" ] || warn "make format would change $(echo "$files" | wc -l | tr -d ' ') files, among them $(echo "$files" | head -n 1)"
 }
 
+if [ "$1" = build ]; then
+  words=$(about "$2")
+  # shellcheck disable=SC2086  # words: folder, seconds for the build, seconds for the tests, options
+  set -- "$2" $words
+  name=$1 dir=$2 seconds=$3
+  shift 4
+  build_part "$name" "$dir" "$seconds" "$@"
+  exit
+fi
+
 summary=""
-for name in "$@"; do
-  case "$name" in
-    only) part release build 600 600 -R "$only" ;;
-    release) part release build 1200 1200 ;;
-    asan) part asan build-asan 1200 1200 -LE command ;;
-    tsan) part tsan build-tsan 600 600 -L tsan -LE command ;;
-    format) format_part ;;
-    *) die "unknown part '$name'" "Known: release asan tsan format" ;;
-  esac
+while [ $# -gt 0 ]; do
+  if [ "$1" = format ]; then
+    format_part
+  else
+    words=$(about "$1")
+    # shellcheck disable=SC2086  # words
+    part "$1" "${2:-}" $words
+  fi
+  shift
 done
 
 printf '\n%s' "$summary"

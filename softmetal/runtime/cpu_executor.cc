@@ -12,6 +12,7 @@
 
 #include "compiler/driver.h"
 #include "compiler/process.h"
+#include "runtime/clock.h"
 #include "runtime/cpu_gemm.h"
 #include "runtime/executor.h"
 #include "runtime/library_file.h"
@@ -22,8 +23,6 @@
 
 namespace softmetal {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 class CpuKernel : public Kernel {
  public:
@@ -168,6 +167,11 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
     return *driver_;
   }
 
+  // Whether this one shall fail: counts those of that name.
+  bool faulty(const std::string& name) {
+    return options_.fault_at != 0 && name.starts_with(options_.fault_kernel) && ++faulty_so_far_ == options_.fault_at;
+  }
+
   std::string one(CommandList&, EventCommand&) { return ""; }
   std::string one(CommandList&, EncoderCommand& c) {
     if (tracker_ && c.begin) tracker_->begin_encoder(c.concurrent);
@@ -187,6 +191,7 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
   }
   std::string one(CommandList&, CopyCommand& c) {
     auto &from = static_cast<CpuMemory&>(*c.from), &to = static_cast<CpuMemory&>(*c.to);
+    if (faulty("copy")) return kInjected;
     if (tracker_) {
       if (std::string error = tracker_->copy(from, c.from_offset, to, c.to_offset, c.bytes); !error.empty())
         return error;
@@ -212,7 +217,7 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
   std::unique_ptr<Tracker> tracker_;
   std::unique_ptr<Pool> pool_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  uint64_t faulty_dispatches_ = 0;  // of options_.fault_kernel so far
+  uint64_t faulty_so_far_ = 0;  // of options_.fault_kernel
 };
 
 std::string CpuExecutor::one(CommandList&, GemmCommand& c) {
@@ -233,9 +238,7 @@ std::string CpuExecutor::one(CommandList&, GemmCommand& c) {
 
 std::string CpuExecutor::one(CommandList& list, DispatchCommand& c) {
   auto& kernel = static_cast<CpuKernel&>(*c.kernel);
-  if (options_.fault_at != 0 && kernel.name.starts_with(options_.fault_kernel) &&
-      ++faulty_dispatches_ == options_.fault_at)
-    return "kernel " + kernel.name + ": a fault, as SOFTMETAL_FAULT asked for";
+  if (faulty(kernel.name)) return "kernel " + kernel.name + ": " + kInjected;
   Launch launch;
   launch.module = kernel.module;
   launch.seed = options_.seed;

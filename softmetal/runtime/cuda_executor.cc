@@ -247,7 +247,7 @@ std::shared_ptr<Executor> make_cuda_executor(const Options& options) {
   if (r == cuda::kSuccess) r = d.context_retain(&device->context, device->device);
   if (r != cuda::kSuccess) throw std::runtime_error("the NVIDIA GPU cannot be used: " + d.text(r));
   device->fault_kernel = options.fault_kernel;
-  device->dispatches_left = options.fault_at;
+  device->faults_left = options.fault_at;
   return std::make_shared<CudaExecutor>(options, std::move(device));
 }
 

@@ -1,16 +1,15 @@
 #include "runtime/cuda_stream.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+
+#include "runtime/clock.h"
 
 namespace softmetal {
 namespace {
 
 constexpr size_t kGraphLaunches = 8;  // runs shorter than this are not worth a graph
 constexpr size_t kMostGraphs = 128;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // What a graph is known by: its kernels and the shapes of their threadgroups.
 uint64_t shape_hash(const CudaLaunches& launches) {
@@ -254,6 +253,10 @@ void CudaStream::launch(CommandList& list, std::string& error) {
       if (error.empty()) error = device_->gemm ? device_->gemm->launch(*gemm, stream_) : "there is no cuBLASLt";
     } else if (auto* copy = std::get_if<CopyCommand>(&command)) {
       launch_all(error);
+      if (device_->faulty("copy")) {
+        error = kInjected;
+        break;
+      }
       check(d.copy(copy->to->device_address() + copy->to_offset, copy->from->device_address() + copy->from_offset,
                    copy->bytes, stream_),
             "a copy");
@@ -274,8 +277,7 @@ void CudaStream::launch(CommandList& list, std::string& error) {
 void CudaStream::one(CommandList& list, const DispatchCommand& c, std::string& error) {
   auto& kernel = static_cast<CudaKernel&>(*c.kernel);
   const auto refuse = [&](const char* why) { error = "kernel " + kernel.name + ": " + why; };
-  if (device_->dispatches_left > 0 && kernel.name.starts_with(device_->fault_kernel) && --device_->dispatches_left == 0)
-    return refuse("a fault, as SOFTMETAL_FAULT asked for");
+  if (device_->faulty(kernel.name)) return refuse(kInjected);
   if (c.indirect) return refuse("indirect dispatches do not run on an NVIDIA GPU here");
   CudaLaunch l;
   l.kernel = &kernel;

@@ -21,10 +21,13 @@ struct CudaDevice {
   cuda::Context context = nullptr;
   bool overlapped = false;  // a grid may start while the one before it ends
   bool graphs = true;
-  std::string fault_kernel;              // as Options has them
-  mutable uint64_t dispatches_left = 0;  // until the fault; under the stream's lock
-  std::unique_ptr<CudaGemm> gemm;        // none without cuBLASLt
+  std::string fault_kernel;          // as Options has them
+  mutable uint64_t faults_left = 0;  // until the fault; under the stream's lock
+  std::unique_ptr<CudaGemm> gemm;    // none without cuBLASLt
 
+  bool faulty(const std::string& name) const {
+    return faults_left > 0 && name.starts_with(fault_kernel) && --faults_left == 0;
+  }
   // Every thread that calls the driver says which GPU it means.
   void enter() const { driver->context_set(context); }
 };

@@ -23,6 +23,7 @@ inline constexpr unsigned kThreadgroupSlots = 31;
 inline constexpr unsigned kMaxThreadsPerGroup = 1024;
 inline constexpr size_t kMaxThreadgroupBytes = 32 << 10;  // of Apple GPUs
 inline constexpr size_t kMaxInlineBytes = 4096;           // setBytes
+inline constexpr const char* kInjected = "a fault, as SOFTMETAL_FAULT asked for";
 
 enum class Storage { shared, private_ };
 

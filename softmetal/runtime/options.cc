@@ -60,7 +60,7 @@ Options options_from_environment() {
     const size_t colon = text.find(':');
     char* end = nullptr;
     if (colon != std::string::npos) o.fault_at = std::strtoull(text.c_str() + colon + 1, &end, 10);
-    if (o.fault_at == 0 || *end != 0) bad("SOFTMETAL_FAULT", text, "KERNEL:N, the dispatch that shall fail");
+    if (o.fault_at == 0 || *end != 0) bad("SOFTMETAL_FAULT", text, "KERNEL:N or copy:N, which shall fail");
     o.fault_kernel = text.substr(0, colon);
   }
   if (const char* ptxas = std::getenv("SOFTMETAL_PTXAS")) o.ptxas = ptxas;

@@ -74,15 +74,39 @@ void Tracker::add(CpuMemory& memory) {
 }
 void Tracker::remove(CpuMemory& memory) { memories_.erase(reinterpret_cast<uintptr_t>(memory.data())); }
 
+bool Tracker::Past::has(uint32_t command) const {
+  if (command < before) return true;
+  const auto next = ranges.upper_bound(command);
+  return next != ranges.begin() && command < std::prev(next)->second;
+}
+void Tracker::Past::add(uint32_t begin, uint32_t end) {
+  if (end > begin) ranges[begin] = std::max(ranges[begin], end);
+  while (!ranges.empty() && ranges.begin()->first <= before) {
+    before = std::max(before, ranges.begin()->second);
+    ranges.erase(ranges.begin());
+  }
+}
+void Tracker::Past::add(const Past& other) {
+  before = std::max(before, other.before);
+  for (const auto& [begin, end] : other.ranges) add(begin, end);
+  add(0, 0);
+}
+
 void Tracker::begin_list(bool alone) {
-  if (alone) fence_epoch_ = command_ + 1;
+  if (alone) ended_ = command_ + 1;
 }
 void Tracker::begin_encoder(bool concurrent) {
   concurrent_ = concurrent;
   encoder_begin_ = barrier_epoch_ = command_ + 1;
+  past_ = {ended_, {}};
+}
+void Tracker::update_fence(const void* fence) {
+  Past past = past_;
+  past.add(encoder_begin_, command_ + 1);
+  fences_[fence] = std::move(past);
 }
 void Tracker::wait_fence(const void* fence) {
-  if (auto f = fences_.find(fence); f != fences_.end()) fence_epoch_ = std::max(fence_epoch_, f->second);
+  if (auto f = fences_.find(fence); f != fences_.end()) past_.add(f->second);
 }
 
 void Tracker::begin_command(const std::string& name) {
@@ -200,7 +224,7 @@ bool Tracker::allowed(Worker& worker, const void* pointer, size_t bytes, const v
 bool Tracker::ordered(const CpuMemory& memory, uint32_t other) const {
   if (other == command_ || other == 0) return true;
   if (other >= encoder_begin_) return !concurrent_ || other < std::max(barrier_epoch_, memory.shadow->barrier_epoch);
-  return memory.tracked || other < fence_epoch_;
+  return memory.tracked || past_.has(other);
 }
 
 bool Tracker::hazardous(const CpuMemory& memory, const ByteHistory& h, Kind kind) const {

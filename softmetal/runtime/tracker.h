@@ -31,7 +31,7 @@ class Tracker {
   void begin_encoder(bool concurrent);
   void barrier_all() { barrier_epoch_ = command_ + 1; }
   void barrier(CpuMemory& memory) { memory.shadow->barrier_epoch = command_ + 1; }
-  void update_fence(const void* fence) { fences_[fence] = command_ + 1; }
+  void update_fence(const void* fence);
   void wait_fence(const void* fence);
 
   // --- commands
@@ -77,6 +77,17 @@ class Tracker {
     bool loads, stores, atomic;
   };
   static constexpr Kind kLoad{true, false, false}, kStore{false, true, false};
+  // The commands that have ended before some other: all below `before`, and ranges [first, second) above it. A fence
+  // tells of the encoder that updated it and of what that one had waited for, not of what stands before it in the
+  // queue.
+  struct Past {
+    uint32_t before = 1;
+    std::map<uint32_t, uint32_t> ranges;
+
+    bool has(uint32_t command) const;
+    void add(uint32_t begin, uint32_t end);
+    void add(const Past& other);
+  };
   struct Region {
     CpuMemory* memory;
     int index;
@@ -113,8 +124,10 @@ class Tracker {
   uint32_t command_ = 0;                // the running one, counted from 1
   std::vector<std::string> names_{""};  // of all commands
   bool concurrent_ = false;
-  uint32_t encoder_begin_ = 1, barrier_epoch_ = 1, fence_epoch_ = 1;
-  std::map<const void*, uint32_t> fences_;
+  uint32_t encoder_begin_ = 1, barrier_epoch_ = 1;
+  uint32_t ended_ = 1;  // commands below it had ended when the running list was committed
+  Past past_;           // of the running encoder
+  std::map<const void*, Past> fences_;
 
   std::string kernel_;
   const Module* module_ = nullptr;

@@ -2,12 +2,12 @@
 // matrix-vector products of a small quantized model. Times of this CPU; they say nothing about a GPU.
 #include <Metal/Metal.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "runtime/clock.h"
 #include "softmetal/softmetal.h"
 
 namespace {
@@ -57,8 +57,6 @@ kernel void gemv_q4_1(device const block_q4_1* w [[buffer(0)]], device const flo
   }
 }
 )";
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct Bench {
   NS::SharedPtr<NS::AutoreleasePool> pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
@@ -139,14 +137,14 @@ int main() {
   constexpr int kDispatches = 1000;
   double encode = 0;
   const double empty = bench.time([&](MTL::ComputeCommandEncoder* e) {
-    const double start = now();
+    const double start = softmetal::now();
     for (int i = 0; i < kDispatches; ++i) {
       e->setComputePipelineState(i % 2 ? idle.get() : barriers.get());
       e->setBuffer(out.get(), 0, 0);
       e->setBytes(&i, 4, 1);
       e->dispatchThreadgroups(MTL::Size(0, 1, 1), MTL::Size(32, 1, 1));
     }
-    encode = now() - start;
+    encode = softmetal::now() - start;
   });
   std::printf("a dispatch: %.2f us to encode, %.2f us to execute\n", encode / kDispatches * 1e6,
               empty / kDispatches * 1e6);

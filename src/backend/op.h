@@ -249,7 +249,40 @@ struct SampleOp {
   }
 };
 
+// A sequence that is pooled, as it is staged: rows [first, first + count) of the step, at least one.
+struct PooledRows {
+  int32_t first, count;
+  int32_t before;  // rows of the sequence in earlier steps; 0: it begins here
+  int32_t slot;    // its place in PoolOp::kept, which no other sequence of the step has
+};
+
+// One vector a sequence, of all its rows so far: its last row, their mean, or its first. A prompt may be cut over
+// several steps, and the bits do not depend on where: rows are added one by one in their order, from what `kept` has of
+// the steps before, and the mean divides last.
+//
+// How embeddings will use it: the decoder encodes it behind the final norm of all rows, in f32, instead of the head and
+// SampleOp; a pooled sequence has the same slot in all of its steps, and `out` counts once its last row was there. One
+// that was preempted begins again (before = 0). Rows that the prefix cache saves are missing here: only `last` may
+// share a prefix.
+struct PoolOp {
+  enum class Kind : uint8_t { last, mean, first };
+  Kind kind = Kind::last;
+  bool normalize = false;  // to length 1; what is shorter than 1e-12 is divided by that
+  int64_t sequences = 0, slots = 0, dim = 0;
+  int32_t pooled = 0;  // PooledRows [sequences], from this word of StagedStep::pool on
+  Region in;           // f32 [T, dim]
+  Region kept;  // f32 [slots, dim]: the sum so far, or the first row. Shares memory with nothing; `last` needs none
+  Region out;   // f32 [sequences, dim]
+
+  bool check(Inventory& has) const {
+    has.words(in, has.step.tokens * dim);
+    if (kind != Kind::last) has.words(kept, slots * dim);
+    has.words(out, sequences * dim);
+    return sequences > 0;
+  }
+};
+
 using Op = std::variant<PrepareOp, EmbedOp, RopeTableOp, NormOp, LinearOp, AttentionOp, RouteOp, ExpertLinearOp,
-                        ExpertSumOp, GatherRowsOp, SampleOp>;
+                        ExpertSumOp, GatherRowsOp, SampleOp, PoolOp>;
 
 }  // namespace ingot

@@ -40,16 +40,14 @@ void ChatSettings::set(std::string_view name, std::string_view value) {
   std::string wanted(name);
   std::replace(wanted.begin(), wanted.end(), '-', '_');
   for (const Entry& entry : entries(*this)) {
-    const auto& [range_name, least, most, above] = entry.range;
-    if (range_name != wanted) continue;
+    if (entry.range.name != wanted) continue;
     const std::string text(value);
     char* end = nullptr;
     const double number = std::strtod(text.c_str(), &end);
     const bool whole = !std::holds_alternative<float*>(entry.value);
-    if (text.empty() || *end != '\0' || !(number >= least && number <= most) ||
-        (above && static_cast<float>(number) <= least) || (whole && number != std::floor(number)))
-      throw_bad_parameter(wanted, "must be a {}number {} {} {} {}, not `{}`", whole ? "whole " : "",
-                          above ? "above" : "from", least, above ? "and up to" : "to", most, text);
+    if (text.empty() || *end != '\0' || (whole && number != std::floor(number)))
+      throw_bad_parameter(wanted, "must be a {}number, not `{}`", whole ? "whole " : "", text);
+    if (const auto fault = outside(entry.range, number)) throw_bad_parameter(wanted, "{}", fault->reason);
     std::visit([number](auto* target) { *target = static_cast<std::remove_pointer_t<decltype(target)>>(number); },
                entry.value);
     return;

@@ -49,6 +49,7 @@ void doctor(const DoctorArgs& args) {
   }
   const std::unique_ptr<Backend> device = make_device(args.model.engine, nullptr);
   fmt::print("\nself-test of {} ({})\n", device->info().name, device->info().description);
+  if (!device->info().kernels.empty()) fmt::print("  kernels: {}\n", device->info().kernels);
   bool passed = true;
   for (const SelfTestResult& result : run_self_test(*device)) {
     fmt::print("  {:<28} {} (error {:.1e}, allowed {:.1e})\n", result.name, result.passed ? "ok" : "FAILED",

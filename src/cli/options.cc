@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "core/error.h"
+#include "core/sampling_ranges.h"
 #include "core/settings.h"
 
 namespace ingot::cli {
@@ -20,6 +22,20 @@ Option Option::positive() { return Option(*option_->check(CLI::PositiveNumber));
 Option Option::range(int least, int most) { return Option(*option_->check(CLI::Range(least, most))); }
 Option Option::range(uint64_t least, uint64_t most) { return Option(*option_->check(CLI::Range(least, most))); }
 Option Option::range(double least, double most) { return Option(*option_->check(CLI::Range(least, most))); }
+Option Option::within(const SamplingRange& range) {
+  const std::string bounds = range.most == kMostInt32
+                                 ? fmt::format("at least {}", range.least)
+                                 : fmt::format("{} {} to {}", range.above ? "above" : "from", range.least, range.most);
+  return Option(*option_->check(CLI::Validator(
+      [range](std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (text.empty() || *end != '\0') return "must be a number, got " + text;
+        const auto fault = outside(range, value);
+        return fault ? fault->reason : std::string();
+      },
+      bounds)));
+}
 Option Option::one_of(std::vector<std::string> values) {
   return Option(*option_->check(CLI::IsMember(std::move(values))));
 }

@@ -14,6 +14,10 @@ class App;
 class Option;
 }  // namespace CLI
 
+namespace ingot {
+struct SamplingRange;
+}
+
 namespace ingot::cli {
 
 // A flag or a positional argument of a command. A handle, passed by value; the program owns what it refers to. The
@@ -34,6 +38,7 @@ class Option {
   Option range(int least, int most);
   Option range(uint64_t least, uint64_t most);
   Option range(double least, double most);
+  Option within(const SamplingRange& range);
   Option one_of(std::vector<std::string> values);
   Option existing_file();
   Option bytes();  // also as 16MiB or 1G

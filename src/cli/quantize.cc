@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "cli/common.h"
@@ -12,6 +13,7 @@
 #include "cli/stop_signals.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/block_quant.h"
 #include "formats/gguf_write.h"
 #include "model/config_read.h"
 #include "model/export.h"
@@ -32,17 +34,9 @@ struct QuantizeArgs {
   int threads = 0;
 };
 
-constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
+constexpr DType kTypes[] = {DType::q8_0, DType::q4_0, DType::q4_k, DType::iq4_nl};
 
-// llama.cpp's number of a file whose matrices are mostly of this format.
-uint32_t file_type(const std::string& format) {
-  constexpr std::pair<std::string_view, uint32_t> kNumbers[] = {
-      {"f32", 0},   {"f16", 1},   {"q4_0", 2},  {"q4_1", 3},  {"q8_0", 7},  {"q5_0", 8}, {"q5_1", 9},
-      {"q2_k", 10}, {"q3_k", 12}, {"q4_k", 14}, {"q5_k", 16}, {"q6_k", 18}, {"bf16", 32}};
-  for (const auto& [name, number] : kNumbers)
-    if (name == format) return number;
-  return 0;
-}
+constexpr uint32_t kQuantizationVersion = 2;  // of the block layouts
 
 // A folder may have no tokenizer: then the file has none either and is run on token ids.
 void put_tokenizer(GgufValues& values, const ModelFiles& files) {
@@ -65,8 +59,8 @@ void put_tokenizer(GgufValues& values, const ModelFiles& files) {
 
 void quantize_file(const QuantizeArgs& args) {
   const std::optional<DType> type = parse_dtype(args.type);
-  if (type != DType::q8_0 && type != DType::q4_0 && type != DType::q4_k)
-    throw_error(ErrorKind::bad_call, "--type {}: must be q8_0, q4_0 or q4_k", args.type);
+  if (std::ranges::find(kTypes, type) == std::end(kTypes))
+    throw_error(ErrorKind::bad_call, "--type {}: must be {}", args.type, names_of(kTypes));
   const GgufTarget target{args.out, args.force};
   std::error_code unknown;  // of a file that is not there yet
   if (fs::equivalent(args.in, args.out, unknown))
@@ -84,7 +78,8 @@ void quantize_file(const QuantizeArgs& args) {
     checkpoint = exported.checkpoint;
     put_tokenizer(values, files);
   }
-  values.put_u32("general.file_type", file_type(dominant_format(*checkpoint)));
+  const std::optional<DType> dominant = parse_dtype(dominant_format(*checkpoint));
+  values.put_u32("general.file_type", dtype_info(dominant.value_or(DType::f32)).file_type);
   values.put_u32("general.quantization_version", kQuantizationVersion);
   {
     StopSignals signals;
@@ -107,11 +102,10 @@ void add_quantize(Program& program) {
       program.add_command("quantize", "write a model as a GGUF file with its matrices in fewer bits", quantize_file);
   command.option("IN", args.in, "a Hugging Face folder, or a GGUF model with f32, f16 or bf16 matrices").required();
   command.option("OUT", args.out, "the GGUF file to write; it appears when it is complete").required();
-  command
-      .option("--type", args.type,
-              "q8_0, q4_0 or q4_k; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 "
-              "instead of q4_k, rows that are no multiple of 32 stay")
-      .show_default();
+  const std::string types = names_of(kTypes) +
+                            "; the embedding and the head are q8_0; rows that are no multiple of 256 are q5_0 instead "
+                            "of q4_k, rows that are no multiple of 32 stay";
+  command.option("--type", args.type, types.c_str()).show_default();
   command.flag("--force", args.force, "overwrite OUT where it is there already");
   command.option("--threads", args.threads, "0: one a core this process may use").show_default().range(0, 1024);
 }

@@ -1,6 +1,7 @@
 #include "cli/sampling_options.h"
 
 #include "cli/options.h"
+#include "core/sampling_ranges.h"
 
 namespace ingot::cli {
 
@@ -8,14 +9,17 @@ void add_sampling_options(Options command, SamplingArgs& args) {
   command.heading("Sampling");
   SamplingParams& s = args.sampling;
   command.option("-n,--max-tokens", args.max_tokens, "most new tokens").show_default().non_negative();
-  command.option("--temperature", s.temperature, "0: greedy").show_default().non_negative();
-  command.option("--top-k", s.top_k, "sample from the k most likely; 0: all").show_default();
-  command.option("--top-p", s.top_p, "sample from the smallest set with this much probability").show_default();
-  command.option("--min-p", s.min_p, "drop tokens below this share of the most likely one").show_default();
-  command.option("--presence-penalty", s.presence_penalty, "subtracted for tokens already generated").show_default();
-  command.option("--frequency-penalty", s.frequency_penalty, "subtracted per occurrence").show_default();
-  command.option("--repetition-penalty", s.repetition_penalty, "above 1: less repetition").show_default();
-  command.option("--min-tokens", s.min_tokens, "do not stop before this many tokens").show_default();
+  const auto add = [&](const char* flag, auto& value, const char* name, const char* help) {
+    command.option(flag, value, help).show_default().within(sampling_range(name));
+  };
+  add("--temperature", s.temperature, "temperature", "0: greedy");
+  add("--top-k", s.top_k, "top_k", "sample from the k most likely; 0 or -1: all");
+  add("--top-p", s.top_p, "top_p", "sample from the smallest set with this much probability");
+  add("--min-p", s.min_p, "min_p", "drop tokens below this share of the most likely one");
+  add("--presence-penalty", s.presence_penalty, "presence_penalty", "subtracted for tokens already generated");
+  add("--frequency-penalty", s.frequency_penalty, "frequency_penalty", "subtracted per occurrence");
+  add("--repetition-penalty", s.repetition_penalty, "repetition_penalty", "above 1: less repetition");
+  add("--min-tokens", s.min_tokens, "min_tokens", "do not stop before this many tokens");
   command.option("--seed", args.seed, "the same seed gives the same answer; negative: a random one").show_default();
   command.option("--stop", args.stop, "text that ends the answer; may be given several times");
   command.option("--bad-word", args.bad_words, "text that must not appear; may be given several times");

@@ -20,7 +20,7 @@ namespace {
 struct Checked {
   ModelFiles files;
   std::unique_ptr<Backend> device;
-  std::unique_ptr<WeightPlan> weights;
+  std::unique_ptr<CheckedWeights> weights;
   MemoryPlan plan;
 };
 
@@ -30,7 +30,7 @@ Checked check_model(const EngineOptions& options) {
   checked.files = open_model(options);
   checked.device = make_device(options, checked.files.checkpoint.get());
   const ModelConfig& config = checked.files.config;
-  checked.weights = std::make_unique<WeightPlan>(*checked.files.checkpoint, config, checked.files.style());
+  checked.weights = std::make_unique<CheckedWeights>(*checked.files.checkpoint, config, checked.files.style());
   checked.plan =
       plan_memory(config, options, settings, *checked.device, checked.weights->device_bytes(*checked.device));
   if (const std::optional<std::string> reason = checked.device->decline(model_shape(config), checked.plan.kv))

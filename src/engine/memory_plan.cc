@@ -61,7 +61,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   for (;;) {
     limits.max_step_tokens = static_cast<int32_t>(tokens);
     limits.max_sample_rows = static_cast<int32_t>(std::min(tokens, std::max<int64_t>(row_budget, limits.max_seqs)));
-    plan.scratch = DecoderScratch::plan(config, tokens, limits.max_sample_rows, device.info().activation);
+    plan.scratch = DecoderScratch::of(config, tokens, limits.max_sample_rows, device.info().activation);
     if (plan.scratch.bytes <= pool) break;
     if (tokens_given || tokens == 1)
       throw_error(
@@ -97,7 +97,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   limits.num_blocks = options.kv_blocks > 0 ? options.kv_blocks : seq_blocks * limits.max_seqs;
   // Half of it holds a bias for every token of the vocabulary; the other half the longest history twice.
   limits.max_list_words = std::max<int64_t>(1 << 18, 4 * limits.max_model_len) + 4 * limits.vocab;
-  plan.output = OutputLayout::plan(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab);
+  plan.output = OutputLayout::of(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab);
   plan.stage_bytes = stage_bytes(limits);
   plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
 

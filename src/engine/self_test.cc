@@ -47,7 +47,7 @@ class SelfTest {
     device_.create_kv_cache(
         {.layers = 1, .num_blocks = 4, .kv_heads = 1, .block_size = 16, .head_size = kHead, .dtype = KvType::f16});
     device_.create_sampler({.slots = 1, .max_tokens = 64, .vocab = kDim});
-    output_ = OutputLayout::plan(4, 1, 1, kDim);
+    output_ = OutputLayout::of(4, 1, 1, kDim);
     device_.create_io(1 << 16, output_);
   }
 

@@ -1,182 +1,43 @@
 #include "formats/block_quant.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <vector>
 
 #include "core/error.h"
 #include "core/half.h"
+#include "formats/block_codes.h"
 #include "formats/quantize_k.h"
 
 namespace ingot {
 namespace {
 
-constexpr int kSmall = 32;   // elements of a q4_0 ... q8_0 block
-constexpr int kSuper = 256;  // elements of a K block
+constexpr int kSmall = 32;  // elements of a q4_0 ... q8_0 block
 
-uint16_t load_u16(const uint8_t* p) {
-  uint16_t value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
-uint32_t load_u32(const uint8_t* p) {
-  uint32_t value;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
-float load_f16(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
 void store_f16(uint8_t* p, float value) {
   const uint16_t half = f32_to_f16(value);
   std::memcpy(p, &half, sizeof(half));
 }
 
-// ---- reading one block ----------------------------------------------------------------------------------------------
-// In the formats of 32, nibble j of byte j is element j (low half) and element j + 16 (high half).
-
-// f16 d | 16 bytes of nibbles: d * (q - 8)
-void read_q4_0(const uint8_t* b, float* out) {
-  const float d = load_f16(b);
-  for (int j = 0; j < 16; ++j) {
-    out[j] = d * static_cast<float>((b[2 + j] & 15) - 8);
-    out[j + 16] = d * static_cast<float>((b[2 + j] >> 4) - 8);
-  }
-}
-
-// f16 d | f16 m | 16 bytes of nibbles: d * q + m
-void read_q4_1(const uint8_t* b, float* out) {
-  const float d = load_f16(b);
-  const float m = load_f16(b + 2);
-  for (int j = 0; j < 16; ++j) {
-    out[j] = d * static_cast<float>(b[4 + j] & 15) + m;
-    out[j + 16] = d * static_cast<float>(b[4 + j] >> 4) + m;
-  }
-}
-
-// A nibble with its fifth bit out of `high` (bit i belongs to element i).
-int five_bits(int nibble, uint32_t high, int element) { return nibble | static_cast<int>((high >> element) & 1) << 4; }
-
-// f16 d | 32 fifth bits | 16 bytes of nibbles: d * (q - 16)
-void read_q5_0(const uint8_t* b, float* out) {
-  const float d = load_f16(b);
-  const uint32_t high = load_u32(b + 2);
-  for (int j = 0; j < 16; ++j) {
-    out[j] = d * static_cast<float>(five_bits(b[6 + j] & 15, high, j) - 16);
-    out[j + 16] = d * static_cast<float>(five_bits(b[6 + j] >> 4, high, j + 16) - 16);
-  }
-}
-
-// f16 d | f16 m | 32 fifth bits | 16 bytes of nibbles: d * q + m
-void read_q5_1(const uint8_t* b, float* out) {
-  const float d = load_f16(b);
-  const float m = load_f16(b + 2);
-  const uint32_t high = load_u32(b + 4);
-  for (int j = 0; j < 16; ++j) {
-    out[j] = d * static_cast<float>(five_bits(b[8 + j] & 15, high, j)) + m;
-    out[j + 16] = d * static_cast<float>(five_bits(b[8 + j] >> 4, high, j + 16)) + m;
-  }
-}
-
-// f16 d | 32 signed bytes: d * q
-void read_q8_0(const uint8_t* b, float* out) {
-  const float d = load_f16(b);
-  for (int j = 0; j < kSmall; ++j) out[j] = d * static_cast<float>(static_cast<int8_t>(b[2 + j]));
-}
-
-// 16 bytes (scale | min << 4), one a group of 16 | 64 bytes of 2-bit values | f16 d | f16 dmin
-// Each run of 128 elements takes 32 bytes: element 32 s + l is in bits 2 s of byte l.
-void read_q2_k(const uint8_t* b, float* out) {
-  const uint8_t* scales = b;
-  const uint8_t* q = b + 16;
-  const float d = load_f16(b + 80);
-  const float dmin = load_f16(b + 82);
-  for (int e = 0; e < kSuper; ++e) {
-    const int run = e / 128, shift = e % 128 / 32 * 2, l = e % 32;
-    const uint8_t scale = scales[e / 16];
-    const int value = (q[run * 32 + l] >> shift) & 3;
-    out[e] = d * static_cast<float>(scale & 15) * static_cast<float>(value) - dmin * static_cast<float>(scale >> 4);
-  }
-}
-
-// 32 bytes of third bits | 64 bytes of 2-bit values as in q2_k | 12 bytes: 16 scales of 6 bits | f16 d
-// The third bit of element e is bit e / 32 of byte e % 32, and it is stored inverted: unset means minus 4.
-void read_q3_k(const uint8_t* b, float* out) {
-  const uint8_t* high = b;
-  const uint8_t* q = b + 32;
-  const uint8_t* packed = b + 96;
-  const float d = load_f16(b + 108);
-  for (int e = 0; e < kSuper; ++e) {
-    const int run = e / 128, shift = e % 128 / 32 * 2, l = e % 32;
-    const int group = e / 16;
-    const int low4 = group < 8 ? packed[group] & 15 : packed[group - 8] >> 4;
-    const int high2 = (packed[8 + group % 4] >> (group / 4 * 2)) & 3;
-    const int scale = (low4 | high2 << 4) - 32;
-    const int third = (high[l] >> (e / 32)) & 1;
-    const int value = ((q[run * 32 + l] >> shift) & 3) - (third ? 0 : 4);
-    out[e] = d * static_cast<float>(scale) * static_cast<float>(value);
-  }
-}
-
-// q4_k and q5_k pack 8 scales and 8 mins of 6 bits into 12 bytes: the first four of each whole, the rest in pieces.
-struct ScaleMin {
-  int scale, min;
-};
-ScaleMin scale_min(const uint8_t* packed, int group) {
-  if (group < 4) return {packed[group] & 63, packed[group + 4] & 63};
-  return {(packed[group + 4] & 15) | (packed[group - 4] >> 6) << 4, (packed[group + 4] >> 4) | (packed[group] >> 6)
-                                                                                                   << 4};
-}
-
-// f16 d | f16 dmin | 12 bytes of scales and mins, one a group of 32 | 128 bytes of nibbles
-// Groups 2 i and 2 i + 1 are the low and high nibbles of the same 32 bytes.
-void read_q4_k(const uint8_t* b, float* out) {
-  const float d = load_f16(b);
-  const float dmin = load_f16(b + 2);
-  const uint8_t* q = b + 16;
-  for (int group = 0; group < 8; ++group) {
-    const ScaleMin s = scale_min(b + 4, group);
-    const float scale = d * static_cast<float>(s.scale);
-    const float min = dmin * static_cast<float>(s.min);
-    for (int l = 0; l < 32; ++l) {
-      const uint8_t byte = q[group / 2 * 32 + l];
-      out[group * 32 + l] = scale * static_cast<float>(group % 2 == 0 ? byte & 15 : byte >> 4) - min;
+template <DType kType>
+void read_blocks(const uint8_t* blocks, size_t elements, float* out) {
+  constexpr BlockLayout kLayout = dtype_info(kType).layout;
+  for (int64_t block = 0; block < static_cast<int64_t>(elements / 32); ++block) {
+    uint32_t words[8];
+    block_codes<kType>(blocks, block, words);
+    uint8_t codes[32];
+    std::memcpy(codes, words, sizeof(codes));
+    for (int half = 0; half < 2; ++half) {
+      const auto [scale, min] = block_scale<kType>(blocks, block, half);
+      for (int i = 16 * half; i < 16 * half + 16; ++i) {
+        const float value = scale * static_cast<float>(kLayout.number(codes[i]) - kLayout.zero);
+        *out++ = has_min(kLayout.scales) ? value + min : value;
+      }
     }
-  }
-}
-
-// f16 d | f16 dmin | 12 bytes of scales and mins | 32 bytes of fifth bits (bit g of byte l: group g) | 128 bytes of
-// nibbles
-void read_q5_k(const uint8_t* b, float* out) {
-  const float d = load_f16(b);
-  const float dmin = load_f16(b + 2);
-  const uint8_t* high = b + 16;
-  const uint8_t* q = b + 48;
-  for (int group = 0; group < 8; ++group) {
-    const ScaleMin s = scale_min(b + 4, group);
-    const float scale = d * static_cast<float>(s.scale);
-    const float min = dmin * static_cast<float>(s.min);
-    for (int l = 0; l < 32; ++l) {
-      const uint8_t byte = q[group / 2 * 32 + l];
-      const int value = (group % 2 == 0 ? byte & 15 : byte >> 4) | ((high[l] >> group) & 1) << 4;
-      out[group * 32 + l] = scale * static_cast<float>(value) - min;
-    }
-  }
-}
-
-// 128 bytes of low nibbles | 64 bytes of high 2 bits | 16 signed scales, one a group of 16 | f16 d
-// In each run of 128 elements, quarter k (32 elements) has its nibble in byte l + 32 (k % 2), low half for k < 2, and
-// its high bits in bits 2 k of byte l.
-void read_q6_k(const uint8_t* b, float* out) {
-  const uint8_t* low = b;
-  const uint8_t* high = b + 128;
-  const uint8_t* scales = b + 192;
-  const float d = load_f16(b + 208);
-  for (int e = 0; e < kSuper; ++e) {
-    const int run = e / 128, quarter = e % 128 / 32, l = e % 32;
-    const uint8_t byte = low[run * 64 + quarter % 2 * 32 + l];
-    const int nibble = quarter < 2 ? byte & 15 : byte >> 4;
-    const int value = (nibble | ((high[run * 32 + l] >> (2 * quarter)) & 3) << 4) - 32;
-    out[e] = d * static_cast<float>(static_cast<int8_t>(scales[e / 16])) * static_cast<float>(value);
   }
 }
 
@@ -256,44 +117,103 @@ void write_q5_1(const float* x, uint8_t* b) {
   std::memcpy(b + 4, &high, sizeof(high));
 }
 
-template <typename Read>
-void read_blocks(DType type, const uint8_t* blocks, size_t elements, float* out, Read read) {
-  const DTypeInfo& info = dtype_info(type);
-  for (size_t e = 0; e < elements; e += static_cast<size_t>(info.block_size), blocks += info.block_bytes)
-    read(blocks, out + e);
+// By code: the numbers of iq4_nl, in order, and the codes themselves.
+using ByCode = std::array<float, 16>;
+constexpr ByCode by_code(int (*value)(int code)) {
+  ByCode values = {};
+  for (int code = 0; code < 16; ++code) values[static_cast<size_t>(code)] = static_cast<float>(value(code));
+  return values;
+}
+constexpr ByCode kCodes = by_code([](int code) { return code; });
+constexpr ByCode kNumbers = by_code([](int code) { return dtype_info(DType::iq4_nl).layout.number(code) - 128; });
+
+// What belongs to the code of the number that is nearest, for several x at a time; NaN: code 0.
+using Four = float __attribute__((vector_size(16)));
+Four at_nearest(Four x, const ByCode& of) {
+  Four result = Four{} + of[0];
+  for (size_t i = 0; i < 15; ++i)
+    result += x > (kNumbers[i] + kNumbers[i + 1]) / 2 ? Four{} + (of[i + 1] - of[i]) : Four{};
+  return result;
 }
 
-template <typename Write>
-void write_blocks(DType type, const float* values, size_t elements, uint8_t* blocks, Write write) {
-  const DTypeInfo& info = dtype_info(type);
-  for (size_t e = 0; e < elements; e += static_cast<size_t>(info.block_size), blocks += info.block_bytes)
-    write(values + e, blocks);
+// iq4_nl: scales that bring the extreme value to either end of the numbers, or near it, are tried; each becomes the one
+// of least squares for its codes, and the best stays. Large elements weigh more, as they do in a product.
+void write_iq4_nl(const float* x, uint8_t* b) {
+  constexpr int kAtOnce = 4;
+  Four values[kSmall / kAtOnce], weights[kSmall / kAtOnce];
+  std::memcpy(values, x, sizeof(values));
+  const auto sum = [](Four v) { return (v[0] + v[1]) + (v[2] + v[3]); };
+  Four squares = {};
+  for (const Four value : values) squares += value * value;
+  const float deviation = std::sqrt(sum(squares) / kSmall), extreme = signed_extreme(x);
+  for (int j = 0; j < kSmall; ++j) weights[j / kAtOnce][j % kAtOnce] = deviation + std::fabs(x[j]);
+
+  float best = extreme / kNumbers[0], most = -1;  // of the squares of x, that a scale accounts for
+  for (const float end : {kNumbers.front(), kNumbers.back()})
+    for (const float near : {0.9f, 0.95f, 1.0f, 1.05f, 1.1f}) {
+      const float id = end * near * inverse(extreme);
+      Four qx = {}, qq = {};
+      for (int i = 0; i < kSmall / kAtOnce; ++i) {
+        const Four q = at_nearest(values[i] * id, kNumbers), weighted = weights[i] * q;
+        qx += weighted * values[i];
+        qq += weighted * q;
+      }
+      const float fit = sum(qx), size = sum(qq);
+      if (fit * fit > most * size) {
+        most = fit * fit / size;
+        best = fit / size;
+      }
+    }
+  store_f16(b, best);
+  const float id = inverse(load_f16(b));
+  for (int i = 0; i < 16; i += kAtOnce) {
+    const Four low = at_nearest(values[i / kAtOnce] * id, kCodes);
+    const Four high = at_nearest(values[(i + 16) / kAtOnce] * id, kCodes);
+    for (int j = 0; j < kAtOnce; ++j) b[2 + i + j] = static_cast<uint8_t>(low[j] + 16 * high[j]);
+  }
+}
+
+struct Writer {
+  DType type;
+  void (*write)(const float* values, uint8_t* block);
+};
+constexpr Writer kWriters[] = {{DType::q8_0, write_q8_0},    {DType::q4_0, write_q4_0}, {DType::q4_1, write_q4_1},
+                               {DType::q5_0, write_q5_0},    {DType::q5_1, write_q5_1}, {DType::q4_k, write_q4_k},
+                               {DType::iq4_nl, write_iq4_nl}};
+
+[[noreturn]] void decline_to_write(DType type) {
+  std::vector<DType> known;
+  for (const Writer& writer : kWriters) known.push_back(writer.type);
+  throw_error(ErrorKind::declined, "quantizing to {} is not supported; choose {}", dtype_name(type), names_of(known));
 }
 
 }  // namespace
 
+std::string names_of(std::span<const DType> types) {
+  std::string text;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i > 0) text += i + 1 < types.size() ? ", " : " or ";
+    text += dtype_name(types[i]);
+  }
+  return text;
+}
+
 void dequantize(DType type, const std::byte* blocks, size_t elements, float* out) {
   if (elements == 0) return;  // a tensor of no elements may have no address
   const auto* bytes = reinterpret_cast<const uint8_t*>(blocks);
-  switch (type) {
-    case DType::f32: std::memcpy(out, bytes, elements * sizeof(float)); return;
-    case DType::f16:
-      for (size_t i = 0; i < elements; ++i) out[i] = load_f16(bytes + 2 * i);
-      return;
-    case DType::bf16:
-      for (size_t i = 0; i < elements; ++i) out[i] = bf16_to_f32(load_u16(bytes + 2 * i));
-      return;
-    case DType::q4_0: return read_blocks(type, bytes, elements, out, read_q4_0);
-    case DType::q4_1: return read_blocks(type, bytes, elements, out, read_q4_1);
-    case DType::q5_0: return read_blocks(type, bytes, elements, out, read_q5_0);
-    case DType::q5_1: return read_blocks(type, bytes, elements, out, read_q5_1);
-    case DType::q8_0: return read_blocks(type, bytes, elements, out, read_q8_0);
-    case DType::q2_k: return read_blocks(type, bytes, elements, out, read_q2_k);
-    case DType::q3_k: return read_blocks(type, bytes, elements, out, read_q3_k);
-    case DType::q4_k: return read_blocks(type, bytes, elements, out, read_q4_k);
-    case DType::q5_k: return read_blocks(type, bytes, elements, out, read_q5_k);
-    case DType::q6_k: return read_blocks(type, bytes, elements, out, read_q6_k);
-  }
+  with_dtype(type, [&]<DType kType>() {
+    if constexpr (is_block_quantized(kType)) {
+      read_blocks<kType>(bytes, elements, out);
+    } else if constexpr (kType == DType::f32) {
+      std::memcpy(out, bytes, elements * sizeof(float));
+    } else {
+      for (size_t i = 0; i < elements; ++i) {
+        uint16_t value;
+        std::memcpy(&value, bytes + 2 * i, sizeof(value));
+        out[i] = kType == DType::f16 ? f16_to_f32(value) : bf16_to_f32(value);
+      }
+    }
+  });
 }
 
 void quantize(DType type, const float* values, size_t elements, std::byte* blocks) {
@@ -311,16 +231,13 @@ void quantize(DType type, const float* values, size_t elements, std::byte* block
         std::memcpy(bytes + 2 * i, &value, sizeof(value));
       }
       return;
-    case DType::q8_0: return write_blocks(type, values, elements, bytes, write_q8_0);
-    case DType::q4_0: return write_blocks(type, values, elements, bytes, write_q4_0);
-    case DType::q4_1: return write_blocks(type, values, elements, bytes, write_q4_1);
-    case DType::q5_0: return write_blocks(type, values, elements, bytes, write_q5_0);
-    case DType::q5_1: return write_blocks(type, values, elements, bytes, write_q5_1);
-    case DType::q4_k: return write_blocks(type, values, elements, bytes, write_q4_k);
-    default:
-      throw_error(ErrorKind::declined, "quantizing to {} is not supported; choose q8_0, q4_0, q4_1, q5_0, q5_1 or q4_k",
-                  dtype_name(type));
+    default: break;
   }
+  const auto* writer = std::ranges::find(kWriters, type, &Writer::type);
+  if (writer == std::end(kWriters)) decline_to_write(type);
+  const DTypeInfo& info = dtype_info(type);
+  for (size_t e = 0; e < elements; e += static_cast<size_t>(info.block_size), bytes += info.block_bytes)
+    writer->write(values + e, bytes);
 }
 
 }  // namespace ingot

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <string>
 
 #include "core/dtype.h"
 
@@ -12,9 +14,11 @@ namespace ingot {
 // out[0..elements) = the values of the blocks. `elements` is a multiple of the block size; `blocks` needs no alignment.
 void dequantize(DType type, const std::byte* blocks, size_t elements, float* out);
 
-// The reverse, for f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 and q4_k (whose scales are ours); throws declined for
-// the other K formats.
-// `blocks` has dtype_bytes(type, elements) bytes.
+// The reverse, for plain types and the formats that have a writer (some choose scales of our own); throws declined for
+// others. `blocks` has dtype_bytes(type, elements) bytes.
 void quantize(DType type, const float* values, size_t elements, std::byte* blocks);
+
+// "q8_0, q4_0 or q4_k"
+std::string names_of(std::span<const DType> types);
 
 }  // namespace ingot

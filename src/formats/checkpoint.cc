@@ -12,8 +12,8 @@ const TensorView& Checkpoint::get(std::string_view name) const {
   return *tensor;
 }
 
-std::shared_ptr<PageBuffer> Checkpoint::make(const TensorView& tensor) const {
-  throw_error(ErrorKind::bad_call, "{}: tensor {} is in the file and cannot be made", describe(),
+std::shared_ptr<PageBuffer> Checkpoint::compute(const TensorView& tensor) const {
+  throw_error(ErrorKind::bad_call, "{}: tensor {} is in the file and cannot be computed", describe(),
               printable(tensor.name));
 }
 

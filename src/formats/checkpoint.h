@@ -27,10 +27,10 @@ class Checkpoint {
   // Tells the system that these bytes, once read, will not be needed again (drops clean pages; data stays readable).
   virtual void drop_pages(std::span<const std::byte> bytes) const = 0;
 
-  // The bytes of a tensor of this checkpoint that is_made(); `tensor` is known by its name. drop_pages takes parts of
-  // them as well.
-  virtual std::shared_ptr<PageBuffer> make(const TensorView& tensor) const;
-  // The checkpoint whose tensors are as the files have them: this one, unless some of its tensors are made.
+  // The bytes of a tensor of this checkpoint that is_computed(); `tensor` is known by its name. drop_pages takes parts
+  // of them as well.
+  virtual std::shared_ptr<PageBuffer> compute(const TensorView& tensor) const;
+  // The checkpoint whose tensors are as the files have them: this one, unless some of its tensors are computed.
   virtual const Checkpoint& stored() const { return *this; }
 
   // As find, but throws bad_file "FILE: tensor NAME is missing from the file".

@@ -37,48 +37,32 @@ size_t fixed_size(uint32_t type) {  // bytes of one value; 0 for strings, arrays
   }
 }
 
-struct TensorType {
+// Types that are not read, for the error to name them.
+struct OtherType {
   uint32_t number;
   std::string_view name;
-  int dtype;  // DType, or -1: known by name only
 };
-constexpr int as_int(DType type) { return static_cast<int>(type); }
-constexpr TensorType kTensorTypes[] = {
-    {0, "F32", as_int(DType::f32)},
-    {1, "F16", as_int(DType::f16)},
-    {2, "Q4_0", as_int(DType::q4_0)},
-    {3, "Q4_1", as_int(DType::q4_1)},
-    {6, "Q5_0", as_int(DType::q5_0)},
-    {7, "Q5_1", as_int(DType::q5_1)},
-    {8, "Q8_0", as_int(DType::q8_0)},
-    {9, "Q8_1", -1},
-    {10, "Q2_K", as_int(DType::q2_k)},
-    {11, "Q3_K", as_int(DType::q3_k)},
-    {12, "Q4_K", as_int(DType::q4_k)},
-    {13, "Q5_K", as_int(DType::q5_k)},
-    {14, "Q6_K", as_int(DType::q6_k)},
-    {15, "Q8_K", -1},
-    {16, "IQ2_XXS", -1},
-    {17, "IQ2_XS", -1},
-    {18, "IQ3_XXS", -1},
-    {19, "IQ1_S", -1},
-    {20, "IQ4_NL", -1},
-    {21, "IQ3_S", -1},
-    {22, "IQ2_S", -1},
-    {23, "IQ4_XS", -1},
-    {24, "I8", -1},
-    {25, "I16", -1},
-    {26, "I32", -1},
-    {27, "I64", -1},
-    {28, "F64", -1},
-    {29, "IQ1_M", -1},
-    {30, "BF16", as_int(DType::bf16)},
-    {34, "TQ1_0", -1},
-    {35, "TQ2_0", -1},
-    {39, "MXFP4", -1},
-    {40, "NVFP4", -1},
+constexpr OtherType kOtherTypes[] = {
+    {9, "Q8_1"},   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
+    {22, "IQ2_S"}, {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},   {28, "F64"},
+    {29, "IQ1_M"}, {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"},  {40, "NVFP4"},
 };
-constexpr std::string_view kSupported = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K";
+constexpr bool some_other_type_is_read() {
+  for (const OtherType& other : kOtherTypes)
+    for (const DTypeInfo& info : kDTypes)
+      if (other.number == info.gguf_type) return true;
+  return false;
+}
+static_assert(!some_other_type_is_read());
+
+std::string supported_types() {
+  std::string names;
+  for (const DTypeInfo& info : kDTypes) {
+    if (!names.empty()) names += ", ";
+    for (const char c : info.name) names += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return names;
+}
 
 class Parser {
  public:
@@ -288,13 +272,13 @@ class Parser {
   }
 
   DType tensor_dtype(uint32_t number) const {
-    for (const TensorType& type : kTensorTypes) {
-      if (type.number != number) continue;
-      if (type.dtype >= 0) return static_cast<DType>(type.dtype);
-      throw_error(ErrorKind::declined, "{}: {} has type {}, which is not supported; supported are {}",
-                  part_.file.name(), where(), type.name, kSupported);
-    }
-    fail("has the unknown type number {}; supported are {}", number, kSupported);
+    for (const DTypeInfo& info : kDTypes)
+      if (info.gguf_type == number) return info.type;
+    for (const OtherType& other : kOtherTypes)
+      if (other.number == number)
+        throw_error(ErrorKind::declined, "{}: {} has type {}, which is not supported; supported are {}",
+                    part_.file.name(), where(), other.name, supported_types());
+    fail("has the unknown type number {}; supported are {}", number, supported_types());
   }
 
   // The tensors' bytes start at the next multiple of the alignment after the table.
@@ -340,12 +324,6 @@ class Parser {
 };
 
 }  // namespace
-
-uint32_t gguf_type_number(DType type) {
-  for (const TensorType& known : kTensorTypes)
-    if (known.dtype == as_int(type)) return known.number;
-  throw_error(ErrorKind::declined, "GGUF has no type {}", dtype_name(type));
-}
 
 GgufPart parse_gguf_part(MappedFile file) {
   GgufPart part;

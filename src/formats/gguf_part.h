@@ -28,7 +28,4 @@ struct GgufPart {
 // tensor type that we do not read.
 GgufPart parse_gguf_part(MappedFile file);
 
-// The file format's number of a type.
-uint32_t gguf_type_number(DType type);
-
 }  // namespace ingot

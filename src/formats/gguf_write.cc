@@ -14,8 +14,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/gguf_part.h"
-#include "formats/made_checkpoint.h"
 
 namespace ingot {
 namespace {
@@ -52,7 +52,7 @@ std::string head_of(const GgufValues& values, std::span<const TensorView> tensor
     put<uint32_t>(head, static_cast<uint32_t>(tensor.shape.size()));
     for (auto size = tensor.shape.rbegin(); size != tensor.shape.rend(); ++size)
       put<uint64_t>(head, static_cast<uint64_t>(*size));  // innermost first
-    put(head, gguf_type_number(tensor.dtype));
+    put(head, dtype_info(tensor.dtype).gguf_type);
     put<uint64_t>(head, total);
     total += round_up(tensor.data.size(), values.alignment());
   }

@@ -38,7 +38,7 @@ class GgufValues {
   size_t alignment_ = kGgufAlignment;
 };
 
-// A whole file in memory, of tensors that are not made.
+// A whole file in memory, of tensors that are not computed.
 std::string gguf_bytes(const GgufValues& values, std::span<const TensorView> tensors);
 
 struct GgufTarget {
@@ -46,9 +46,9 @@ struct GgufTarget {
   bool overwrite = false;  // a file that is there already; else it is refused
 };
 
-// Writes the tensors of `checkpoint` (made ones included) to a GGUF file. The file appears under its name only when it
-// is complete; on failure nothing stays behind. Refused before any work: a name that is taken, a disk that is too full.
-// `progress` is called with the bytes of tensors written; it may be empty.
+// Writes the tensors of `checkpoint` (computed ones included) to a GGUF file. The file appears under its name only when
+// it is complete; on failure nothing stays behind. Refused before any work: a name that is taken, a disk that is too
+// full. `progress` is called with the bytes of tensors written; it may be empty.
 void write_gguf(const GgufTarget& target, const GgufValues& values, const Checkpoint& checkpoint,
                 const std::function<void(size_t done, size_t total)>& progress);
 

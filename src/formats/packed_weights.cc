@@ -20,7 +20,7 @@
 #include "core/printable.h"
 #include "core/threads.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/safetensors.h"
 
 namespace ingot {
@@ -176,7 +176,7 @@ void unpack_matrix(const PackedMatrix& m, const TensorView& tensor, const Checkp
 // Fills in a checkpoint with the matrices of `source`, then with what is not packed.
 class Unpacker {
  public:
-  Unpacker(const SafetensorsCheckpoint& source, const PackedFormat& format, MadeCheckpoint& result)
+  Unpacker(const SafetensorsCheckpoint& source, const PackedFormat& format, ComputedCheckpoint& result)
       : source_(source), format_(format), result_(result) {
     for (const Unsupported& tensor : source.unsupported()) words_.emplace(tensor.name, &tensor);
     for (const TensorView& tensor : source.tensors()) plain_.insert(tensor.name);
@@ -241,7 +241,7 @@ class Unpacker {
       m.zeros = words(module + ".qzeros", {m.groups(), m.out / n});
     }
     if (format_.method == Method::gptq) read_order(m, module + ".g_idx");
-    // The others are looked at when the matrix is made.
+    // The others are looked at when the matrix is computed.
     for (int64_t row = 0; m.symmetric && row < m.out; ++row)
       if (m.zero(row, 0) != m.middle()) fail(module + ".weight", kNotSymmetric);
     if (dims == 2) return offer(module, m);
@@ -276,7 +276,7 @@ class Unpacker {
 
   const SafetensorsCheckpoint& source_;
   const PackedFormat& format_;
-  MadeCheckpoint& result_;
+  ComputedCheckpoint& result_;
   std::unordered_map<std::string_view, const Unsupported*> words_;
   std::set<std::string, std::less<>> used_;  // scales and biases, which are part of a matrix
   std::unordered_set<std::string> plain_;
@@ -286,7 +286,7 @@ class Unpacker {
 
 std::shared_ptr<Checkpoint> unpack_checkpoint(std::shared_ptr<const SafetensorsCheckpoint> source,
                                               const PackedFormat& format, int threads) {
-  auto unpacked = std::make_shared<MadeCheckpoint>(source, threads);
+  auto unpacked = std::make_shared<ComputedCheckpoint>(source, threads);
   Unpacker(*source, format, *unpacked);
   return unpacked;
 }

@@ -9,8 +9,8 @@ namespace ingot {
 
 class SafetensorsCheckpoint;
 
-// The tensors of a packed checkpoint as matrices [out, in] in our formats, each made when it is asked for on `threads`
-// threads (0: one a core):
+// The tensors of a packed checkpoint as matrices [out, in] in our formats, each computed when it is asked for on
+// `threads` threads (0: one a core):
 //   4 bits, gptq with sym      q4_0, exact
 //   4 bits, mlx                q4_1, exact
 //   4 bits, awq and other gptq q4_1: scales and levels exact, scale * zero point rounded to f16

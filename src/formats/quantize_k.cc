@@ -32,13 +32,13 @@ float sum(Lanes x) { return (x[0] + x[1]) + (x[2] + x[3]); }
 
 // Adding 1.5 * 2^23 leaves no bits for a fraction: to the nearest whole number, ties to even.
 constexpr float kRounder = 12582912.0f;
-float to_level(float x, float top) {
+float nearest_level(float x, float top) {
   x = x > 0 ? x : 0;  // NaN: 0
   x = x < top ? x : top;
   return (x + kRounder) - kRounder;
 }
 
-float inverse(float x) { return x > 0 ? 1 / x : 0; }
+float reciprocal(float x) { return x > 0 ? 1 / x : 0; }
 
 // Sums over a group that both the best line for given levels and its error are made of.
 struct Sums {
@@ -143,11 +143,11 @@ void write_q4_k(const float* x, uint8_t* block) {
 
   uint8_t scales[kGroups], mins[kGroups], levels[kGroups][kGroup];
   for (int g = 0; g < kGroups; ++g) {
-    scales[g] = static_cast<uint8_t>(to_level(lines[g].scale * inverse(d), kFine));
-    mins[g] = static_cast<uint8_t>(to_level(lines[g].min * inverse(dmin), kFine));
-    const float inverse_scale = inverse(d * static_cast<float>(scales[g])), min = dmin * static_cast<float>(mins[g]);
+    scales[g] = static_cast<uint8_t>(nearest_level(lines[g].scale * reciprocal(d), kFine));
+    mins[g] = static_cast<uint8_t>(nearest_level(lines[g].min * reciprocal(dmin), kFine));
+    const float inverse_scale = reciprocal(d * static_cast<float>(scales[g])), min = dmin * static_cast<float>(mins[g]);
     for (int i = 0; i < kGroup; ++i)
-      levels[g][i] = static_cast<uint8_t>(to_level((x[g * kGroup + i] + min) * inverse_scale, kTop));
+      levels[g][i] = static_cast<uint8_t>(nearest_level((x[g * kGroup + i] + min) * inverse_scale, kTop));
   }
   pack_levels(scales, mins, block + 4);
   for (int g = 0; g < kGroups; g += 2)

@@ -13,7 +13,7 @@ namespace ingot {
 namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-constexpr size_t kMaxDims = 8;
+constexpr size_t kMostDims = 8;
 
 struct StoredType {
   std::string_view name;
@@ -38,9 +38,9 @@ constexpr StoredType kStoredTypes[] = {
     {"F8_E5M2", 1, -1},
 };
 
-class Parser {
+class HeaderReader {
  public:
-  explicit Parser(SafetensorsPart& part) : part_(part) {}
+  explicit HeaderReader(SafetensorsPart& part) : part_(part) {}
 
   void parse() {
     const nlohmann::json header = parse_header();
@@ -110,8 +110,8 @@ class Parser {
   uint64_t parse_shape(TensorView& tensor, const JsonView& view) const {
     const nlohmann::json* shape = view.find("shape");
     if (shape == nullptr || !shape->is_array()) fail(tensor.name, "shape must be a list of sizes");
-    if (shape->size() > kMaxDims)
-      fail(tensor.name, "has {} dimensions, at most {} are allowed", shape->size(), kMaxDims);
+    if (shape->size() > kMostDims)
+      fail(tensor.name, "has {} dimensions, at most {} are allowed", shape->size(), kMostDims);
     int64_t elements = 1;
     for (int64_t size : view.find_ints("shape")) {
       if (size < 0) fail(tensor.name, "a dimension is {}", size);
@@ -170,7 +170,7 @@ class Parser {
 SafetensorsPart parse_safetensors_part(MappedFile file) {
   SafetensorsPart part;
   part.file = std::move(file);
-  Parser(part).parse();
+  HeaderReader(part).parse();
   return part;
 }
 

@@ -13,14 +13,14 @@ namespace ingot {
 // A tensor as it lies in a (memory-mapped) file. `shape` is outermost first, as in Hugging Face: a matrix is [rows,
 // cols] and a row is contiguous. The parsers guarantee that `data` is inside the file and exactly as long as the shape
 // says; in GGUF it starts at a multiple of 8 bytes at least, in safetensors it may start at any byte. A tensor that no
-// file has in this format has a length but no address: Checkpoint::make writes it where it is wanted.
+// file has in this format has a length but no address: Checkpoint::compute writes it where it is wanted.
 struct TensorView {
   std::string name;
   DType dtype = DType::f32;
   std::vector<int64_t> shape;
   std::span<const std::byte> data;
 
-  bool is_made() const { return data.data() == nullptr && !data.empty(); }
+  bool is_computed() const { return data.data() == nullptr && !data.empty(); }
 
   int64_t elements() const {
     int64_t n = 1;
@@ -29,7 +29,7 @@ struct TensorView {
   }
 };
 
-// `data` of a tensor that is made. Only its size may be looked at.
-inline std::span<const std::byte> made_bytes(size_t size) { return {static_cast<const std::byte*>(nullptr), size}; }
+// `data` of a tensor that is computed. Only its size may be looked at.
+inline std::span<const std::byte> computed_bytes(size_t size) { return {static_cast<const std::byte*>(nullptr), size}; }
 
 }  // namespace ingot

@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows,
+DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows,
                                     DType activation) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
@@ -23,11 +23,11 @@ DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, in
   s.sampled = place(max_sample_rows, c.hidden, DType::f32);
   s.rope = place(max_tokens, c.rope_dims, DType::f32);
   if (c.local_rope_theta > 0) s.local_rope = place(max_tokens, c.rope_dims, DType::f32);
-  s.narrow = place(max_tokens, std::max(c.hidden, q), activation);
-  s.wide = place(max_tokens, std::max({qkv, c.ffn, c.experts_per_token * c.expert_ffn}), activation);
+  s.normed = s.attended = place(max_tokens, std::max(c.hidden, q), activation);
+  s.qkv = s.mlp = place(max_tokens, std::max({qkv, c.ffn, c.experts_per_token * c.expert_ffn}), activation);
   if (c.experts > 0) {
     const int64_t pairs = max_tokens * c.experts_per_token;
-    s.branch = place(pairs, c.hidden, DType::f32);
+    s.projected = place(pairs, c.hidden, DType::f32);
     s.router = place(max_tokens, c.experts, DType::f32);
     s.route.experts = c.experts;
     s.route.per_token = c.experts_per_token;
@@ -36,15 +36,15 @@ DecoderScratch DecoderScratch::plan(const ModelConfig& c, int64_t max_tokens, in
     s.route.starts = place(c.experts + 1, 1, DType::f32);
     s.route.items = place(2 * pairs + 1, 1, DType::f32);
   } else if (c.sandwich_norms) {
-    s.branch = place(max_tokens, c.hidden, DType::f32);
+    s.projected = place(max_tokens, c.hidden, DType::f32);
   }
   s.logits = place(max_sample_rows, c.vocab, DType::f32);
   // A layer: two norms and two sums of the residual stream, rotations; then the inputs of qkv, attention, the output
   // projection and the MLP. Beside the layers the last norm, the head and the sampler.
-  const int64_t wide = c.layers * (4 * c.hidden + c.rope_dims) + c.hidden + c.vocab;
-  const int64_t narrow = c.layers * (c.hidden + qkv + q + c.hidden + c.ffn) + c.hidden;
-  s.least_loads = dtype_bytes(DType::f32, static_cast<size_t>(max_tokens * wide)) +
-                  dtype_bytes(activation, static_cast<size_t>(max_tokens * narrow));
+  const int64_t f32_loads = c.layers * (4 * c.hidden + c.rope_dims) + c.hidden + c.vocab;
+  const int64_t activation_loads = c.layers * (c.hidden + qkv + q + c.hidden + c.ffn) + c.hidden;
+  s.least_loads = dtype_bytes(DType::f32, static_cast<size_t>(max_tokens * f32_loads)) +
+                  dtype_bytes(activation, static_cast<size_t>(max_tokens * activation_loads));
   return s;
 }
 
@@ -92,7 +92,7 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
   mlp(last, rows, device);
   norm(rows, weights_.final_norm, weights_.final_norm_bias, device);
   device.encode(LinearOp{.rows = step.samples,
-                         .in = scratch_.narrow,
+                         .in = scratch_.normed,
                          .weight = weights_.head,
                          .out = scratch_.logits,
                          .f32_out = true,
@@ -115,25 +115,25 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
 
   norm(rows, w.attention_norm, w.attention_norm_bias, device);
   device.encode(LinearOp{.rows = step.tokens,
-                         .in = scratch_.narrow,
+                         .in = scratch_.normed,
                          .weight = w.qkv,
                          .bias = w.qkv_bias,
-                         .out = scratch_.wide,
+                         .out = scratch_.qkv,
                          .decode_rows = step.decode_rows,
                          .role = "qkv"});
   AttentionOp attend = {.layer = layer,
                         .shape = shape,
-                        .qkv = scratch_.wide,
+                        .qkv = scratch_.qkv,
                         .rope = rope,
                         .q_norm = w.q_norm,
                         .k_norm = w.k_norm,
                         .norm_eps = config_.norm_eps,
-                        .out = scratch_.narrow};
+                        .out = scratch_.attended};
   for (const auto part : {AttentionOp::Part::decode, AttentionOp::Part::prefill_write, AttentionOp::Part::prefill}) {
     attend.part = part;
     device.encode(attend);
   }
-  join(rows, scratch_.narrow, w.output, w.output_bias, w.attention_post_norm, "attn_out", device);
+  join(rows, scratch_.attended, w.output, w.output_bias, w.attention_post_norm, "attn_out", device);
 }
 
 void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
@@ -142,23 +142,23 @@ void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
   if (config_.layer(layer).experts) return experts(w, rows, device);
   const bool gated = config_.gated_mlp;
   device.encode(LinearOp{.rows = rows.count,
-                         .in = scratch_.narrow,
+                         .in = scratch_.normed,
                          .weight = gated ? w.gate : w.up,
                          .bias = gated ? w.gate_bias : w.up_bias,
                          .up = gated ? w.up : WeightId{},
                          .up_bias = gated ? w.up_bias : WeightId{},
-                         .out = scratch_.wide,
+                         .out = scratch_.mlp,
                          .activation = config_.activation,
                          .decode_rows = rows.decode_rows,
                          .role = gated ? "mlp gate_up" : "mlp up"});
-  join(rows, scratch_.wide, w.down, w.down_bias, w.mlp_post_norm, "mlp down", device);
+  join(rows, scratch_.mlp, w.down, w.down_bias, w.mlp_post_norm, "mlp down", device);
 }
 
 void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) const {
   ExpertRoute route = scratch_.route;
   route.rows = rows.count;
   device.encode(LinearOp{.rows = rows.count,
-                         .in = scratch_.narrow,
+                         .in = scratch_.normed,
                          .weight = w.router,
                          .out = scratch_.router,
                          .f32_out = true,
@@ -166,15 +166,15 @@ void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) 
                          .role = "router"});
   device.encode(RouteOp{.logits = scratch_.router, .route = route, .normalize = config_.norm_expert_weights});
   device.encode(ExpertLinearOp{.route = route,
-                               .in = scratch_.narrow,
+                               .in = scratch_.normed,
                                .weight = w.expert_gate,
                                .up = w.expert_up,
                                .activation = config_.activation,
-                               .out = scratch_.wide,
+                               .out = scratch_.mlp,
                                .role = "experts gate_up"});
   device.encode(ExpertLinearOp{
-      .route = route, .in = scratch_.wide, .weight = w.expert_down, .out = scratch_.branch, .role = "experts down"});
-  device.encode(ExpertSumOp{.route = route, .dim = config_.hidden, .in = scratch_.branch, .out = rows.residual});
+      .route = route, .in = scratch_.mlp, .weight = w.expert_down, .out = scratch_.projected, .role = "experts down"});
+  device.encode(ExpertSumOp{.route = route, .dim = config_.hidden, .in = scratch_.projected, .out = rows.residual});
 }
 
 void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const {
@@ -185,7 +185,7 @@ void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& de
                        .in = rows.residual,
                        .weight = weight,
                        .bias = bias,
-                       .out = scratch_.narrow});
+                       .out = scratch_.normed});
 }
 
 void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, const char* role,
@@ -194,7 +194,7 @@ void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, 
                          .in = in,
                          .weight = weight,
                          .bias = bias,
-                         .out = post_norm ? scratch_.branch : rows.residual,
+                         .out = post_norm ? scratch_.projected : rows.residual,
                          .accumulate = !post_norm,
                          .f32_out = true,
                          .decode_rows = rows.decode_rows,
@@ -204,7 +204,7 @@ void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, 
                        .eps = config_.norm_eps,
                        .rows = rows.count,
                        .dim = config_.hidden,
-                       .in = scratch_.branch,
+                       .in = scratch_.projected,
                        .weight = post_norm,
                        .out = rows.residual,
                        .accumulate = true});

@@ -15,9 +15,11 @@ struct DecoderScratch {
   Region sampled;     // f32 [R, hidden]: the residual rows that produce output
   Region rope;        // f32 [T, rope_dims / 2, 2]
   Region local_rope;  // the same for layers with a rotary base of their own
-  Region narrow;      // activation [T, max(hidden, heads * head_size)]: normed input, then attention output
-  Region wide;        // activation [T, max(qkv width, ffn)]: qkv, then the MLP's inside; of experts [pairs, expert_ffn]
-  Region branch;      // f32 [T, hidden]: what is normed before it joins the residual stream; of experts [pairs, hidden]
+  Region normed;      // activation [T, hidden]: the input of a product
+  Region attended;    // activation [T, heads * head_size]; where normed is
+  Region qkv;         // activation [T, (heads + 2 kv_heads) * head_size]
+  Region mlp;         // activation [T, ffn], of experts [pairs, expert_ffn]; where qkv is
+  Region projected;   // f32 [T, hidden]: what is normed before it joins the residual stream; of experts [pairs, hidden]
   Region router;      // f32 [T, experts]
   ExpertRoute route;
   Region logits;  // f32 [R, vocab]
@@ -26,7 +28,7 @@ struct DecoderScratch {
   // operand of every operation once.
   uint64_t least_loads = 0;
 
-  static DecoderScratch plan(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
+  static DecoderScratch of(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
 };
 
 // What of a model a device looks at to tell whether it can run it.

@@ -8,7 +8,7 @@
 
 #include "core/half.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "model/layout.h"
 
 namespace ingot {
@@ -34,19 +34,18 @@ float next_normal(uint64_t& state) {
   return (static_cast<float>(sum) - kMean) / kSigma * kDeviation;
 }
 
-// Where a K block keeps its two scales, and the values that give codes of random bits the wanted deviation.
-struct BlockScales {
-  size_t offset;
-  float scale, min;  // min: 0 when the format has none
+// The two scales of a K block that give codes of random bits the wanted deviation.
+struct SuperScales {
+  float d, dmin;
 };
-BlockScales block_scales(DType type) {
+SuperScales super_scales(DType type) {
   switch (type) {
-    case DType::q2_k: return {80, kDeviation / 12, 1.5f * kDeviation / 12};
-    case DType::q3_k: return {108, kDeviation / 42, 0};
-    case DType::q4_k: return {0, kDeviation / 220, 7.5f * kDeviation / 220};
-    case DType::q5_k: return {0, kDeviation / 528, 15.5f * kDeviation / 528};
-    case DType::q6_k: return {208, kDeviation / 1366, 0};
-    default: return {0, 0, 0};
+    case DType::q2_k: return {kDeviation / 12, 1.5f * kDeviation / 12};
+    case DType::q3_k: return {kDeviation / 42, 0};
+    case DType::q4_k: return {kDeviation / 220, 7.5f * kDeviation / 220};
+    case DType::q5_k: return {kDeviation / 528, 15.5f * kDeviation / 528};
+    case DType::q6_k: return {kDeviation / 1366, 0};
+    default: return {};
   }
 }
 
@@ -62,14 +61,14 @@ void fill_pattern(DType type, std::span<std::byte> pattern) {
     }
     return;
   }
-  const BlockScales scales = block_scales(type);
-  const uint16_t halves[2] = {f32_to_f16(scales.scale), f32_to_f16(scales.min)};
+  const SuperScales scales = super_scales(type);
+  const uint16_t halves[2] = {f32_to_f16(scales.d), f32_to_f16(scales.dmin)};
   for (size_t at = 0; at < pattern.size(); at += bytes) {
     for (size_t i = 0; i < bytes; i += 2) {
       const uint64_t word = next_word(state);
       std::memcpy(pattern.data() + at + i, &word, std::min<size_t>(2, bytes - i));
     }
-    std::memcpy(pattern.data() + at + scales.offset, halves, scales.min == 0 ? 2 : 4);
+    std::memcpy(pattern.data() + at + info.layout.d_at, halves, has_min(info.layout.scales) ? 4 : 2);
   }
 }
 
@@ -99,7 +98,7 @@ DType format_for(DType wanted, const TensorNeed& need) {
 }  // namespace
 
 std::shared_ptr<Checkpoint> make_dummy_checkpoint(const ModelConfig& config, DType dtype) {
-  auto dummy = std::make_shared<MadeCheckpoint>(nullptr, 1, "dummy weights");
+  auto dummy = std::make_shared<ComputedCheckpoint>(nullptr, 1, "dummy weights");
   std::map<DType, std::shared_ptr<const std::vector<std::byte>>> patterns;
   for (const WeightNeed& weight : model_layout(config, NameStyle::hugging_face).weights)
     for (const TensorNeed& need : weight.parts) {

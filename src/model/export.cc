@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "model/config_read.h"
 #include "model/rope.h"
 #include "model/weights.h"
@@ -56,7 +56,7 @@ void export_rows(const Checkpoint& checkpoint, const TensorView& source, float o
 
 // The tensor `need` of a GGUF file, made of `parts`, one over the other.
 void export_tensor(const Checkpoint& source, const WeightNeed& weight, const TensorNeed& need,
-                   std::span<const TensorNeed> parts, MadeCheckpoint& exported) {
+                   std::span<const TensorNeed> parts, ComputedCheckpoint& exported) {
   std::vector<const TensorView*> sources;
   for (const TensorNeed& part : parts) {
     sources.push_back(&source.get(part.name));
@@ -76,7 +76,7 @@ void export_tensor(const Checkpoint& source, const WeightNeed& weight, const Ten
 }
 
 std::shared_ptr<Checkpoint> export_tensors(const std::shared_ptr<const Checkpoint>& source, const ModelConfig& config) {
-  auto exported = std::make_shared<MadeCheckpoint>(source, 1);
+  auto exported = std::make_shared<ComputedCheckpoint>(source, 1);
   // Both layouts list the same weights in the same order.
   const ModelLayout stored = model_layout(config, NameStyle::hugging_face);
   const ModelLayout wanted = model_layout(config, NameStyle::gguf);
@@ -139,13 +139,13 @@ std::string difference(const ModelConfig& a, const ModelConfig& b) {
 ModelConfig read_back(const GgufExport& exported, int64_t vocab) {
   const std::vector<std::byte> zeros(static_cast<size_t>(vocab) * sizeof(float));
   const TensorView* factors = exported.checkpoint->find(kRopeFactors);
-  const std::shared_ptr<PageBuffer> made = factors == nullptr ? nullptr : exported.checkpoint->make(*factors);
+  const std::shared_ptr<PageBuffer> computed = factors == nullptr ? nullptr : exported.checkpoint->compute(*factors);
   std::vector<TensorView> tensors;
   for (const TensorView& tensor : exported.checkpoint->tensors()) {
     if (tensor.name == "token_embd.weight")
       tensors.push_back({tensor.name, DType::f32, {vocab, 1}, zeros});
     else if (&tensor == factors)
-      tensors.push_back({tensor.name, DType::f32, tensor.shape, made->bytes()});
+      tensors.push_back({tensor.name, DType::f32, tensor.shape, computed->bytes()});
     else
       tensors.push_back({tensor.name, DType::f32, {1}, std::span(zeros).first(sizeof(float))});
   }
@@ -156,7 +156,7 @@ ModelConfig read_back(const GgufExport& exported, int64_t vocab) {
 }  // namespace
 
 GgufExport export_gguf(std::shared_ptr<const Checkpoint> source, const ModelConfig& config) {
-  WeightPlan(*source, config, NameStyle::hugging_face);  // complains of tensors that are missing, misshapen or too many
+  CheckedWeights(*source, config, NameStyle::hugging_face);  // complains of tensors that are missing, misshapen or too many
   GgufExport result{write_gguf_config(config), export_tensors(source, config)};
   const std::string what = difference(config, read_back(result, config.vocab));
   if (!what.empty())

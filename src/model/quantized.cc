@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/convert_rows.h"
-#include "formats/made_checkpoint.h"
 
 namespace ingot {
 namespace {
@@ -61,7 +61,7 @@ std::shared_ptr<Checkpoint> quantize_checkpoint(std::shared_ptr<const Checkpoint
     throw_error(ErrorKind::bad_call,
                 "{}: has no matrix to quantize: all are in blocks already, or no blocks of 32 fit their rows",
                 source->describe());
-  auto quantized = std::make_shared<MadeCheckpoint>(source, threads);
+  auto quantized = std::make_shared<ComputedCheckpoint>(source, threads);
   for (const TensorView& stored : source->tensors()) {
     const auto found = formats.find(stored.name);
     if (found == formats.end()) {

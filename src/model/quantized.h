@@ -21,8 +21,8 @@ struct QuantScheme {
 // "int8": q8_0 everywhere. "int4": q4_k, the embedding and the head q8_0. Throws bad_call for anything else.
 QuantScheme parse_quantize(std::string_view name);
 
-// `source` with its matrices in other formats, each made when it is asked for (Checkpoint::make) on `threads` threads
-// (0: one a core). Throws bad_call when there is nothing to quantize, unless that is not `required`.
+// `source` with its matrices in other formats, each computed when it is asked for (Checkpoint::compute) on `threads`
+// threads (0: one a core). Throws bad_call when there is nothing to quantize, unless that is not `required`.
 std::shared_ptr<Checkpoint> quantize_checkpoint(std::shared_ptr<const Checkpoint> source, const ModelConfig& config,
                                                 NameStyle style, const QuantScheme& scheme, int threads,
                                                 bool required = true);

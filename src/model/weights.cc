@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "model/rope.h"
 
 namespace ingot {
@@ -18,13 +18,13 @@ bool is_derived(std::string_view name) { return name.ends_with("rotary_emb.inv_f
 
 }  // namespace
 
-WeightPlan::WeightPlan(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style)
+CheckedWeights::CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style)
     : checkpoint_(checkpoint), config_(config), layout_(model_layout(config, style)) {
   for (const WeightNeed& need : layout_.weights) check(need);
   refuse_leftovers(style);
 }
 
-void WeightPlan::check(const WeightNeed& need) const {
+void CheckedWeights::check(const WeightNeed& need) const {
   for (const TensorNeed& part : need.parts) {
     const TensorView& tensor = checkpoint_.get(part.name);
     if (tensor.shape != part.shape)
@@ -38,7 +38,7 @@ void WeightPlan::check(const WeightNeed& need) const {
 
 // A tensor that nobody takes means that the model is not what its configuration says: running it would give wrong
 // answers.
-void WeightPlan::refuse_leftovers(NameStyle style) const {
+void CheckedWeights::refuse_leftovers(NameStyle style) const {
   std::set<std::string_view> known(layout_.ignored.begin(), layout_.ignored.end());
   for (const WeightNeed& need : layout_.weights)
     for (const TensorNeed& part : need.parts) known.insert(part.name);
@@ -48,7 +48,7 @@ void WeightPlan::refuse_leftovers(NameStyle style) const {
                   config_.architecture, style == NameStyle::gguf ? "metadata" : "config.json");
 }
 
-MatrixSpec WeightPlan::spec_of(const WeightNeed& need, std::deque<TensorView>& views) const {
+MatrixSpec CheckedWeights::spec_of(const WeightNeed& need, std::deque<TensorView>& views) const {
   MatrixSpec spec{.name = need.name(), .groups = need.groups};
   for (const TensorNeed& part : need.parts) {
     TensorView& view = views.emplace_back(checkpoint_.get(part.name));
@@ -60,7 +60,7 @@ MatrixSpec WeightPlan::spec_of(const WeightNeed& need, std::deque<TensorView>& v
   return spec;
 }
 
-size_t WeightPlan::device_bytes(const Backend& device) const {
+size_t CheckedWeights::device_bytes(const Backend& device) const {
   size_t bytes = 0;
   for (const WeightNeed& need : layout_.weights) {
     std::deque<TensorView> views;
@@ -71,7 +71,7 @@ size_t WeightPlan::device_bytes(const Backend& device) const {
   return bytes;
 }
 
-WeightId WeightPlan::load_vector(const WeightNeed& need, Backend& device) const {
+WeightId CheckedWeights::load_vector(const WeightNeed& need, Backend& device) const {
   std::vector<float> values;
   for (const TensorNeed& part : need.parts) {
     const TensorView& tensor = checkpoint_.get(part.name);
@@ -86,8 +86,8 @@ WeightId WeightPlan::load_vector(const WeightNeed& need, Backend& device) const 
   return device.load_vector(need.name(), values);
 }
 
-// What is made is made one weight at a time, in memory of its own, which the device gives back as it reads on.
-WeightId WeightPlan::load_matrix(const WeightNeed& need, Backend& device) const {
+// What is computed is computed one weight at a time, in memory of its own, which the device gives back as it reads on.
+WeightId CheckedWeights::load_matrix(const WeightNeed& need, Backend& device) const {
   std::deque<TensorView> views;
   const MatrixSpec spec = spec_of(need, views);
   std::vector<TensorBytes> held;
@@ -95,7 +95,7 @@ WeightId WeightPlan::load_matrix(const WeightNeed& need, Backend& device) const 
   return device.load_matrix(spec);
 }
 
-ModelWeights WeightPlan::load(Backend& device, const Progress& progress) const {
+ModelWeights CheckedWeights::load(Backend& device, const Progress& progress) const {
   ModelWeights weights;
   weights.layers.resize(static_cast<size_t>(config_.layers));
   size_t done = 0;

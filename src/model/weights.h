@@ -11,9 +11,9 @@ namespace ingot {
 
 // Which tensors a model needs, found in a checkpoint and checked against the configuration before anything is loaded:
 // a missing, misshapen or unexpected tensor is one Error(bad_file) that names it.
-class WeightPlan {
+class CheckedWeights {
  public:
-  WeightPlan(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style);
+  CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style);
 
   // Bytes the weights will take on the device.
   size_t device_bytes(const Backend& device) const;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "core/sampling_ranges.h"
 #include "orchestrator/free_memory.h"
 #include "orchestrator/step_loop.h"
 #include "step/validate.h"
@@ -38,6 +39,19 @@ uint64_t host_bytes(const Request& request) {
   return sizeof(Request) + prompt * (kTokenBytes + score_bytes(spec.prompt_logprobs)) +
          width * (sizeof(Sequence) + prompt * sizeof(int32_t) + fresh * (kTokenBytes + score_bytes(spec.logprobs))) +
          static_cast<uint64_t>(request.list_words) * 4;
+}
+
+void check_ranges(const SamplingParams& p) {
+  const std::pair<const char*, double> values[] = {{"temperature", p.temperature},
+                                                   {"top_k", p.top_k},
+                                                   {"top_p", p.top_p},
+                                                   {"min_p", p.min_p},
+                                                   {"presence_penalty", p.presence_penalty},
+                                                   {"frequency_penalty", p.frequency_penalty},
+                                                   {"repetition_penalty", p.repetition_penalty},
+                                                   {"min_tokens", p.min_tokens}};
+  for (const auto& [name, value] : values)
+    if (const auto fault = outside(sampling_range(name), value)) throw_bad_parameter(name, "{}", fault->reason);
 }
 
 void check_beams(const GenerationRequest& spec) {
@@ -140,6 +154,7 @@ void Llm::Impl::add_bad_words(GenerationRequest& spec) const {
 
 std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   check_counts(spec);
+  check_ranges(spec.sampling);
   const auto length = static_cast<int64_t>(spec.prompt.size());
   if (length == 0) throw_error(ErrorKind::bad_call, "the prompt is empty: there is nothing to continue");
   for (size_t i = 0; i < spec.prompt.size(); ++i)
@@ -206,9 +221,9 @@ std::shared_ptr<Generation> Llm::submit(GenerationRequest spec, std::function<vo
   }
   request->arrival = ++impl_->arrivals;
   request->submitted = Clock::now();
-  request->stream = std::make_shared<GenerationStream>(
+  request->generation = std::make_shared<LiveGeneration>(
       request->spec.id, request->spec.n, [loop = &impl_->loop] { loop->wake(); }, std::move(notify));
-  std::shared_ptr<Generation> generation = request->stream;
+  std::shared_ptr<Generation> generation = request->generation;
   impl_->loop.add(std::move(request));
   return generation;
 }

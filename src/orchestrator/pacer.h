@@ -13,7 +13,7 @@ class Pacer {
   Pacer(double target_ms, int32_t max_seqs, int32_t max_step_tokens);
 
   // Most prefill rows beside `decode_rows` streams; without streams a step may take longer. Now and then 0.
-  // The more prompts wait for each stream, the longer the step may get.
+  // The more prompts wait for each decoding sequence, the longer the step may get.
   int32_t prefill_rows(int32_t decode_rows, int32_t prompts = 0) const;
   void learn(int32_t decode_rows, int32_t prefill_rows, double run_us);
 

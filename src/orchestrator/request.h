@@ -9,7 +9,7 @@
 
 #include "ingot/llm.h"
 #include "orchestrator/block_hash.h"
-#include "orchestrator/generation_stream.h"
+#include "orchestrator/live_generation.h"
 #include "orchestrator/stop_text.h"
 #include "step/validate.h"
 #include "text/detokenizer.h"
@@ -65,7 +65,7 @@ struct Sequence {
 // A request with all its choices.
 struct Request {
   GenerationRequest spec;
-  std::shared_ptr<GenerationStream> stream;
+  std::shared_ptr<LiveGeneration> generation;
   uint64_t arrival = 0;  // order of submission
   int64_t prompt_len = 0;
   int64_t max_tokens = 0;               // cut to the context
@@ -81,8 +81,8 @@ struct Request {
   std::vector<TokenScore> prompt_scores;
   GenerationSummary summary;
   Clock::time_point submitted, first_step, first_token;
-  bool started = false, answered = false;  // first_step, first_token are set
-  bool complete = false;                   // everything was handed to the stream
+  bool started = false, has_token = false;  // first_step, first_token are set
+  bool complete = false;                    // everything was handed to the generation
 
   bool needs_slot() const { return !spec.beam_search && needs_history(spec.sampling); }  // beams draw nothing
   bool reports_scores() const { return spec.logprobs >= 0 || keep_all; }

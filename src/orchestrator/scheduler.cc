@@ -47,20 +47,20 @@ std::shared_ptr<Sequence> Scheduler::fork_of(const Sequence& parent, int64_t kno
   return child;
 }
 
-Plan Scheduler::plan(bool follows_step_in_flight) {
-  Plan plan;
-  plan.follows = follows_step_in_flight;
+ScheduledStep Scheduler::schedule(bool follows_step_in_flight) {
+  ScheduledStep scheduled;
+  scheduled.follows = follows_step_in_flight;
   builder_.clear();
   copies_.clear();
   reset_words_ = 0;
   follows_ = follows_step_in_flight;
-  plan_streams(plan);
-  plan_prompts(plan);
-  if (plan.empty()) return plan;
+  schedule_decodes(scheduled);
+  schedule_prompts(scheduled);
+  if (scheduled.empty()) return scheduled;
   builder_.finish();
-  plan.step = std::move(builder_.step());
-  plan.step.block_copies = std::move(copies_);
-  return plan;
+  scheduled.step = std::move(builder_.step());
+  scheduled.step.block_copies = std::move(copies_);
+  return scheduled;
 }
 
 // Whether the sequence has something to compute now. One whose last token is still on the device waits when that token
@@ -73,7 +73,7 @@ bool Scheduler::wants_row(const Sequence& sequence) const {
   return sequence.missing() > 0;
 }
 
-void Scheduler::plan_streams(Plan& plan) {
+void Scheduler::schedule_decodes(ScheduledStep& scheduled) {
   // A preemption takes from the end of the queue, so it never meets a sequence that has its row already.
   for (auto it = running_.begin(); it != running_.end();) {
     const std::shared_ptr<Sequence> sequence = *it;
@@ -88,14 +88,15 @@ void Scheduler::plan_streams(Plan& plan) {
       preempt(sequence);
       continue;
     }
-    take_rows(plan, sequence, 1);
-    ++plan.decode_rows;
+    take_rows(scheduled, sequence, 1);
+    ++scheduled.decode_rows;
   }
 }
 
-void Scheduler::plan_prompts(Plan& plan) {
-  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - plan.decode_rows;
-  int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(plan.decode_rows, prompts));
+void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
+  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - scheduled.decode_rows;
+  int32_t budget =
+      std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(scheduled.decode_rows, prompts));
   const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
     int64_t rows = std::min<int64_t>(budget, sequence->missing());
     const int64_t samples_left = limits_.max_sample_rows - static_cast<int64_t>(builder_.step().sample_rows.size());
@@ -104,9 +105,9 @@ void Scheduler::plan_prompts(Plan& plan) {
     const int64_t history = sequence->request->needs_slot() ? sequence->known() : 0;
     if (reset_words_ + history > limits_.max_list_words / 2) return false;
     if (!make_writable(*sequence, sequence->computed, false)) return false;
-    take_rows(plan, sequence, static_cast<int32_t>(rows));
+    take_rows(scheduled, sequence, static_cast<int32_t>(rows));
     budget -= static_cast<int32_t>(rows);
-    plan.prefill_rows += static_cast<int32_t>(rows);
+    scheduled.prefill_rows += static_cast<int32_t>(rows);
     return true;
   };
   for (const std::shared_ptr<Sequence>& sequence : running_) {
@@ -237,10 +238,10 @@ bool Scheduler::reclaim(const Sequence& wanting, bool may_preempt) {
 }
 
 // Adds the sequence's next rows to the step.
-void Scheduler::take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence, int32_t rows) {
+void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence, int32_t rows) {
   Sequence& s = *sequence;
   const Request& request = *s.request;
-  PlannedSequence planned{.sequence = sequence, .rows = rows};
+  ScheduledSequence part{.sequence = sequence, .rows = rows};
   const int64_t start = s.computed;
   int32_t first = 0;
   if (s.in_flight > 0) {
@@ -253,11 +254,11 @@ void Scheduler::take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence,
   if (request.scores_prompt()) {
     for (int64_t position = start; position < std::min(start + rows, request.prompt_len - 1); ++position) {
       if (position + 1 < static_cast<int64_t>(request.prompt_scores.size())) continue;  // scored before a preemption
-      if (planned.first_score < 0) {
-        planned.first_score = outputs();
-        planned.scored_from = position + 1;
+      if (part.first_score < 0) {
+        part.first_score = outputs();
+        part.scored_from = position + 1;
       }
-      ++planned.scores;
+      ++part.scores;
       builder_.sample(first + static_cast<int32_t>(position - start), {}, -1,
                       {.kind = RowOutput::Kind::score,
                        .top = request.spec.prompt_logprobs,
@@ -265,8 +266,8 @@ void Scheduler::take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence,
     }
   }
   s.computed += rows;
-  planned.complete = s.computed == s.length();
-  if (planned.complete && request.max_tokens > 0) {
+  part.complete = s.computed == s.length();
+  if (part.complete && request.max_tokens > 0) {
     if (s.slot >= 0 && !s.slot_ready) {
       const auto split = s.tokens.begin() + request.prompt_len;
       builder_.reset_sampler(
@@ -282,12 +283,12 @@ void Scheduler::take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence,
       output = {.kind = RowOutput::Kind::logprobs, .top = std::min(2 * request.width, limits_.max_top)};
     else if (request.reports_scores())
       output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
-    planned.sample = outputs();
+    part.sample = outputs();
     builder_.sample(first + rows - 1, std::move(sampling), s.slot, output);
-    s.in_flight_row = planned.sample;
+    s.in_flight_row = part.sample;
     ++s.in_flight;
   }
-  plan.sequences.push_back(std::move(planned));
+  scheduled.sequences.push_back(std::move(part));
   // Blocks this step fills with prompt can be shared at once, even by a later sequence of the same step: prefill writes
   // K and V of all rows before any row attends. (A single row may be run as a decode row, which comes earlier.)
   if (rows > 1) remember_blocks(s);

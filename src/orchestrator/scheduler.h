@@ -16,7 +16,7 @@
 namespace ingot {
 
 // What a step carries of one sequence.
-struct PlannedSequence {
+struct ScheduledSequence {
   std::shared_ptr<Sequence> sequence;
   int32_t rows = 0;
   int32_t first_score = -1;  // its first prompt score among the step's outputs; -1: none
@@ -26,12 +26,12 @@ struct PlannedSequence {
   bool complete = false;    // these rows are the last of its tokens
 };
 
-struct Plan {
+struct ScheduledStep {
   Step step;
-  std::vector<PlannedSequence> sequences;
+  std::vector<ScheduledSequence> sequences;
   int32_t decode_rows = 0;
   int32_t prefill_rows = 0;
-  bool follows = false;  // another step was in flight when this was planned
+  bool follows = false;  // another step was in flight when this was scheduled
   bool empty() const { return sequences.empty(); }
 };
 
@@ -41,8 +41,8 @@ struct SchedulerCounts {
   uint64_t preemptions = 0;
 };
 
-// Decides which rows the next step has: a row for every running stream first, then prompts in the order of priority and
-// arrival, as far as the token budget, the blocks and the pacer allow. Knows nothing of text.
+// Decides which rows the next step has: a row for every sequence that decodes first, then prompts in the order of
+// priority and arrival, as far as the token budget, the blocks and the pacer allow. Knows nothing of text.
 class Scheduler {
  public:
   Scheduler(const EngineLimits& limits, bool prefix_caching, double target_step_ms);
@@ -53,8 +53,8 @@ class Scheduler {
   std::shared_ptr<Sequence> fork_of(const Sequence& parent, int64_t known, int64_t computed);
 
   // The next step, and the sequences' state as if it had run already. Sequences with a token on the device only are
-  // planned on it: the step must then directly follow the one that samples it.
-  Plan plan(bool follows_step_in_flight);
+  // scheduled on it: the step must then directly follow the one that samples it.
+  ScheduledStep schedule(bool follows_step_in_flight);
 
   // Called when the tokens of a step became known: tells the pool which blocks are full now.
   void remember_blocks(Sequence& sequence);
@@ -81,15 +81,15 @@ class Scheduler {
   };
   using Queue = std::set<std::shared_ptr<Sequence>, Earlier>;
 
-  void plan_streams(Plan& plan);
-  void plan_prompts(Plan& plan);
+  void schedule_decodes(ScheduledStep& scheduled);
+  void schedule_prompts(ScheduledStep& scheduled);
   bool admit(const std::shared_ptr<Sequence>& sequence);
   int64_t find_prefix(Sequence& sequence);
   bool extend_blocks(Sequence& sequence, int64_t length, bool may_preempt);
   bool make_writable(Sequence& sequence, int64_t position, bool may_preempt);
   int32_t allocate(const Sequence& wanting, bool may_preempt);
   bool reclaim(const Sequence& wanting, bool may_preempt);
-  void take_rows(Plan& plan, const std::shared_ptr<Sequence>& sequence, int32_t rows);
+  void take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence, int32_t rows);
   void extend_hashes(Sequence& sequence);
   void release(Sequence& sequence);
   bool wants_row(const Sequence& sequence) const;
@@ -102,8 +102,8 @@ class Scheduler {
   Queue running_, waiting_, parked_;
   std::vector<int32_t> free_slots_;
   int64_t list_words_ = 0;         // of the running sequences
-  int64_t reset_words_ = 0;        // of this plan's sampler resets
-  std::vector<BlockCopy> copies_;  // of this plan
+  int64_t reset_words_ = 0;        // of this step's sampler resets
+  std::vector<BlockCopy> copies_;  // of this step
   bool follows_ = false;
   SchedulerCounts counts_;
 };

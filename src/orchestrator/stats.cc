@@ -60,7 +60,7 @@ void observe_request(LlmStats& stats, const Request& request, FinishReason reaso
   observe(stats.request_prompt_tokens, static_cast<double>(request.prompt_len));
   observe(stats.request_max_tokens, static_cast<double>(request.max_tokens));
   observe(stats.request_n, request.spec.n);
-  if (!request.answered) return;
+  if (!request.has_token) return;
   observe(stats.request_generation_tokens, static_cast<double>(summary.completion_tokens));
   observe(stats.e2e_s, summary.queue_s + summary.prefill_s + summary.decode_s);
   observe(stats.queue_s, summary.queue_s);

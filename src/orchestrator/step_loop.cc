@@ -4,8 +4,8 @@
 #include <exception>
 #include <utility>
 
-#include "orchestrator/answer.h"
 #include "orchestrator/beam_search.h"
+#include "orchestrator/choice.h"
 #include "orchestrator/stats.h"
 
 namespace ingot {
@@ -88,7 +88,7 @@ void StepLoop::run() {
 void StepLoop::step() {
   admit();
   if (!options_.overlap && in_flight_) finish(*std::exchange(in_flight_, std::nullopt));
-  std::optional<InFlight> next = submit(scheduler_.plan(in_flight_.has_value()));
+  std::optional<InFlight> next = submit(scheduler_.schedule(in_flight_.has_value()));
   if (in_flight_ && !finish(*std::exchange(in_flight_, std::nullopt)) && next) withdraw(*next);
   in_flight_ = std::move(next);
   emit();
@@ -108,7 +108,7 @@ void StepLoop::admit() {
     sequence->request = request.get();
     sequence->tokens = request->spec.prompt;
     if (request->scores_prompt()) request->prompt_scores.push_back({.token = sequence->tokens[0]});
-    begin_answer(*sequence, tokenizer_);
+    begin_choice(*sequence, tokenizer_);
     request->sequences.push_back(sequence);
     scheduler_.add(std::move(sequence));
     requests_.push_back(std::move(request));
@@ -127,25 +127,25 @@ void StepLoop::admit() {
 void StepLoop::check_ends(Clock::time_point now) {
   for (const auto& request : requests_) {
     if (request->complete) continue;
-    if (request->stream->cancelled())
+    if (request->generation->cancelled())
       end_request(*request, FinishReason::cancelled);
     else if (request->spec.deadline && *request->spec.deadline <= now)
       end_request(*request, FinishReason::timeout, "the time limit of the request is over");
   }
 }
 
-std::optional<StepLoop::InFlight> StepLoop::submit(Plan plan) {
-  if (plan.empty()) return std::nullopt;
+std::optional<StepLoop::InFlight> StepLoop::submit(ScheduledStep scheduled) {
+  if (scheduled.empty()) return std::nullopt;
   const Clock::time_point now = Clock::now();
-  for (const PlannedSequence& planned : plan.sequences) {
-    Request& request = *planned.sequence->request;
+  for (const ScheduledSequence& part : scheduled.sequences) {
+    Request& request = *part.sequence->request;
     if (!std::exchange(request.started, true)) request.first_step = now;
   }
   try {
-    const StepTicket ticket = engine_.submit(plan.step);
-    return InFlight{std::move(plan), ticket};
+    const StepTicket ticket = engine_.submit(scheduled.step);
+    return InFlight{std::move(scheduled), ticket};
   } catch (const std::exception& error) {
-    fail_step(plan, error.what());
+    fail_step(scheduled, error.what());
     return std::nullopt;
   }
 }
@@ -156,42 +156,42 @@ bool StepLoop::finish(InFlight step) {
   try {
     result = engine_.wait(step.ticket);
   } catch (const std::exception& error) {
-    if (!step.withdrawn) fail_step(step.plan, error.what());
+    if (!step.withdrawn) fail_step(step.scheduled, error.what());
     return false;
   }
   if (step.withdrawn) return true;
-  commit(step.plan, result);
-  update_stats(step.plan, result.stats);
+  commit(step.scheduled, result);
+  update_stats(step.scheduled, result.stats);
   return true;
 }
 
-void StepLoop::commit(const Plan& plan, const StepResult& result) {
+void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) {
   const Clock::time_point now = Clock::now();
-  scheduler_.pacer().learn(plan.decode_rows, plan.prefill_rows, result.stats.run_us);
-  for (const PlannedSequence& planned : plan.sequences) commit_sequence(planned, result, now);
+  scheduler_.pacer().learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
+  for (const ScheduledSequence& part : scheduled.sequences) commit_sequence(part, result, now);
 }
 
-void StepLoop::commit_sequence(const PlannedSequence& planned, const StepResult& result, Clock::time_point now) {
-  const std::shared_ptr<Sequence>& sequence = planned.sequence;
+void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now) {
+  const std::shared_ptr<Sequence>& sequence = part.sequence;
   if (sequence->state == Sequence::State::finished) return;  // it ended while this step was on its way
   Request& request = *sequence->request;
-  for (int32_t i = 0; i < planned.scores; ++i) {
-    const RowResult& row = result.rows[planned.first_score + i];
+  for (int32_t i = 0; i < part.scores; ++i) {
+    const RowResult& row = result.rows[part.first_score + i];
     // After a preemption a position may be scored twice.
-    if (planned.scored_from + i != static_cast<int64_t>(request.prompt_scores.size())) continue;
+    if (part.scored_from + i != static_cast<int64_t>(request.prompt_scores.size())) continue;
     request.prompt_scores.push_back({.token = row.token, .logprob = row.logprob, .rank = row.rank, .top = row.top});
   }
-  if (planned.sample < 0) {
+  if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
-    if (planned.complete) {  // only the prompt's scores were wanted
+    if (part.complete) {  // only the prompt's scores were wanted
       note_token(*sequence, now);
-      end_answer(*sequence, FinishReason::length);
+      end_choice(*sequence, FinishReason::length);
       scheduler_.retire(sequence);
       advance(request);
     }
     return;
   }
-  const RowResult& row = result.rows[planned.sample];
+  const RowResult& row = result.rows[part.sample];
   --sequence->in_flight;
   note_token(*sequence, now);
   if (request.spec.beam_search) {
@@ -210,12 +210,12 @@ void StepLoop::commit_sequence(const PlannedSequence& planned, const StepResult&
 // Times of tokens, as the request and the histograms want them.
 void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
   Request& request = *sequence.request;
-  const bool first = !std::exchange(request.answered, true);
+  const bool first = !std::exchange(request.has_token, true);
   if (first) {
     request.first_token = now;
-    if (request.scores_prompt()) request.stream->set_prompt_scores(request.prompt_scores);
+    if (request.scores_prompt()) request.generation->set_prompt_scores(request.prompt_scores);
     request.summary.prompt_tokens = request.prompt_len;
-    request.stream->set_summary(request.summary);
+    request.generation->set_summary(request.summary);
   }
   if (request.max_tokens > 0) ++request.summary.completion_tokens;
   const std::lock_guard lock(stats_mutex_);
@@ -237,7 +237,7 @@ void StepLoop::fork_choices(Request& request) {
   for (int32_t choice = 1; choice < request.width; ++choice) {
     std::shared_ptr<Sequence> sequence = scheduler_.fork_of(*first, request.prompt_len, request.prompt_len - 1);
     sequence->choice = choice;
-    begin_answer(*sequence, tokenizer_);
+    begin_choice(*sequence, tokenizer_);
     request.sequences.push_back(sequence);
     scheduler_.add(std::move(sequence));
   }
@@ -268,12 +268,12 @@ void StepLoop::end_request(Request& request, FinishReason reason, const std::str
   request.summary.error = error;
   for (const auto& sequence : request.sequences) {
     if (sequence->state == Sequence::State::finished) continue;
-    if (!request.keep_all) end_answer(*sequence, reason);
+    if (!request.keep_all) end_choice(*sequence, reason);
     scheduler_.retire(sequence);
   }
   const auto created = request.keep_all ? 0 : static_cast<int32_t>(request.sequences.size());
   for (int32_t choice = created; choice < request.spec.n; ++choice)
-    request.stream->append({.index = choice, .finish = reason});
+    request.generation->append({.index = choice, .finish = reason});
   complete(request, reason);
 }
 
@@ -283,45 +283,45 @@ void StepLoop::complete(Request& request, FinishReason reason) {
   summary.prompt_tokens = request.prompt_len;
   summary.queue_s = seconds_between(request.submitted, request.started ? request.first_step : now);
   if (request.started)
-    summary.prefill_s = seconds_between(request.first_step, request.answered ? request.first_token : now);
-  if (request.answered) summary.decode_s = seconds_between(request.first_token, now);
+    summary.prefill_s = seconds_between(request.first_step, request.has_token ? request.first_token : now);
+  if (request.has_token) summary.decode_s = seconds_between(request.first_token, now);
   {
     const std::lock_guard lock(stats_mutex_);
     observe_request(stats_, request, reason);
   }
-  request.stream->finish(summary);
+  request.generation->finish(summary);
   host_bytes_ -= request.host_bytes;
   request.complete = true;
 }
 
 // A step did not happen: its requests end with the reason. (A sequence that is finished may have outlived its request.)
-void StepLoop::fail_step(const Plan& plan, const std::string& reason) {
+void StepLoop::fail_step(const ScheduledStep& scheduled, const std::string& reason) {
   {
     const std::lock_guard lock(stats_mutex_);
     ++stats_.failed_steps;
     ++stats_.failed_in_a_row;
     stats_.failure = reason;
   }
-  for (const PlannedSequence& planned : plan.sequences)
-    if (planned.sequence->state != Sequence::State::finished)
-      end_request(*planned.sequence->request, FinishReason::error, reason);
+  for (const ScheduledSequence& part : scheduled.sequences)
+    if (part.sequence->state != Sequence::State::finished)
+      end_request(*part.sequence->request, FinishReason::error, reason);
   scheduler_.forget_cache();
 }
 
 // The step before this one failed. Sequences of this one start again: they may have read what should have been written.
 void StepLoop::withdraw(InFlight& step) {
   step.withdrawn = true;
-  for (const PlannedSequence& planned : step.plan.sequences) {
-    Sequence& sequence = *planned.sequence;
+  for (const ScheduledSequence& part : step.scheduled.sequences) {
+    Sequence& sequence = *part.sequence;
     if (sequence.state != Sequence::State::running) continue;
     sequence.in_flight = 0;
-    scheduler_.preempt(planned.sequence);
+    scheduler_.preempt(part.sequence);
   }
 }
 
 // Makes everything of this round visible to the readers, and lets go of the requests that are complete.
 void StepLoop::emit() {
-  for (const auto& request : requests_) request->stream->publish();
+  for (const auto& request : requests_) request->generation->publish();
   const auto complete = [](const std::unique_ptr<Request>& request) { return request->complete; };
   const size_t gone = std::erase_if(requests_, complete);
   const auto holds_blocks = [](const std::unique_ptr<Request>& request) {
@@ -345,13 +345,13 @@ void StepLoop::emit() {
   alive_ -= gone;
 }
 
-void StepLoop::update_stats(const Plan& plan, const StepStats& step) {
+void StepLoop::update_stats(const ScheduledStep& scheduled, const StepStats& step) {
   const std::lock_guard lock(stats_mutex_);
   ++stats_.steps;
   stats_.failed_in_a_row = 0;
-  observe(stats_.step_tokens, plan.step.num_scheduled_tokens);
+  observe(stats_.step_tokens, scheduled.step.num_scheduled_tokens);
   observe(stats_.step_s, step.run_us / 1e6);
-  if (plan.follows) observe(stats_.step_gap_s, step.gap_us / 1e6);
+  if (scheduled.follows) observe(stats_.step_gap_s, step.gap_us / 1e6);
 }
 
 }  // namespace ingot

@@ -17,8 +17,9 @@
 
 namespace ingot {
 
-// The thread that owns the engine: admit, plan, submit, (the device runs; meanwhile the step before is) wait, commit,
-// emit. Everything it shares with other threads goes through the inbox or the statistics, each under its own lock.
+// The thread that owns the engine: admit, schedule, submit, (the device runs; meanwhile the step before is) wait,
+// commit, emit. Everything it shares with other threads goes through the inbox or the statistics, each under its own
+// lock.
 class StepLoop {
  public:
   StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options);
@@ -34,7 +35,7 @@ class StepLoop {
 
  private:
   struct InFlight {
-    Plan plan;
+    ScheduledStep scheduled;
     StepTicket ticket;
     bool withdrawn = false;  // it follows a failed step: its results mean nothing
   };
@@ -42,21 +43,21 @@ class StepLoop {
   void run();
   void step();
   void admit();
-  std::optional<InFlight> submit(Plan plan);
+  std::optional<InFlight> submit(ScheduledStep scheduled);
   bool finish(InFlight step);
-  void commit(const Plan& plan, const StepResult& result);
+  void commit(const ScheduledStep& scheduled, const StepResult& result);
   void emit();
 
-  void commit_sequence(const PlannedSequence& planned, const StepResult& result, Clock::time_point now);
+  void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now);
   void note_token(Sequence& sequence, Clock::time_point now);
   void advance(Request& request);
   void fork_choices(Request& request);
   void end_request(Request& request, FinishReason reason, const std::string& error = "");
   void complete(Request& request, FinishReason reason);
-  void fail_step(const Plan& plan, const std::string& reason);
+  void fail_step(const ScheduledStep& scheduled, const std::string& reason);
   void withdraw(InFlight& step);
   void check_ends(Clock::time_point now);
-  void update_stats(const Plan& plan, const StepStats& step);
+  void update_stats(const ScheduledStep& scheduled, const StepStats& step);
 
   Engine& engine_;
   const Tokenizer* tokenizer_;

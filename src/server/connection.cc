@@ -85,14 +85,14 @@ void Connection::reply(uint64_t exchange, HttpReply reply) {
   // In a shared pointer, because std::function wants to be copied.
   auto held = std::make_shared<HttpReply>(std::move(reply));
   post([this, exchange, held] {
-    if (exchange == exchange_ && phase_ == Phase::answer && !answering_) send_reply(std::move(*held));
+    if (exchange == exchange_ && phase_ == Phase::reply && !reply_begun_) send_reply(std::move(*held));
   });
 }
 
 void Connection::stream(uint64_t exchange, HttpReply head, std::shared_ptr<BodySource> body) {
   auto held = std::make_shared<HttpReply>(std::move(head));
   post([this, exchange, held, body = std::move(body)] {
-    if (exchange == exchange_ && phase_ == Phase::answer && !answering_) send_stream(std::move(*held), body);
+    if (exchange == exchange_ && phase_ == Phase::reply && !reply_begun_) send_stream(std::move(*held), body);
   });
 }
 
@@ -108,7 +108,7 @@ void Connection::wake() {
 void Connection::on_disconnect(uint64_t exchange, std::function<void()> callback) {
   const bool open = post([this, exchange, callback] {
     if (exchange <= completed_) return;
-    if (phase_ == Phase::answer)
+    if (phase_ == Phase::reply)
       disconnected_ = callback;
     else
       callback();
@@ -139,7 +139,7 @@ void Connection::begin_request(std::chrono::milliseconds wait) {
 
 void Connection::read_more() {
   if (reading_ || input_ended_ || phase_ == Phase::closed) return;
-  if (phase_ == Phase::answer && input_.size() >= limits_.read_ahead_bytes) return;
+  if (phase_ == Phase::reply && input_.size() >= limits_.read_ahead_bytes) return;
   reading_ = true;
   channel_->read_some(asio::buffer(buffer_), [self = shared_from_this()](Error error, size_t size) {
     self->reading_ = false;
@@ -166,7 +166,7 @@ void Connection::on_input_end(Error error) {
       if (parser_.empty()) return close();
       [[fallthrough]];
     case Phase::body: return refuse(400, "incomplete_request", kEndedInside);
-    case Phase::answer: return watch_answer();
+    case Phase::reply: return watch_client();
     default: return close();
   }
 }
@@ -182,7 +182,7 @@ void Connection::process() {
     if (parser_.stage() == RequestParser::Stage::head) continue;
     if (!head_judged_) {
       judge_head();
-      if (phase_ == Phase::answer) return;
+      if (phase_ == Phase::reply) return;
     }
     if (!lease_.grow(parser_.request().body.size()))
       return refuse(503, "too_many_requests", "too many large requests at once; try again soon");
@@ -216,7 +216,7 @@ void Connection::judge_head() {
   }
   if (answer) {
     keep_alive_ = keep_alive_ && !has_body;
-    begin_answer();
+    begin_reply();
     return send_reply(std::move(*answer));
   }
   const std::string_view expect = request.header("expect");
@@ -234,7 +234,7 @@ void Connection::dispatch() {
   request.id = id_;
   request.peer = peer_;
   if (head_only_) request.method = "GET";
-  begin_answer();
+  begin_reply();
   ++core_->requests;
   auto exchange =
       std::make_shared<ConnectionExchange>(shared_from_this(), exchange_, std::move(request), std::move(lease_));
@@ -252,20 +252,20 @@ void Connection::dispatch() {
 
 // ---- Answering ----
 
-void Connection::begin_answer() {
-  phase_ = Phase::answer;
+void Connection::begin_reply() {
+  phase_ = Phase::reply;
   ++exchange_;
-  answering_ = false;
+  reply_begun_ = false;
   core_->begin_exchange();
   if (input_ended_) input_end_ = Clock::now();
-  watch_answer();
+  watch_client();
 }
 
 void Connection::refuse(int status, std::string_view code, std::string_view message) {
   keep_alive_ = false;
   if (id_.empty()) id_ = request_id(parser_.request().header("x-request-id"));
   record_refusal(status, message);
-  begin_answer();
+  begin_reply();
   HttpReply reply = error_reply(status, code, message);
   if (status == 503) reply.headers.emplace_back("Retry-After", "1");
   send_reply(std::move(reply));
@@ -287,7 +287,7 @@ ReplyHead Connection::head_for(HttpReply& reply, BodyEnd end, uint64_t length) {
 }
 
 void Connection::send_reply(HttpReply reply) {
-  answering_ = true;
+  reply_begun_ = true;
   const ReplyHead head = head_for(reply, BodyEnd::length, reply.body.size());
   queue_ += write_head(reply, head);
   if (!head_only_ && reply.status != 204 && reply.status != 304) queue_ += reply.body;
@@ -295,7 +295,7 @@ void Connection::send_reply(HttpReply reply) {
 }
 
 void Connection::send_stream(HttpReply reply, std::shared_ptr<BodySource> body) {
-  answering_ = true;
+  reply_begun_ = true;
   source_end_ = http10_ ? BodyEnd::close : BodyEnd::chunked;
   const ReplyHead head = head_for(reply, source_end_, 0);
   queue_ += write_head(reply, head);
@@ -318,8 +318,8 @@ void Connection::pump() {
     queue_ += piece;
   if (last) source_.reset();
   if (!queue_.empty()) return flush();
-  if (last) return finish_answer();
-  watch_answer();
+  if (last) return finish_reply();
+  watch_client();
 }
 
 void Connection::flush() {
@@ -330,7 +330,7 @@ void Connection::flush() {
     queue_.clear();
     written_ = 0;
   }
-  if (phase_ == Phase::answer) watch_answer();
+  if (phase_ == Phase::reply) watch_client();
   channel_->write_some(
       asio::buffer(out_.data() + written_, out_.size() - written_),
       [self = shared_from_this()](Error error, size_t size) { self->if_open([&] { self->on_written(error, size); }); });
@@ -344,14 +344,14 @@ void Connection::on_written(Error error, size_t size) {
   writing_ = false;
   out_.clear();
   if (!queue_.empty()) return flush();
-  if (phase_ != Phase::answer || !answering_) return;
+  if (phase_ != Phase::reply || !reply_begun_) return;
   if (source_) return pump();
-  finish_answer();
+  finish_reply();
 }
 
-void Connection::finish_answer() {
+void Connection::finish_reply() {
   completed_ = exchange_;
-  answering_ = false;
+  reply_begun_ = false;
   disconnected_ = nullptr;
   core_->end_exchange();
   if (!keep_alive_) return linger();
@@ -374,9 +374,9 @@ void Connection::linger() {
 
 void Connection::lose_client() {
   if (phase_ == Phase::closed) return;
-  const bool was_answering = phase_ == Phase::answer;
+  const bool was_replying = phase_ == Phase::reply;
   close();
-  if (!was_answering) return;
+  if (!was_replying) return;
   source_.reset();
   core_->end_exchange();
   ++core_->disconnects;
@@ -421,7 +421,7 @@ void Connection::on_deadline() {
       if (parser_.empty()) return linger();
       return refuse(408, "request_timeout", "the head of the request took too long");
     case Phase::body: return refuse(408, "request_timeout", "the body of the request came too slowly");
-    case Phase::answer: return lose_client();
+    case Phase::reply: return lose_client();
     default: return close();
   }
 }
@@ -432,7 +432,7 @@ Connection::Clock::time_point Connection::body_deadline() const {
 }
 
 // While the handler works there is no limit here; only a stuck reader and a client that left have one.
-void Connection::watch_answer() {
+void Connection::watch_client() {
   Clock::time_point when = Clock::time_point::max();
   if (writing_) when = progress_ + limits_.write_time;
   if (input_ended_) when = std::min(when, input_end_ + limits_.half_close_time);

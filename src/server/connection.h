@@ -20,7 +20,7 @@ namespace ingot::server {
 // One client. Everything private runs on the connection's own executor (a strand), so nothing in it is locked; the
 // public methods may be called from any thread and hand over to it.
 //
-//   head -> body -> answer -> head ...    and at any point -> linger -> closed
+//   head -> body -> reply -> head ...    and at any point -> linger -> closed
 //
 // A read is always under way, during an answer too: that is how a client that leaves is noticed. What it sends ahead is
 // kept for later, up to a limit. Writing goes its own way: replies and chunks are appended to `queue_`, and a body
@@ -42,7 +42,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_disconnect(uint64_t exchange, std::function<void()> callback);
 
  private:
-  enum class Phase { handshake, head, body, answer, linger, closed };
+  enum class Phase { handshake, head, body, reply, linger, closed };
   using Clock = std::chrono::steady_clock;
   using Error = boost::system::error_code;
 
@@ -61,7 +61,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void dispatch();
 
   // Answering.
-  void begin_answer();
+  void begin_reply();
   void refuse(int status, std::string_view code, std::string_view message);
   void record_refusal(int status, std::string_view message);
   void send_reply(HttpReply reply);
@@ -70,7 +70,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void pump();
   void flush();
   void on_written(Error error, size_t size);
-  void finish_answer();
+  void finish_reply();
 
   // Ending.
   void linger();
@@ -83,7 +83,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void arm_timer();
   void on_deadline();
   Clock::time_point body_deadline() const;
-  void watch_answer();
+  void watch_client();
 
   const std::shared_ptr<ServerCore> core_;
   const HttpLimits& limits_;
@@ -109,7 +109,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Of the request being answered.
   std::atomic<uint64_t> completed_{0};  // the last exchange that was answered to its end
   uint64_t exchange_ = 0;
-  bool answering_ = false;  // its reply has begun
+  bool reply_begun_ = false;  // its reply has begun
   std::string id_;
   std::string origin_;
   bool keep_alive_ = false;

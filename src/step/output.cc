@@ -12,7 +12,7 @@ T* array_at(std::byte* memory, size_t offset) {
 
 }  // namespace
 
-OutputLayout OutputLayout::plan(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab) {
+OutputLayout OutputLayout::of(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab) {
   OutputLayout out;
   out.max_rows = rows;
   out.max_top = top;

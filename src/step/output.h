@@ -25,7 +25,7 @@ struct OutputLayout {
   size_t logits = 0;      // float [max_logits_rows][vocab]
   size_t bytes = 0;
 
-  static OutputLayout plan(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab);
+  static OutputLayout of(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab);
 
   // What a step of `rows` rows, `logits_rows` of them with full logits, has written: the front of each array.
   struct Part {

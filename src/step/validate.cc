@@ -58,6 +58,12 @@ bool draws_token(const RowOutput& output) {
   return output.kind == RowOutput::Kind::token || output.kind == RowOutput::Kind::logprobs;
 }
 
+// What a caller of the whole system would call it.
+std::string parameter_of(const std::string& field) {
+  constexpr std::string_view kSampling = "sampling.";
+  return field.starts_with(kSampling) ? field.substr(kSampling.size()) : "";
+}
+
 constexpr double kFloatMax = 3.4028234663852886e38;
 
 }  // namespace
@@ -68,7 +74,7 @@ bool needs_history(const SamplingParams& p) {
 }
 
 StepError::StepError(std::string field, int64_t index, std::string reason, int64_t value, int64_t limit)
-    : Error(ErrorKind::bad_call, describe(field, index, reason)),
+    : Error(ErrorKind::bad_call, describe(field, index, reason), parameter_of(field)),
       field_(std::move(field)),
       index_(index),
       value_(value),

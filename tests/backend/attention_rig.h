@@ -56,7 +56,7 @@ class AttentionRig {
     kv.dtype = config.kv_dtype;
     kv_ = kv;
     backend.create_kv_cache(kv);
-    backend.create_io(1 << 20, OutputLayout::plan(1, 1, 1, 16));
+    backend.create_io(1 << 20, OutputLayout::of(1, 1, 1, 16));
     std::vector<float> freqs;
     for (int64_t i = 0; i < s.rope_dims / 2; ++i)
       freqs.push_back(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -36,7 +37,7 @@ inline void expect_near(const std::vector<float>& got, const std::vector<float>&
     const double error =
         std::abs(static_cast<double>(got[i]) - want[i]) / std::max(1.0, std::abs(static_cast<double>(want[i])));
     if (!(error <= worst)) {
-      worst = error;
+      worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
       where = i;
     }
   }

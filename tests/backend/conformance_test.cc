@@ -33,7 +33,7 @@ TEST_P(Conformance, Norm) {
         const std::vector<float> bias = random_floats(random_, static_cast<size_t>(dim));
         both([&](Backend& backend) {
           backend.create_scratch(plan.bytes());
-          backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+          backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
           put(backend, op.in, in, true);
           op.weight = backend.load_vector("weight", weight);
           op.bias = kind == NormKind::layer ? backend.load_vector("bias", bias) : WeightId{};
@@ -62,7 +62,7 @@ TEST_P(Conformance, NormAccumulates) {
     const std::vector<float> weight = random_floats(random_, kDim);
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
       put(backend, op.in, in, true);
       put(backend, op.out, residual, true);
       op.weight = backend.load_vector("weight", weight);
@@ -88,7 +88,7 @@ TEST_P(Conformance, RopeTable) {
   op.factor = 1.25f;
   both([&](Backend& backend) {
     backend.create_scratch(plan.bytes());
-    backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+    backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
     op.inv_freq = backend.load_vector("inv_freq", freqs);
   });
   run(step, [&](Backend& backend) { backend.encode(op); });
@@ -120,7 +120,7 @@ std::unique_ptr<StoredMatrix> make_matrix(std::mt19937& random, DType type, int6
 }
 
 TEST_P(Conformance, Embed) {
-  for (DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_1, DType::q4_0}) {
+  for (DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_1, DType::q4_0, DType::iq4_nl}) {
     SetUp();
     constexpr int64_t kVocab = 37, kHidden = 96;
     const auto table = make_matrix(random_, type, kVocab, kHidden);
@@ -137,7 +137,7 @@ TEST_P(Conformance, Embed) {
     op.scale = 1.5f;
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
       op.table = backend.load_matrix(table->spec);
       op.position_table = backend.load_matrix(positions->spec);
     });
@@ -176,7 +176,7 @@ TEST_P(Conformance, Linear) {
     add.accumulate = true;
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
       set.weight = add.weight = backend.load_matrix(weight->spec);
       set.bias = backend.load_vector("bias", bias);
       put(backend, set.in, in);
@@ -225,7 +225,7 @@ TEST_P(Conformance, PrefillProducts) {
       gated.activation = ActivationKind::silu;
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
         set.weight = biased.weight = add.weight = activated.weight = gated.weight = backend.load_matrix(weight->spec);
         gated.up = backend.load_matrix(up->spec);
         biased.bias = gated.bias = backend.load_vector("bias", bias);
@@ -257,7 +257,7 @@ TEST_P(Conformance, LinearOfDecodeRows) {
   if (gpu) shapes.insert(shapes.end(), {{40, 1024}, {64, 16384}, {70, 2048}});
   const DType plain = bf16() ? DType::bf16 : DType::f16;
   if (bf16()) std::reverse(shapes.begin(), shapes.end());
-  for (DType type : few<DType>(1, {plain, DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0}))
+  for (DType type : few<DType>(1, {plain, DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::iq4_nl}))
     for (const auto& [rows, cols] : few(1, shapes)) {
       SetUp();
       constexpr int64_t kOut = 45;
@@ -280,7 +280,7 @@ TEST_P(Conformance, LinearOfDecodeRows) {
       gated.out = plan.take(residual.size());
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
         add.weight = gated.weight = backend.load_matrix(weight->spec);
         gated.up = backend.load_matrix(up->spec);
         add.bias = backend.load_vector("bias", bias);
@@ -317,7 +317,7 @@ TEST_P(Conformance, GatedLinear) {
       op.out = plan.take(static_cast<size_t>(rows * kOut));
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
         op.weight = backend.load_matrix(gate->spec);
         op.up = backend.load_matrix(up->spec);
         op.bias = backend.load_vector("gate_bias", bias);
@@ -347,7 +347,7 @@ TEST_P(Conformance, LinearWithActivation) {
       op.out = plan.take(static_cast<size_t>(rows * kOut));
       both([&](Backend& backend) {
         backend.create_scratch(plan.bytes());
-        backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+        backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
         op.weight = backend.load_matrix(weight->spec);
         op.bias = backend.load_vector("bias", bias);
         put(backend, op.in, in);
@@ -397,7 +397,7 @@ TEST_P(Conformance, Experts) {
     const std::vector<float> residual = random_floats(random_, static_cast<size_t>(s.rows * s.hidden));
     both([&](Backend& backend) {
       backend.create_scratch(plan.bytes());
-      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
       inside.weight = backend.load_matrix(gate->spec);
       inside.up = backend.load_matrix(up->spec);
       outside.weight = backend.load_matrix(down->spec);
@@ -443,7 +443,7 @@ TEST_P(Conformance, GatherRows) {
   const std::vector<float> in = random_floats(random_, 9 * kDim);
   both([&](Backend& backend) {
     backend.create_scratch(plan.bytes());
-    backend.create_io(1 << 16, OutputLayout::plan(4, 1, 1, 16));
+    backend.create_io(1 << 16, OutputLayout::of(4, 1, 1, 16));
     put(backend, op.in, in, true);
   });
   run(step, [&](Backend& backend) { backend.encode(op); });
@@ -464,7 +464,7 @@ TEST_P(Conformance, BlockZeroAndCopy) {
     both([&](Backend& backend) {
       backend.create_scratch(64);
       backend.create_kv_cache(kv);
-      backend.create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+      backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
       std::mt19937 random(5);
       for (int64_t layer = 0; layer < kv.layers; ++layer)
         for (bool value : {false, true}) {

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/memory.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "counting_new.h"
 #include "formats/block_quant.h"
 #include "harness.h"
@@ -49,7 +50,7 @@ class CpuDevice : public testing::Test {
     kv.head_size = kHeadSize;
     device_->create_kv_cache(kv);
     device_->create_sampler({4, 128, kVocab});
-    layout_ = OutputLayout::plan(kRows, 4, 2, kVocab);
+    layout_ = OutputLayout::of(kRows, 4, 2, kVocab);
     device_->create_io(1 << 16, layout_);
   }
 
@@ -113,6 +114,17 @@ TEST_F(CpuDevice, RunsAStep) {
   EXPECT_EQ(times.kv_bytes, size_t{2 * kKvHeads * kHeadSize * 2});
   submit(decode(5, 1, 1));
   EXPECT_GT(device_->wait(1).gap_us, 0.0);
+}
+
+// By the probe that everything else asks, which knows what is free and what this process may have: not all that the
+// machine has.
+TEST_F(CpuDevice, TellsTheMemoryThatIsFree) {
+  constexpr uint64_t kOthers = uint64_t{256} << 20;  // that other processes may take or give meanwhile
+  const uint64_t before = available_memory_bytes();
+  const uint64_t told = make_cpu_backend({.threads = 1, .isa = "", .drop_pages = {}})->info().memory_bytes;
+  const uint64_t after = available_memory_bytes();
+  EXPECT_GE(told + kOthers, std::min(before, after));
+  EXPECT_LE(told, std::max(before, after) + kOthers);
 }
 
 TEST_F(CpuDevice, TwoStepsInFlightChainTheirTokens) {

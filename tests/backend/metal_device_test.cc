@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "harness.h"
 #include "metal_mode.h"
 
@@ -21,7 +22,7 @@ struct Rig {
     norm.in = plan.take(2 * kDim);
     norm.out = plan.take(2 * kDim);
     device->create_scratch(plan.bytes());
-    device->create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+    device->create_io(4096, OutputLayout::of(1, 1, 1, 16));
     norm.weight = device->load_vector("weight", std::vector<float>(kDim, 1.0f));
     put(*device, norm.in, std::vector<float>(2 * kDim, 1.0f), true);
   }
@@ -49,6 +50,24 @@ TEST(MetalDevice, CountsWhatIsSubmitted) {
   }
 }
 
+// A vector of three staging buffers and a bit: of the four copies two reuse what the first two were made from.
+TEST(MetalDevice, NoticesACopyOfWeightsThatFails) {
+  const std::vector<float> large((size_t{3} << 22) + 5, 1.0f), small(kDim, 1.0f);
+  for (unsigned copy = 1; copy <= 4; ++copy) {
+    metal_with_fault("copy", copy);
+    const std::unique_ptr<Backend> device = make_metal_backend({});
+    try {
+      device->load_vector("large", large);
+      ADD_FAILURE() << "copy " << copy << " failed unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::device);
+      EXPECT_EQ(std::string(error.what()),
+                "gpu: uploading weight large failed: softmetal: a fault, as SOFTMETAL_FAULT asked for");
+    }
+    EXPECT_NO_THROW(device->load_vector("small", small)) << "what failed is of no concern to what comes after";
+  }
+}
+
 TEST(MetalDevice, FewRowsFindTheirExpertsInOneDispatch) {
   struct Case {
     int64_t rows, per_token;
@@ -65,7 +84,7 @@ TEST(MetalDevice, FewRowsFindTheirExpertsInOneDispatch) {
     route.items = plan.take(static_cast<size_t>(route.item_words()));
     const RouteOp op{plan.take(static_cast<size_t>(rows * 16)), route, true};
     device->create_scratch(plan.bytes());
-    device->create_io(4096, OutputLayout::plan(1, 1, 1, 16));
+    device->create_io(4096, OutputLayout::of(1, 1, 1, 16));
     put(*device, op.logits, std::vector<float>(static_cast<size_t>(rows * 16), 0.5f), true);
     const uint64_t before = device->counters().dispatches;
     run_step(*device, {}, [&] { device->encode(op); });

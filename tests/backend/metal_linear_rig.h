@@ -35,7 +35,7 @@ class MetalRig {
     softmetal::set_options(options);
     device_ = NS::TransferPtr(MTL::CreateSystemDefaultDevice());
     queue_ = NS::TransferPtr(device_->newCommandQueue());
-    library_ = metal::load_library(device_.get(), {});
+    library_ = metal::load_library(device_.get(), {}).library;
   }
 
   // Lengths are rounded up to what a copy can have.

@@ -45,8 +45,9 @@ MetalRig& watched() {
 #ifdef INGOT_SANITIZED
 constexpr DType kFormats[] = {DType::f16, DType::q5_k};
 #else
-constexpr DType kFormats[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
-                              DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
+constexpr DType kFormats[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,  DType::q4_1,
+                              DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,  DType::q3_k,
+                              DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl};
 #endif
 #define SKIP_WHEN_SANITIZED() \
   if (test::kSanitized) GTEST_SKIP() << "many kernels, none of its own for a sanitizer"
@@ -299,7 +300,7 @@ class MetalLinearMatrix : public testing::TestWithParam<DType> {};
 #ifdef INGOT_SANITIZED
 constexpr DType kMatrixFormats[] = {DType::f16};
 #else
-constexpr DType kMatrixFormats[] = {DType::f16, DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k};
+constexpr DType kMatrixFormats[] = {DType::f16, DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k, DType::iq4_nl};
 #endif
 INSTANTIATE_TEST_SUITE_P(Formats, MetalLinearMatrix, testing::ValuesIn(kMatrixFormats),
                          [](const auto& info) { return std::string(dtype_name(info.param)); });

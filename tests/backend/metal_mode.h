@@ -10,6 +10,7 @@ inline void metal_in_asked_mode() {}
 inline void metal_in_strict_mode(unsigned = 0) {}
 inline void metal_in_count_mode() {}
 inline void metal_in_watched_mode(const std::string&) {}
+inline void metal_with_fault(const std::string&, unsigned) {}
 }  // namespace ingot::test
 #else
 #include <softmetal/softmetal.h>
@@ -44,6 +45,14 @@ inline void metal_in_watched_mode(const std::string& name) {
   unsigned hash = 0;
   for (const char c : name) hash = hash * 31 + static_cast<unsigned char>(c);
   metal_in_strict_mode((hash / 7 + times) % 4);
+}
+// Fast, and the n-th of these fails: dispatches of a kernel, or "copy".
+inline void metal_with_fault(const std::string& what, unsigned n) {
+  softmetal::Options options = softmetal::options_from_environment();
+  options.mode = softmetal::Mode::fast;
+  options.fault_kernel = what;
+  options.fault_at = n;
+  softmetal::set_options(options);
 }
 }  // namespace ingot::test
 #endif

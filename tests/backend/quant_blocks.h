@@ -75,6 +75,10 @@ inline double value_at(DType type, const uint8_t* row, int64_t k) {
       const int high = b[128 + n * 32 + l] >> (quarter * 2) & 3;
       return half_at(b + 208) * static_cast<int8_t>(b[192 + i / 16]) * ((low | high << 4) - 32);
     }
+    case DType::iq4_nl: {
+      constexpr int kNumbers[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+      return half_at(b) * kNumbers[i < 16 ? b[2 + i] & 15 : b[2 + i - 16] >> 4];
+    }
   }
   return 0;
 }
@@ -84,7 +88,8 @@ inline std::vector<int> half_offsets(DType type) {
   switch (type) {
     case DType::q4_0:
     case DType::q5_0:
-    case DType::q8_0: return {0};
+    case DType::q8_0:
+    case DType::iq4_nl: return {0};
     case DType::q4_1:
     case DType::q5_1:
     case DType::q4_k:

@@ -414,6 +414,37 @@ void ReferenceBackend::sample_row(const float* logits, int64_t vocab, int64_t ro
   sampled_.push_back(result.token);
 }
 
+void ReferenceBackend::run(const PoolOp& op) {
+  const auto* pooled = reinterpret_cast<const PooledRows*>(staged<int32_t>(has_.step.pool) + op.pooled);
+  for (int64_t s = 0; s < op.sequences; ++s) {
+    const PooledRows& rows = pooled[s];
+    std::vector<double> result;
+    for (int64_t i = 0; i < op.dim; ++i) {
+      const auto in = [&](int64_t row) { return at(op.in)[row * op.dim + i]; };
+      double value = 0.0;
+      if (op.kind == PoolOp::Kind::last) {
+        value = in(rows.first + rows.count - 1);
+      } else {
+        float& kept = at(op.kept)[rows.slot * op.dim + i];
+        if (op.kind == PoolOp::Kind::first) {
+          value = rows.before > 0 ? kept : in(rows.first);
+        } else {
+          if (rows.before > 0) value = kept;
+          for (int64_t row = 0; row < rows.count; ++row) value += in(rows.first + row);
+        }
+        kept = static_cast<float>(value);
+        if (op.kind == PoolOp::Kind::mean) value /= rows.before + rows.count;
+      }
+      result.push_back(value);
+    }
+    double length = 1.0;
+    if (op.normalize)
+      length = std::max(std::sqrt(std::inner_product(result.begin(), result.end(), result.begin(), 0.0)), 1e-12);
+    for (int64_t i = 0; i < op.dim; ++i)
+      at(op.out)[s * op.dim + i] = static_cast<float>(result[static_cast<size_t>(i)] / length);
+  }
+}
+
 void ReferenceBackend::submit_step(int) {
   for (const Op& op : ops_) std::visit([this](const auto& one) { run(one); }, op);
 }

@@ -47,6 +47,7 @@ class ReferenceBackend : public Backend {
   void run(const ExpertSumOp& op);
   void run(const GatherRowsOp& op);
   void run(const SampleOp& op);
+  void run(const PoolOp& op);
 
   struct Matrix {
     int64_t rows = 0, cols = 0;

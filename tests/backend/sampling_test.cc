@@ -33,7 +33,7 @@ class Bench {
     logits_ = plan.take(static_cast<size_t>(max_rows * vocab));
     backend.create_scratch(plan.bytes());
     backend.create_sampler({kSlots, kMaxTokens, vocab});
-    layout_ = OutputLayout::plan(max_rows, kMaxTop, 2, vocab);
+    layout_ = OutputLayout::of(max_rows, kMaxTop, 2, vocab);
     backend.create_io(8 << 20, layout_);
   }
 
@@ -155,6 +155,8 @@ class Sampling : public testing::TestWithParam<DeviceCase> {
 
 TEST_P(Sampling, Plain) {
   expect_like_reference(rows([](SamplingParams&) {}));
+  // Tokens that end a sequence count only for min_tokens, which needs a slot.
+  expect_like_reference(rows([](SamplingParams& p) { p.stop_token_ids = {3}; }), {}, kVocab, 2.0f, -1);
 }
 TEST_P(Sampling, Temperature) {
   for (float t : few<float>(3, {0.0f, 0.7f, 5.0f, 0.1f, 1.5f}))
@@ -168,6 +170,10 @@ TEST_P(Sampling, TopP) {
   for (float top_p : few<float>(3, {1e-6f, 0.9f, 0.5f, 0.1f, 0.999f}))
     for (float spread : few<float>(1, top_p == 0.5f ? std::vector{0.01f, 8.0f, 2.0f} : std::vector{2.0f, 8.0f, 0.01f}))
       expect_like_reference(rows([top_p](SamplingParams& p) { p.top_p = top_p; }), {}, kVocab, spread);
+  expect_like_reference(rows([](SamplingParams& p) {
+    p.top_p = 0.9f;
+    p.temperature = 3.0f;  // the mass lies further down than the logits say
+  }));
 }
 TEST_P(Sampling, MinP) {
   for (float min_p : few<float>(2, {0.1f, 1.0f, 0.5f, 0.001f}))

@@ -61,6 +61,16 @@ TEST(MemoryPlan, AddsUpAndTakesWhatItIsGiven) {
   EXPECT_GT(plan.work_bytes, 0u);
 }
 
+// Rows are gathered for their experts before they are multiplied: three vectors of 64 floats a row in this model.
+TEST(MemoryPlan, ExpertsNeedRoomForTheirRows) {
+  EngineOptions options = tiny_options();
+  options.model = fixture_model("qwen3moe-bf16");
+  options.max_step_tokens = 4096;
+  const int64_t pairs = int64_t{4096} * 3;
+  const uint64_t multiplied = make_cpu_backend({.threads = 1})->work_bytes(pairs, 64);
+  EXPECT_GE(inspect_model(options).plan.work_bytes, multiplied + static_cast<uint64_t>(pairs) * 64 * sizeof(float));
+}
+
 TEST(MemoryPlan, WhatDoesNotFitIsRefusedWithTheNumbers) {
   EngineOptions options = tiny_options();
   options.kv_blocks = int64_t{1} << 40;

@@ -23,7 +23,7 @@ constexpr Packed kPackedModels[] = {
     {"llama-mlx-8bit", 0.05}, {"llama-mlx-mixed", 0.05}, {"qwen3moe-mlx-4bit"},
 };
 
-double difference(const std::string& name, const std::string& device, const std::string& isa) {
+double packed_difference(const std::string& name, const std::string& device, const std::string& isa) {
   EngineOptions options = fixture_options(fixture_model(name), device);
   options.isa = isa;
   return reference_difference(options, name);
@@ -33,7 +33,7 @@ class PackedModel : public ::testing::TestWithParam<Packed> {};
 
 TEST_P(PackedModel, MatchesOnTheCpu) {
   for (const char* isa : {"", "portable"}) {
-    const double d = difference(GetParam().name, "cpu", isa);
+    const double d = packed_difference(GetParam().name, "cpu", isa);
     RecordProperty(std::string("difference_") + isa, std::to_string(d));
     EXPECT_LT(d, kQuantizedTolerance + GetParam().rounding) << isa;
   }
@@ -52,7 +52,7 @@ class MetalPackedModel : public ::testing::TestWithParam<Packed> {};
 
 TEST_P(MetalPackedModel, MatchesOnMetal) {
   test::metal_in_strict_mode();
-  const double d = difference(GetParam().name, "metal", "");
+  const double d = packed_difference(GetParam().name, "metal", "");
   RecordProperty("difference", std::to_string(d));
   EXPECT_LT(d, kTolerance + GetParam().rounding);
 }

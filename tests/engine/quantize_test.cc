@@ -15,8 +15,8 @@
 #include "engine/memory_plan.h"
 #include "engine/sequences.h"
 #include "formats/block_quant.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/gguf_write.h"
-#include "formats/made_checkpoint.h"
 #include "formats/test_files.h"
 #include "model/export.h"
 #include "model/quantized.h"
@@ -186,6 +186,39 @@ TEST(ExportedGgufDeclines, WhatGgufCannotSay) {
     const ModelFiles files = open_model(quantize_options(fixture_model(name), ""));
     expect_error(ErrorKind::declined, says, [&files = files] { export_gguf(files.checkpoint, files.config); });
   }
+}
+
+// A file of a format that is not made at load, embedding and head in it too.
+std::string write_non_linear(const std::string& name, const TempDir& folder) {
+  const ModelFiles files = open_model(quantize_options(fixture_model(name), ""));
+  const auto quantized =
+      quantize_checkpoint(files.checkpoint, files.config, files.style(), {DType::iq4_nl, DType::iq4_nl}, 2, true);
+  const GgufExport exported = export_gguf(quantized, files.config);
+  const std::string path = (folder / "model.gguf").string();
+  write_gguf({path}, exported.values, *exported.checkpoint, {});
+  return path;
+}
+
+TEST(QuantizedFile, OfNonLinearBlocksLosesLittle) {
+  const TempDir folder;
+  const EngineOptions options = quantize_options(write_non_linear("llama-bf16-wide", folder), "");
+  EXPECT_EQ(open_model(options).config.weight_format, "iq4_nl");
+  const Reference reference = fixture_reference("llama-bf16-wide");
+  const double loss = max_difference(logits_of(options, reference.ids), reference.logits);
+  RecordProperty("loss", std::to_string(loss));
+  EXPECT_LT(loss, 1.0);
+  EXPECT_GT(loss, 0.2) << "nothing was quantized";
+}
+
+TEST(QuantizedFileMetal, OfNonLinearBlocksIsTheCpus) {
+  if (test::kSanitized) GTEST_SKIP() << "Metal kernels take long to compile then";
+  test::metal_in_strict_mode();
+  const TempDir folder;
+  const std::string path = write_non_linear("llama-bf16-wide", folder);
+  const EngineOptions metal = quantize_options(path, "", "metal");
+  std::vector<int32_t> ids = fixture_reference("llama-bf16-wide").ids;
+  if (metal.max_step_tokens == 1) ids.resize(12);
+  EXPECT_LT(max_difference(logits_of(metal, ids), logits_of(quantize_options(path, ""), ids)), kQuantizedTolerance);
 }
 
 TEST(QuantizeAtLoadPlan, CountsTheQuantizedSize) {

@@ -49,7 +49,7 @@ TEST_P(Dequantize, NeedsNoAlignment) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, Dequantize,
                          testing::Values(DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,
-                                         DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k),
+                                         DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl),
                          [](const auto& info) { return std::string(dtype_name(info.param)); });
 
 class Quantize : public testing::TestWithParam<DType> {};
@@ -101,9 +101,41 @@ TEST(QuantizePlain, BrokenWeightsDoNotCrash) {
   std::vector<float> values(32, 1.0f);
   values[3] = std::numeric_limits<float>::quiet_NaN();
   values[4] = std::numeric_limits<float>::infinity();
-  for (DType type : {DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1}) {
+  for (DType type : {DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::iq4_nl}) {
     std::vector<std::byte> bytes(dtype_bytes(type, values.size()));
     quantize(type, values.data(), values.size(), bytes.data());
+  }
+}
+
+// Values that the format has, either way up, come back as they were; zeros stay zeros.
+TEST(QuantizeNonLinear, NumbersOfTheFormatAreKept) {
+  const int numbers[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  for (const float scale : {0.03125f, -2.0f, 0.0f}) {
+    std::vector<float> values(64);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = scale * static_cast<float>(numbers[i * 7 % 16]);
+    std::vector<std::byte> blocks(dtype_bytes(DType::iq4_nl, values.size()));
+    quantize(DType::iq4_nl, values.data(), values.size(), blocks.data());
+    std::vector<float> back(values.size());
+    dequantize(DType::iq4_nl, blocks.data(), back.size(), back.data());
+    EXPECT_EQ(back, values) << scale;
+  }
+}
+
+// No other codes are nearer than those that were chosen, for the scale that was.
+TEST(QuantizeNonLinear, CodesAreTheNearest) {
+  const std::vector<float> values = read_floats("quant_input.f32");
+  std::vector<std::byte> blocks(dtype_bytes(DType::iq4_nl, values.size()));
+  quantize(DType::iq4_nl, values.data(), values.size(), blocks.data());
+  std::vector<float> back(values.size());
+  dequantize(DType::iq4_nl, blocks.data(), back.size(), back.data());
+  for (int code = 0; code < 16; ++code) {
+    std::vector<std::byte> others = blocks;
+    for (size_t i = 0; i < others.size(); ++i)
+      if (i % 18 >= 2) others[i] = static_cast<std::byte>(code * 17);
+    std::vector<float> there(values.size());
+    dequantize(DType::iq4_nl, others.data(), there.size(), there.data());
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_LE(std::fabs(back[i] - values[i]), std::fabs(there[i] - values[i]) * 1.0001f + 1e-12f) << "element " << i;
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/half.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/safetensors.h"
 #include "formats/test_files.h"
 
@@ -107,9 +107,9 @@ std::vector<float> unpack(const Checkpoint& checkpoint, DType type) {
   EXPECT_EQ(tensor.dtype, type);
   EXPECT_EQ(tensor.shape, (std::vector<int64_t>{kOut, kIn}));
   EXPECT_EQ(checkpoint.tensors().size(), 1u);
-  const std::shared_ptr<PageBuffer> made = checkpoint.make(tensor);
+  const std::shared_ptr<PageBuffer> computed = checkpoint.compute(tensor);
   std::vector<float> values(kOut * kIn);
-  dequantize(tensor.dtype, made->bytes().data(), values.size(), values.data());
+  dequantize(tensor.dtype, computed->bytes().data(), values.size(), values.data());
   return values;
 }
 
@@ -185,7 +185,7 @@ TEST(PackedWeights, WhatIsNotWholeIsNamed) {
   later.add("m.scales", "F16", {2, 8}, std::vector<uint16_t>(16));
   const auto checkpoint = unpack_checkpoint(later.open(), gptq, 1);
   expect_error(ErrorKind::bad_file, "a zero point is not the middle level",
-               [&] { checkpoint->make(checkpoint->get("m.weight")); });
+               [&] { checkpoint->compute(checkpoint->get("m.weight")); });
 }
 
 }  // namespace

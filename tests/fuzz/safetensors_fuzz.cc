@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "formats/block_quant.h"
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/packed_weights.h"
 #include "formats/safetensors.h"
 
@@ -21,7 +21,7 @@ void unpack(const std::shared_ptr<ingot::SafetensorsCheckpoint>& file, uint8_t c
     try {
       const std::shared_ptr<Checkpoint> unpacked = unpack_checkpoint(file, format, 1);
       for (const TensorView& tensor : unpacked->tensors())
-        if (tensor.is_made()) unpacked->make(tensor);
+        if (tensor.is_computed()) unpacked->compute(tensor);
     } catch (const Error&) {
       // refused
     }

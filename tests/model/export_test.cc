@@ -67,7 +67,7 @@ TEST_P(RoundTrip, KeepsTheConfiguration) {
   again.name = files.config.name;
   EXPECT_EQ(write_gguf_config(again).bytes(), exported.values.bytes());
   EXPECT_EQ(again.norm_weight_offset, files.config.norm_weight_offset);
-  WeightPlan(*files.checkpoint, again, NameStyle::hugging_face);
+  CheckedWeights(*files.checkpoint, again, NameStyle::hugging_face);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RoundTrip,

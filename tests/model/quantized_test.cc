@@ -9,10 +9,10 @@
 
 #include "core/error.h"
 #include "formats/block_quant.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/convert_rows.h"
 #include "formats/gguf.h"
 #include "formats/gguf_write.h"
-#include "formats/made_checkpoint.h"
 #include "formats/test_files.h"
 #include "model/open_model.h"
 
@@ -31,8 +31,8 @@ std::shared_ptr<Checkpoint> quantize_fixture(const ModelFiles& files, const Quan
 }
 
 std::vector<std::byte> make(const Checkpoint& checkpoint, const TensorView& tensor) {
-  const std::shared_ptr<PageBuffer> made = checkpoint.make(tensor);
-  return {made->bytes().begin(), made->bytes().end()};
+  const std::shared_ptr<PageBuffer> computed = checkpoint.compute(tensor);
+  return {computed->bytes().begin(), computed->bytes().end()};
 }
 
 // Every element converted by hand; `stored` is [rows, cols].
@@ -48,17 +48,17 @@ std::vector<std::byte> by_hand(const TensorView& stored, const std::byte* data, 
 TEST(Quantized, MatricesAreMadeAndTheRestStays) {
   const ModelFiles files = open_fixture("llama-bf16-llama3");
   const auto quantized = quantize_fixture(files, parse_quantize("int4"));
-  size_t made = 0;
+  size_t computed = 0;
   for (const TensorView& tensor : quantized->tensors()) {
     const TensorView& stored = files.checkpoint->get(tensor.name);
     EXPECT_EQ(tensor.shape, stored.shape) << tensor.name;
     if (tensor.shape.size() == 1) {
-      EXPECT_FALSE(tensor.is_made()) << tensor.name;
+      EXPECT_FALSE(tensor.is_computed()) << tensor.name;
       EXPECT_EQ(tensor.data.data(), stored.data.data()) << tensor.name;
       continue;
     }
-    if (!tensor.is_made()) continue;  // rows of no multiple of 32
-    ++made;
+    if (!tensor.is_computed()) continue;  // rows of no multiple of 32
+    ++computed;
     const bool table = tensor.name == "model.embed_tokens.weight" || tensor.name == "lm_head.weight";
     EXPECT_EQ(tensor.dtype, table                        ? DType::q8_0
                             : tensor.shape[1] % 256 == 0 ? DType::q4_k
@@ -66,7 +66,7 @@ TEST(Quantized, MatricesAreMadeAndTheRestStays) {
         << tensor.name;
     EXPECT_EQ(make(*quantized, tensor), by_hand(stored, stored.data.data(), tensor.dtype)) << tensor.name;
   }
-  EXPECT_GT(made, 4u);
+  EXPECT_GT(computed, 4u);
 }
 
 TEST(Quantized, TransposedMatricesAreTurned) {
@@ -75,7 +75,7 @@ TEST(Quantized, TransposedMatricesAreTurned) {
   size_t turned = 0;
   for (const TensorView& tensor : quantized->tensors()) {
     const TensorView& stored = files.checkpoint->stored().get(tensor.name);
-    if (!tensor.is_made() || tensor.name.find(".mlp.c_proj.") == std::string::npos) continue;
+    if (!tensor.is_computed() || tensor.name.find(".mlp.c_proj.") == std::string::npos) continue;
     ++turned;
     EXPECT_EQ(tensor.shape, (std::vector<int64_t>{stored.shape[1], stored.shape[0]}));
     std::vector<std::byte> other_way(stored.data.size());
@@ -113,8 +113,9 @@ TEST(WriteGguf, KeepsMetadataAndWritesWhatIsMade) {
     const TensorView& found = written->get(tensor.name);
     EXPECT_EQ(found.dtype, tensor.dtype);
     EXPECT_EQ(found.shape, tensor.shape);
-    const std::vector<std::byte> bytes =
-        tensor.is_made() ? make(*quantized, tensor) : std::vector<std::byte>(tensor.data.begin(), tensor.data.end());
+    const std::vector<std::byte> bytes = tensor.is_computed()
+                                             ? make(*quantized, tensor)
+                                             : std::vector<std::byte>(tensor.data.begin(), tensor.data.end());
     EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), found.data.begin(), found.data.end())) << tensor.name;
   }
 }

@@ -81,21 +81,21 @@ std::string error_of(const ModelConfig& config, const std::function<void(FakeChe
   const auto checkpoint = hf_checkpoint();
   change(*checkpoint);
   try {
-    WeightPlan(*checkpoint, config, NameStyle::hugging_face);
+    CheckedWeights(*checkpoint, config, NameStyle::hugging_face);
     return "";
   } catch (const Error& error) {
     return error.what();
   }
 }
 
-TEST(WeightPlan, TakesEveryTensor) {
+TEST(CheckedWeights, TakesEveryTensor) {
   const auto checkpoint = hf_checkpoint();
   const ModelConfig config = small_config();
-  const WeightPlan plan(*checkpoint, config, NameStyle::hugging_face);
+  const CheckedWeights plan(*checkpoint, config, NameStyle::hugging_face);
   EXPECT_EQ(plan.tensors(), 2u + 1u + 2 * 7);  // q, k and v are one matrix
 }
 
-TEST(WeightPlan, NamesWhatIsMissingExtraOrMisshapen) {
+TEST(CheckedWeights, NamesWhatIsMissingExtraOrMisshapen) {
   using ::testing::HasSubstr;
   const ModelConfig config = small_config();
   EXPECT_THAT(error_of(config, [](auto& c) { c.remove("model.layers.1.mlp.up_proj.weight"); }),
@@ -112,14 +112,14 @@ TEST(WeightPlan, NamesWhatIsMissingExtraOrMisshapen) {
   EXPECT_EQ(error_of(config, [](auto& c) { c.add("model.layers.0.self_attn.rotary_emb.inv_freq", {4}); }), "");
 }
 
-TEST(WeightPlan, TiedModelsNeedNoHead) {
+TEST(CheckedWeights, TiedModelsNeedNoHead) {
   ModelConfig config = small_config();
   config.tied_embeddings = true;
   EXPECT_EQ(error_of(config, [](auto& c) { c.remove("lm_head.weight"); }), "");
   EXPECT_EQ(error_of(config, [](auto&) {}), "");  // a stored copy does no harm
 }
 
-TEST(WeightPlan, BiasesFollowTheConfiguration) {
+TEST(CheckedWeights, BiasesFollowTheConfiguration) {
   using ::testing::HasSubstr;
   ModelConfig config = small_config();
   config.attention_bias = true;

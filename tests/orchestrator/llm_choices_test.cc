@@ -77,7 +77,7 @@ TEST(LlmChoices, PrefixIsSharedWithinOneStep) {
   Llm llm(Engine::load(options.engine), nullptr, options);
   const std::vector<int32_t> prompt = prompt_of(llm, 33, 6);
   const std::vector<int32_t> expected = reference_answer(options, prompt, 5);
-  // A first request keeps the loop busy, so that the next ones are planned together.
+  // A first request keeps the loop busy, so that the next ones are scheduled together.
   const std::shared_ptr<Generation> busy = llm.submit(greedy(prompt_of(llm, 90, 99), 6));
   std::vector<std::shared_ptr<Generation>> generations;
   for (int i = 0; i < 6; ++i) generations.push_back(llm.submit(greedy(prompt, 5)));

@@ -1,6 +1,9 @@
 // How requests end, or are refused: cancelled at any moment, late, failed, too many.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <random>
 #include <thread>
@@ -8,6 +11,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 #include "engine/internals.h"
+#include "formats/test_files.h"
 #include "orchestrator/llm_rig.h"
 
 namespace ingot::testing {
@@ -104,6 +108,24 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
   }
 }
 
+// Without a tokenizer a model serves token ids; a broken one is not taken for none.
+TEST(LlmEnds, ABrokenTokenizerIsAnError) {
+  LlmOptions options = tiny_options();
+  const TempDir dir;
+  const std::string folder = (dir.path() / "model").string();
+  std::filesystem::copy(options.engine.model, folder, std::filesystem::copy_options::recursive);
+  options.engine.model = folder;
+  std::filesystem::remove(folder + "/tokenizer.json");
+  EXPECT_NE(Llm::load(options), nullptr);
+  std::ofstream(folder + "/tokenizer.json") << "{\"model\":";
+  try {
+    Llm::load(options);
+    ADD_FAILURE() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_file) << error.what();
+  }
+}
+
 TEST(LlmEnds, RefusesWhatCanNeverBeServed) {
   const LlmOptions options = tiny_options();
   Llm llm(Engine::load(options.engine), nullptr, options);
@@ -125,6 +147,13 @@ TEST(LlmEnds, RefusesWhatCanNeverBeServed) {
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.logprobs = 1000; })), ErrorKind::bad_call);
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.top_p = 0; })), ErrorKind::bad_call);
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.logit_bias = {{-5, 1.0f}}; })), ErrorKind::bad_call);
+  // A caller of the library meets the server's rules.
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.temperature = 100.5f; }), &message), ErrorKind::bad_call);
+  EXPECT_EQ(message, "temperature must be at most 100, got 100.5");
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.frequency_penalty = -2.1f; }), &message), ErrorKind::bad_call);
+  EXPECT_EQ(message, "frequency_penalty must be at least -2, got -2.1");
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.min_p = NAN; })), ErrorKind::bad_call);
+  EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.top_k = -2; })), ErrorKind::bad_call);
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.stop = {"x"}; })), ErrorKind::bad_call) << "no tokenizer";
   EXPECT_EQ(kind_of(llm, with([](auto& r) { r.sampling.logit_bias.assign(1 << 20, {1, 1.0f}); })), ErrorKind::bad_call);
   expect_clean(llm);

@@ -422,6 +422,31 @@ TEST_F(Hazard, UntrackedBuffersNeedAFenceBetweenEncoders) {
   EXPECT_THAT(run(false), HasSubstr("reads what is written by produce with no fence between"));
 }
 
+// A fence tells of the encoder that updated it, and of what that one had waited for.
+TEST_F(Hazard, AFenceOfAnotherEncoderIsNone) {
+  auto run = [&](bool between_waits) {
+    auto u = gpu.empty(128, kPrivate | MTL::ResourceHazardTrackingModeUntracked);
+    auto first = NS::TransferPtr(gpu.device->newFence()), second = NS::TransferPtr(gpu.device->newFence());
+    auto* commands = gpu.queue->commandBuffer();
+    auto* e = commands->computeCommandEncoder();
+    encode_produce(e, u.get());
+    e->updateFence(first.get());
+    e->endEncoding();
+    e = commands->computeCommandEncoder();
+    if (between_waits) e->waitForFence(first.get());
+    encode_produce(e, a.get());
+    e->updateFence(second.get());
+    e->endEncoding();
+    e = commands->computeCommandEncoder();
+    e->waitForFence(second.get());
+    encode_consume(e, u.get(), b.get());
+    e->endEncoding();
+    return Gpu::finish(commands);
+  };
+  EXPECT_EQ(run(true), "");
+  EXPECT_THAT(run(false), HasSubstr("reads what is written by produce with no fence between"));
+}
+
 // --- the host
 // -------------------------------------------------------------------------------------------------------------
 

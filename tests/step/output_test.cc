@@ -12,7 +12,7 @@ constexpr int32_t kRows = 3, kTop = 2, kLogitsRows = 2;
 constexpr int64_t kVocab = 5;
 
 TEST(Output, ArraysLieBehindEachOther) {
-  const OutputLayout layout = OutputLayout::plan(kRows, kTop, kLogitsRows, kVocab);
+  const OutputLayout layout = OutputLayout::of(kRows, kTop, kLogitsRows, kVocab);
   const auto parts = layout.written(kRows, kLogitsRows);
   size_t end = 0;
   for (const OutputLayout::Part& part : parts) {
@@ -28,7 +28,7 @@ TEST(Output, ArraysLieBehindEachOther) {
 }
 
 TEST(Output, EachRowGetsWhatItWanted) {
-  const OutputLayout layout = OutputLayout::plan(4, kTop, kLogitsRows, kVocab);
+  const OutputLayout layout = OutputLayout::of(4, kTop, kLogitsRows, kVocab);
   std::vector<std::byte> memory(layout.bytes);
   const OutputArrays out(layout, memory.data());
   for (int32_t r = 0; r < 4; ++r) {

@@ -170,6 +170,8 @@ TEST(Validate, NamesTheFieldOfEveryFault) {
     } catch (const StepError& error) {
       EXPECT_EQ(error.field(), kFaults[i].field) << "fault " << i << ": " << error.what();
       EXPECT_NE(std::string(error.what()).find(kFaults[i].field), std::string::npos) << error.what();
+      const std::string field = kFaults[i].field;
+      EXPECT_EQ(error.param(), field.starts_with("sampling.") ? field.substr(9) : "") << "what a request calls it";
     }
   }
 }

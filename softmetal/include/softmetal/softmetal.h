@@ -37,8 +37,8 @@ struct Options {
   bool keep_sources = false;       // leave the generated C++ beside the compiled kernels
   int gpu_family = 1009;           // MTL::GPUFamilyApple9: the newest Apple family to answer yes for
   uint64_t working_set_bytes = 0;  // recommendedMaxWorkingSetSize; 0: three quarters of memory
-  std::string fault_kernel;        // kernels whose names begin with this ...
-  uint64_t fault_at = 0;           // ... fail in their n-th dispatch, as a GPU would; 0: never
+  std::string fault_kernel;        // kernels whose names begin with this, or "copy": those of blit encoders ...
+  uint64_t fault_at = 0;           // ... fail the n-th time, as a GPU would; 0: never
 
   // Of devices on an NVIDIA GPU (softmetal/cuda.h).
   std::string ptxas;          // NVIDIA's assembler; empty: the driver assembles when a kernel is loaded

@@ -48,7 +48,7 @@ struct Attention::Call {
   const AttentionOp& op;
   const AttentionShape& shape;
   const StepView& view;
-  const AttentionPlan& plan;
+  const AttentionTasks& tasks;
   float* qkv;         // [T, (heads + 2 kv_heads) * head_size]
   const float* rope;  // [T, rope_dims / 2, 2]
   const float* q_norm;
@@ -63,7 +63,7 @@ void Attention::run(const AttentionOp& op, const Job& job) {
   const Call call{op,
                   op.shape,
                   job.step.view,
-                  *job.step.plan,
+                  *job.step.attention_tasks,
                   device.floats(op.qkv),
                   device.floats(op.rope),
                   device.vector(op.q_norm),
@@ -94,55 +94,55 @@ Attention::Attention(const KvCache& cache, const Kernels& kernels, int workers)
   finished_ = Pages(static_cast<size_t>(partial_slots_ * layout.kv_heads) * sizeof(int32_t));
 }
 
-void Attention::create_plans(int64_t seqs) {
+void Attention::reserve_tasks(int64_t seqs) {
   max_seqs_ = seqs;
   const int64_t words = 3 * (seqs + 1);
   plan_memory_ = Pages(2 * static_cast<size_t>(words) * sizeof(int32_t));
   for (int ring = 0; ring < 2; ++ring) {
     int32_t* base = plan_memory_.as<int32_t>() + ring * words;
-    plans_[ring].decode_task = base;
-    plans_[ring].decode_slot = base + (seqs + 1);
-    plans_[ring].prefill_task = base + 2 * (seqs + 1);
+    tasks_[ring].decode_task = base;
+    tasks_[ring].decode_slot = base + (seqs + 1);
+    tasks_[ring].prefill_task = base + 2 * (seqs + 1);
   }
 }
 
-const AttentionPlan& Attention::plan(const StepView& view) {
+const AttentionTasks& Attention::tasks(const StepView& view) {
   const StagedStep& step = view.step();
-  AttentionPlan& plan = plans_[step.ring];
-  plan.decode_seqs = step.decode_rows;
-  plan.prefill_seqs = step.seqs - step.decode_rows;
+  AttentionTasks& tasks = tasks_[step.ring];
+  tasks.decode_seqs = step.decode_rows;
+  tasks.prefill_seqs = step.seqs - step.decode_rows;
   if (step.seqs > max_seqs_)
     throw_error(ErrorKind::internal, "cpu: a step of {} sequences, room for {}", step.seqs, max_seqs_);
-  int32_t tasks = 0;
+  int32_t count = 0;
   int64_t slots = 0;
-  for (int32_t s = 0; s < plan.decode_seqs; ++s) {
-    plan.decode_task[s] = tasks;
+  for (int32_t s = 0; s < tasks.decode_seqs; ++s) {
+    tasks.decode_task[s] = count;
     const int64_t splits = view.positions()[s] / kSplitKeys + 1;
     const bool split = splits > 1 && slots + splits <= partial_slots_;
-    plan.decode_slot[s] = split ? static_cast<int32_t>(slots) : -1;
+    tasks.decode_slot[s] = split ? static_cast<int32_t>(slots) : -1;
     if (split) slots += splits;
-    tasks += split ? static_cast<int32_t>(splits) : 1;
+    count += split ? static_cast<int32_t>(splits) : 1;
   }
-  plan.decode_task[plan.decode_seqs] = tasks;
+  tasks.decode_task[tasks.decode_seqs] = count;
   // Where the cache is read without conversion, a tile of converted keys saves nothing: small tasks are a little
   // faster.
-  plan.prefill_rows = kernels_.reads_cache_directly ? kMostPrefillRows / 4 : kMostPrefillRows;
+  tasks.prefill_rows = kernels_.reads_cache_directly ? kMostPrefillRows / 4 : kMostPrefillRows;
   const int64_t enough = 4 * workers_;  // tasks, so that the last ones to end leave little idle
-  while (split_prefill(view, plan) * cache_.layout().kv_heads < enough && plan.prefill_rows > kFewestPrefillRows)
-    plan.prefill_rows /= 2;
-  return plan;
+  while (split_prefill(view, tasks) * cache_.layout().kv_heads < enough && tasks.prefill_rows > kFewestPrefillRows)
+    tasks.prefill_rows /= 2;
+  return tasks;
 }
 
-// Fills in plan.prefill_task for tasks of plan.prefill_rows rows; returns how many there are.
-int64_t Attention::split_prefill(const StepView& view, AttentionPlan& plan) {
-  int32_t tasks = 0;
-  for (int32_t s = 0; s < plan.prefill_seqs; ++s) {
-    plan.prefill_task[s] = tasks;
-    const int32_t* start = view.query_start() + plan.decode_seqs + s;
-    tasks += (start[1] - start[0] + plan.prefill_rows - 1) / plan.prefill_rows;
+// Fills in tasks.prefill_task for tasks of tasks.prefill_rows rows; returns how many there are.
+int64_t Attention::split_prefill(const StepView& view, AttentionTasks& tasks) {
+  int32_t count = 0;
+  for (int32_t s = 0; s < tasks.prefill_seqs; ++s) {
+    tasks.prefill_task[s] = count;
+    const int32_t* start = view.query_start() + tasks.decode_seqs + s;
+    count += (start[1] - start[0] + tasks.prefill_rows - 1) / tasks.prefill_rows;
   }
-  plan.prefill_task[plan.prefill_seqs] = tasks;
-  return tasks;
+  tasks.prefill_task[tasks.prefill_seqs] = count;
+  return count;
 }
 
 Attention::Scratch Attention::scratch(int worker) const {
@@ -235,23 +235,23 @@ void Attention::attend_all(const AttentionArgs& args, const Scratch& scratch) co
 }
 
 void Attention::decode(const Call& call, Worker& worker) {
-  const AttentionPlan& plan = call.plan;
+  const AttentionTasks& tasks = call.tasks;
   const Scratch mine = scratch(worker.index());
   const int64_t kv_heads = call.shape.kv_heads;
-  worker.share(plan.decode_task[plan.decode_seqs] * kv_heads, [&](int64_t task) {
+  worker.share(tasks.decode_task[tasks.decode_seqs] * kv_heads, [&](int64_t task) {
     const int64_t index = task / kv_heads;
-    const int64_t seq = find_task(plan.decode_task, plan.decode_seqs, index);
-    decode_task(call, seq, index - plan.decode_task[seq], task % kv_heads, mine);
+    const int64_t seq = find_task(tasks.decode_task, tasks.decode_seqs, index);
+    decode_task(call, seq, index - tasks.decode_task[seq], task % kv_heads, mine);
   });
 }
 
 void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, const Scratch& scratch) {
-  const AttentionPlan& plan = call.plan;
+  const AttentionTasks& tasks = call.tasks;
   const AttentionShape& shape = call.shape;
   const int64_t row = seq, d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
   const int32_t position = call.view.positions()[row];
-  const int64_t splits = plan.decode_task[seq + 1] - plan.decode_task[seq];
-  const bool split = plan.decode_slot[seq] >= 0 && group <= max_group_;
+  const int64_t splits = tasks.decode_task[seq + 1] - tasks.decode_task[seq];
+  const bool split = tasks.decode_slot[seq] >= 0 && group <= max_group_;
   if (!split && part > 0) return;
   // The task that sees the new key writes it; the others never look at it.
   if (!split || part == splits - 1) write_row(call, row, kv_head, scratch.key);
@@ -265,9 +265,9 @@ void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t
   }
   if (split) {
     const int64_t slot_states = shape.kv_heads * group * stride;
-    float* states = partials_.as<float>() + plan.decode_slot[seq] * slot_states + kv_head * group * stride;
+    float* states = partials_.as<float>() + tasks.decode_slot[seq] * slot_states + kv_head * group * stride;
     kernels_.attend_split(args, part, states + part * slot_states);
-    std::atomic_ref<int32_t> done(finished_.as<int32_t>()[plan.decode_slot[seq] * shape.kv_heads + kv_head]);
+    std::atomic_ref<int32_t> done(finished_.as<int32_t>()[tasks.decode_slot[seq] * shape.kv_heads + kv_head]);
     if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < splits) return;
     done.store(0, std::memory_order_relaxed);
     // The last to finish merges, in the order of the splits.
@@ -301,22 +301,22 @@ void Attention::prefill_write(const Call& call, Worker& worker) {
 }
 
 void Attention::prefill(const Call& call, Worker& worker) {
-  const AttentionPlan& plan = call.plan;
+  const AttentionTasks& tasks = call.tasks;
   const Scratch mine = scratch(worker.index());
   const int64_t kv_heads = call.shape.kv_heads;
-  const int64_t tiles = plan.prefill_task[plan.prefill_seqs];
+  const int64_t tiles = tasks.prefill_task[tasks.prefill_seqs];
   worker.share(tiles * kv_heads, [&](int64_t task) {
     const int64_t index = tiles - 1 - task / kv_heads;  // the end of a sequence sees most keys: long tasks first
-    const int64_t seq = find_task(plan.prefill_task, plan.prefill_seqs, index);
-    prefill_task(call, plan.decode_seqs + seq, index - plan.prefill_task[seq], task % kv_heads, mine);
+    const int64_t seq = find_task(tasks.prefill_task, tasks.prefill_seqs, index);
+    prefill_task(call, tasks.decode_seqs + seq, index - tasks.prefill_task[seq], task % kv_heads, mine);
   });
 }
 
 void Attention::prefill_task(const Call& call, int64_t seq, int64_t tile, int64_t kv_head, const Scratch& scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
-  const int64_t begin = call.view.query_start()[seq] + tile * call.plan.prefill_rows;
-  const int64_t end = std::min<int64_t>(begin + call.plan.prefill_rows, call.view.query_start()[seq + 1]);
+  const int64_t begin = call.view.query_start()[seq] + tile * call.tasks.prefill_rows;
+  const int64_t end = std::min<int64_t>(begin + call.tasks.prefill_rows, call.view.query_start()[seq + 1]);
   const int64_t at_once = std::max<int64_t>(1, kMaxAttentionRows / group);
   AttentionArgs args = cache_args(call, seq, kv_head, scratch);
   for (int64_t from = begin; from < end; from += at_once) {

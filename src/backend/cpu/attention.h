@@ -13,7 +13,7 @@
 namespace ingot::cpu {
 
 // How one step's attention is cut into tasks. Made on the host when the step begins.
-struct AttentionPlan {
+struct AttentionTasks {
   // Decode: sequence s has tasks [decode_task[s], decode_task[s + 1]) for each KV head. Either one task a split, whose
   // partial states go to slots decode_slot[s] + split, or (slot -1) one task for everything.
   int32_t* decode_task = nullptr;   // [decode sequences + 1]
@@ -39,9 +39,9 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // Room for the plans of two steps of at most `seqs` sequences.
-  void create_plans(int64_t seqs);
-  const AttentionPlan& plan(const StepView& view);
+  // Room for the tasks of two steps of at most `seqs` sequences.
+  void reserve_tasks(int64_t seqs);
+  const AttentionTasks& tasks(const StepView& view);
 
   void run(const AttentionOp& op, const Job& job);
 
@@ -49,7 +49,7 @@ class Attention {
   struct Scratch;  // of one worker
   struct Call;     // an operation with its memory
 
-  static int64_t split_prefill(const StepView& view, AttentionPlan& plan);
+  static int64_t split_prefill(const StepView& view, AttentionTasks& tasks);
   Scratch scratch(int worker) const;
   void decode(const Call& call, Worker& worker);
   void prefill_write(const Call& call, Worker& worker);
@@ -72,7 +72,7 @@ class Attention {
   Pages finished_;  // int32 atomics [partial_slots, kv_heads], at a sequence's first slot: how many splits are done
   int64_t max_seqs_ = 0;
   Pages plan_memory_;
-  AttentionPlan plans_[2];
+  AttentionTasks tasks_[2];
 };
 
 }  // namespace ingot::cpu

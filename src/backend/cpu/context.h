@@ -41,7 +41,7 @@ struct Context {
 // A step while it runs.
 struct RunningStep {
   StepView view;
-  const AttentionPlan* plan = nullptr;
+  const AttentionTasks* attention_tasks = nullptr;
   uint64_t number = 0;  // counts steps
   const OutputLayout* layout = nullptr;
   std::byte* output = nullptr;

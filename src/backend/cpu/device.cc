@@ -96,7 +96,7 @@ class Cpu final : public Backend {
     context_.cache = std::make_unique<cpu::KvCache>(layout);
     context_.attention = std::make_unique<cpu::Attention>(*context_.cache, context_.kernels, pool_.size());
     reserve_ops(static_cast<size_t>(16 * layout.layers + 256));
-    create_plans();
+    reserve_tasks();
   }
 
   void make_sampler(const SamplerLayout& layout) override {
@@ -112,14 +112,14 @@ class Cpu final : public Backend {
     }
     stage_bytes_ = stage_bytes;
     if (context_.sampler) context_.sampler->create_rows(output.max_rows);
-    create_plans();
+    reserve_tasks();
     return {std::span(rings_[0].stage.data(), stage_bytes), std::span(rings_[1].stage.data(), stage_bytes)};
   }
 
-  void create_plans() {
+  void reserve_tasks() {
     // Every sequence takes at least two words of the stage.
     if (context_.attention && stage_bytes_ > 0)
-      context_.attention->create_plans(static_cast<int64_t>(stage_bytes_ / 8));
+      context_.attention->reserve_tasks(static_cast<int64_t>(stage_bytes_ / 8));
   }
 
   // -- outside a step --
@@ -143,7 +143,7 @@ class Cpu final : public Backend {
     Ring& ring = rings_[index];
     ring.ops.clear();
     ring.step = {.view = StepView(has_.step, ring.stage.data()), .layout = &has_.output, .output = ring.output.data()};
-    if (context_.attention) ring.step.plan = &context_.attention->plan(ring.step.view);
+    if (context_.attention) ring.step.attention_tasks = &context_.attention->tasks(ring.step.view);
     encoding_ = &ring;
   }
 

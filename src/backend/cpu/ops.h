@@ -17,6 +17,7 @@ void run(const ExpertLinearOp& op, const Job& job);
 void run(const ExpertSumOp& op, const Job& job);
 void run(const GatherRowsOp& op, const Job& job);
 void run(const SampleOp& op, const Job& job);
+void run(const PoolOp& op, const Job& job);
 
 // Bytes of work memory that an operation needs: most need none.
 template <typename AnyOp>

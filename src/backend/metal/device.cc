@@ -33,7 +33,11 @@ class Metal final : public Backend {
       : Backend("gpu"),
         gpu_(open_gpu(options.cuda)),
         drop_pages_(options.drop_pages),
-        pipelines_(gpu_.device, load_library(gpu_.device.get(), {options.resources, gpu_.bfloat}), counters_),
+        // Nothing is compiled ahead for NVIDIA's.
+        kernels_(load_library(
+            gpu_.device.get(),
+            {.resources = options.resources, .folder = options.cuda ? "" : host::own_folder(), .bfloat = gpu_.bfloat})),
+        pipelines_(gpu_.device, kernels_.library, counters_),
         memory_(gpu_.device, gpu_.queue, counters_),
         encoder_(pipelines_, counters_),
         gemm_(gpu_.device),
@@ -58,7 +62,8 @@ class Metal final : public Backend {
                                          gemm_.name().empty() ? "" : ", prefill by " + gemm_.name()),
               .activation = options.activation,
               .memory_bytes = gpu_.memory_bytes,
-              .step_tokens = options.cuda ? kCudaStepTokens : kStepTokens},
+              .step_tokens = options.cuda ? kCudaStepTokens : kStepTokens,
+              .kernels = kernels_.from},
              {.runs = "the Metal kernels run",
               .head_size = kMaxHeadSize,
               .experts = kMaxExperts,
@@ -287,6 +292,7 @@ class Metal final : public Backend {
   Gpu gpu_;
   std::unique_ptr<ThreadPool> packers_;  // while weights are loaded
   DropPages drop_pages_;
+  KernelLibrary kernels_;
   PipelineCache pipelines_;
   Memory memory_;
   Encoder encoder_;

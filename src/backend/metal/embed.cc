@@ -30,8 +30,8 @@ void encode(const EmbedOp& op, Context& context) {
       params.planes_positions = packed_planes(positions_type, positions->cols);
       params.rows_positions = static_cast<uint32_t>(positions->rows);
     }
-    encoder.use("embed", {Constant::u(kEmbedFormat, static_cast<int64_t>(segment.type)),
-                          Constant::u(kEmbedFormatPositions, static_cast<int64_t>(positions_type)),
+    encoder.use("embed", {Constant::u(kEmbedFormat, packed_format(segment.type)),
+                          Constant::u(kEmbedFormatPositions, packed_format(positions_type)),
                           Constant::b(kEmbedHasPositions, positions != nullptr)});
     encoder.weight(0, table.view(segment));
     if (positions != nullptr) {

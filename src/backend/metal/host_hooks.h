@@ -2,6 +2,7 @@
 
 #include <Metal/Metal.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "backend/metal/memory.h"
@@ -14,6 +15,9 @@ namespace ingot::metal::host {
 bool is_software();
 bool has_bfloat();          // in kernels: Metal 3.1, which came with macOS 14
 bool has_residency_sets();  // they came with macOS 15
+
+// The folder of the program, or of the Python module, that this code is part of.
+std::filesystem::path own_folder();
 
 // A new device on the first NVIDIA GPU. Throws Error(declined) where there is none.
 MTL::Device* new_cuda_device();

@@ -1,4 +1,7 @@
 #include "backend/metal/host_hooks.h"
+
+#include <dlfcn.h>
+
 #include "backend/metal/traffic.h"
 #include "core/error.h"
 
@@ -12,6 +15,13 @@ bool has_bfloat() {
 bool has_residency_sets() {
   if (__builtin_available(macOS 15.0, *)) return true;
   return false;
+}
+
+std::filesystem::path own_folder() {
+  Dl_info image{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &image) == 0 || image.dli_fname == nullptr) return {};
+  std::error_code none;
+  return std::filesystem::weakly_canonical(image.dli_fname, none).parent_path();
 }
 
 MTL::Device* new_cuda_device() { throw_error(ErrorKind::declined, "this build has no CUDA device"); }

@@ -1,3 +1,5 @@
+#include <dlfcn.h>
+#include <link.h>
 #include <softmetal/audit.h>
 #include <softmetal/cuda.h>
 #include <softmetal/gemm.h>
@@ -34,6 +36,17 @@ softmetal::GemmProduct product_of(const GemmProduct& p) {
 bool is_software() { return true; }
 bool has_bfloat() { return true; }
 bool has_residency_sets() { return true; }
+
+std::filesystem::path own_folder() {
+  Dl_info image{};
+  link_map* map = nullptr;
+  if (dladdr1(reinterpret_cast<const void*>(&own_folder), &image, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0)
+    return {};
+  // The program itself has no name in the list of what is loaded.
+  const bool program = map->l_name == nullptr || *map->l_name == 0;
+  std::error_code none;
+  return std::filesystem::weakly_canonical(program ? "/proc/self/exe" : map->l_name, none).parent_path();
+}
 
 MTL::Device* new_cuda_device() {
   std::string reason;

@@ -16,6 +16,33 @@ constexpr size_t kStagingBytes = size_t{16} << 20;
 // Copies on macOS are whole words. Buffers are rounded up to 16 bytes, regions of scratch to 64, so the last one fits.
 constexpr size_t whole_words(size_t bytes) { return (bytes + 3) / 4 * 4; }
 
+// The copies of an upload that may still run, one out of each staging buffer. All are over when this is gone.
+class Uploads {
+ public:
+  explicit Uploads(const std::string& label) : label_(label) {}
+  ~Uploads() {
+    for (const auto& commands : commands_)
+      if (commands) commands->waitUntilCompleted();
+  }
+
+  void start(size_t turn, MTL::CommandBuffer* commands) {
+    commands->commit();
+    commands_[turn] = NS::RetainPtr(commands);
+  }
+  void finish(size_t turn) {
+    const auto commands = std::exchange(commands_[turn], {});
+    if (!commands) return;
+    commands->waitUntilCompleted();
+    if (NS::Error* error = commands->error())
+      throw_error(ErrorKind::device, "gpu: uploading {} failed: {}", label_,
+                  error->localizedDescription()->utf8String());
+  }
+
+ private:
+  const std::string& label_;
+  NS::SharedPtr<MTL::CommandBuffer> commands_[2];
+};
+
 }  // namespace
 
 Memory::Memory(NS::SharedPtr<MTL::Device> device, NS::SharedPtr<MTL::CommandQueue> queue, DeviceCounters& counters)
@@ -59,10 +86,6 @@ void Memory::commit_residency() {
 
 MTL::Buffer* Memory::staging(size_t index) {
   if (!staging_[index]) staging_[index] = new_shared(kStagingBytes, "staging");
-  if (in_flight_[index]) {
-    in_flight_[index]->waitUntilCompleted();
-    in_flight_[index].reset();
-  }
   return staging_[index].get();
 }
 
@@ -72,27 +95,21 @@ BufferPtr Memory::upload(size_t bytes, const std::string& label, size_t granule,
                 kStagingBytes);
   BufferPtr buffer = new_private(bytes, label);
   const size_t chunk = kStagingBytes / granule * granule;
+  Uploads uploads(label);
   size_t turn = 0;
   for (size_t offset = 0; offset < bytes; offset += chunk, turn ^= 1) {
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     const size_t n = std::min(chunk, bytes - offset);
+    uploads.finish(turn);
     MTL::Buffer* from = staging(turn);
     fill(offset, {static_cast<std::byte*>(from->contents()), n});
     MTL::CommandBuffer* commands = queue_->commandBuffer();
     MTL::BlitCommandEncoder* blit = commands->blitCommandEncoder();
     blit->copyFromBuffer(from, 0, buffer.get(), offset, whole_words(n));
     blit->endEncoding();
-    commands->commit();
-    in_flight_[turn] = NS::RetainPtr(commands);
+    uploads.start(turn, commands);
   }
-  for (auto& commands : in_flight_) {
-    if (!commands) continue;
-    commands->waitUntilCompleted();
-    if (NS::Error* error = commands->error())
-      throw_error(ErrorKind::device, "gpu: uploading {} failed: {}", label,
-                  error->localizedDescription()->utf8String());
-    commands.reset();
-  }
+  for (const size_t last : {0, 1}) uploads.finish(last);
   return buffer;
 }
 

@@ -36,7 +36,7 @@ class Memory {
 
   // A private buffer filled through the small staging buffers. `fill(offset, chunk)` is called for consecutive chunks
   // from offset 0 on; each is a multiple of `granule` bytes (a row of a packed matrix, say), the last one excepted when
-  // `bytes` is not. A granule larger than a staging buffer (4 MiB) is refused.
+  // `bytes` is not. A granule larger than a staging buffer (16 MiB) is refused.
   using Fill = std::function<void(size_t offset, std::span<std::byte> chunk)>;
   BufferPtr upload(size_t bytes, const std::string& label, size_t granule, const Fill& fill);
 
@@ -56,7 +56,6 @@ class Memory {
   NS::SharedPtr<MTL::CommandQueue> queue_;
   NS::SharedPtr<MTL::ResidencySet> residency_;
   BufferPtr staging_[2];
-  NS::SharedPtr<MTL::CommandBuffer> in_flight_[2];
   DeviceCounters& counters_;
 };
 

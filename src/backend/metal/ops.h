@@ -17,5 +17,6 @@ void encode(const ExpertLinearOp& op, Context& context);
 void encode(const ExpertSumOp& op, Context& context);
 void encode(const GatherRowsOp& op, Context& context);
 void encode(const SampleOp& op, Context& context);  // three or four
+void encode(const PoolOp& op, Context& context);
 
 }  // namespace ingot::metal

@@ -2,9 +2,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "formats/computed_checkpoint.h"
 #include "formats/convert_rows.h"
 #include "formats/json.h"
-#include "formats/made_checkpoint.h"
 #include "model/families/family.h"
 
 namespace ingot {
@@ -13,13 +13,14 @@ namespace {
 // GPT-2's layers hold their matrices [in, out]; files were published with and without the outermost module, and with
 // the masks of attention.
 std::shared_ptr<Checkpoint> adapt_gpt2(std::shared_ptr<const Checkpoint> stored, int threads) {
-  auto adapted = std::make_shared<MadeCheckpoint>(stored, threads);
+  auto adapted = std::make_shared<ComputedCheckpoint>(stored, threads);
   for (const TensorView& tensor : stored->tensors()) {
     if (tensor.name.ends_with(".attn.bias") || tensor.name.ends_with(".attn.masked_bias")) continue;
     TensorView own = tensor;
     if (!own.name.starts_with("transformer.") && !own.name.starts_with("lm_head."))
       own.name = "transformer." + own.name;
-    const bool turned = !tensor.is_made() && tensor.shape.size() == 2 && tensor.name.find(".c_") != std::string::npos;
+    const bool turned =
+        !tensor.is_computed() && tensor.shape.size() == 2 && tensor.name.find(".c_") != std::string::npos;
     if (turned) std::reverse(own.shape.begin(), own.shape.end());
     if (turned)
       adapted->add(own, [&tensor, &from = *stored](std::byte* out, ThreadPool&) {

@@ -111,11 +111,8 @@ std::optional<double> Fields::number(const std::string& name, const SamplingRang
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) fail(path_of(name), "invalid_type", "must be a number, got {}", show(*value));
   const auto number = value->get<double>();
-  if (!(number >= range.least) || (range.above && static_cast<float>(number) <= range.least))
-    fail(path_of(name), "decimal_below_min_value", "must be {} {}, got {}", range.above ? "above" : "at least",
-         range.least, number);
-  if (!(number <= range.most))
-    fail(path_of(name), "decimal_above_max_value", "must be at most {}, got {}", range.most, number);
+  if (const auto fault = outside(range, number))
+    fail(path_of(name), fault->below ? "decimal_below_min_value" : "decimal_above_max_value", "{}", fault->reason);
   return number;
 }
 

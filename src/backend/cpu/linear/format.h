@@ -22,9 +22,10 @@
 //   block          scale [16 r]
 //   block_min      scale [16 r], min [16 r]
 //   super32_min    header d [16 r], dmin [16 r]; u8 scale [16 r], u8 min [16 r]
-//   super16        header d [16 r]; i8 scale of columns 0..15 [16 r], of columns 16..31 [16 r]
+//   super16        header d [16 r]; i8 scale of columns 0..15 [16 r], of columns 16..31 [16 r]; so is super16_six here
 //   super16_min    header d [16 r], dmin [16 r]; u8 scale | min << 4 of columns 0..15 [16 r], of columns 16..31 [16 r]
-// A weight is scale * (code - zero_point) + min, where super-blocks have scale = d * sub-scale, min = -dmin * sub-min.
+// A weight is scale * (code - zero_point) + min, where codes may stand for other numbers of 8 bits, and super-blocks
+// have scale = d * sub-scale, min = -dmin * sub-min.
 //
 // Float formats: f32 and f16 [cols][16 r]; bf16 [ceil(cols / 2)][16 r][2 columns].
 //
@@ -36,8 +37,6 @@ inline constexpr int kPanelRows = 16;
 inline constexpr int kBlock = 32;  // columns with one activation scale
 inline constexpr int kSuper = 256;
 
-enum class Scales : uint8_t { none, block, block_min, super32_min, super16, super16_min };
-
 struct PanelFormat {
   int low_bits;   // 8, 4 or 2; 0 for floats
   int high_bits;  // 0, 1 or 2
@@ -46,28 +45,35 @@ struct PanelFormat {
   int header_bytes;  // before every 8 records; 0: none
   int code_bytes;    // of a record: 16 rows x 32 columns
   int record_bytes;  // codes and scales
+  bool has_numbers;
+  uint8_t numbers[16];  // that codes stand for, unsigned, if they do
 
+  // Of what is multiplied.
+  constexpr int code_bits() const { return has_numbers ? 8 : low_bits + high_bits; }
   // Records that share a header.
   constexpr int group() const { return header_bytes > 0 ? kSuper / kBlock : 1; }
 };
 
+// All of it follows from the format's row in core/dtype.h.
 constexpr PanelFormat panel_format(DType type) {
-  switch (type) {
-    case DType::f32: return {0, 0, 0, Scales::none, 0, 32 * 64, 32 * 64};
-    case DType::f16:
-    case DType::bf16: return {0, 0, 0, Scales::none, 0, 32 * 32, 32 * 32};
-    case DType::q4_0: return {4, 0, 8, Scales::block, 0, 256, 288};
-    case DType::q4_1: return {4, 0, 0, Scales::block_min, 0, 256, 320};
-    case DType::q5_0: return {4, 1, 16, Scales::block, 0, 320, 352};
-    case DType::q5_1: return {4, 1, 0, Scales::block_min, 0, 320, 384};
-    case DType::q8_0: return {8, 0, 128, Scales::block, 0, 512, 544};
-    case DType::q2_k: return {2, 0, 0, Scales::super16_min, 64, 128, 160};
-    case DType::q3_k: return {2, 1, 4, Scales::super16, 32, 192, 224};
-    case DType::q4_k: return {4, 0, 0, Scales::super32_min, 64, 256, 288};
-    case DType::q5_k: return {4, 1, 0, Scales::super32_min, 64, 320, 352};
-    case DType::q6_k: return {4, 2, 32, Scales::super16, 32, 384, 416};
+  const DTypeInfo& info = dtype_info(type);
+  const BlockLayout& stored = info.layout;
+  PanelFormat format = {};
+  if (stored.scales == Scales::none) {
+    format.code_bytes = format.record_bytes = kPanelRows * kBlock * info.block_bytes;
+    return format;
   }
-  return {};
+  format.low_bits = stored.low_bits;
+  format.high_bits = stored.high_bits;
+  format.zero_point = stored.zero;
+  format.has_numbers = stored.has_numbers();
+  for (size_t i = 0; i < 16; ++i) format.numbers[i] = stored.numbers[i];
+  format.scales = stored.scales == Scales::super16_six ? Scales::super16 : stored.scales;
+  const int halves = has_min(stored.scales) ? 2 : 1;  // f16 a row
+  format.header_bytes = info.block_size == kSuper ? halves * 2 * kPanelRows : 0;
+  format.code_bytes = kPanelRows * kBlock * (stored.low_bits + stored.high_bits) / 8;
+  format.record_bytes = format.code_bytes + (format.header_bytes > 0 ? 2 : halves * 2) * kPanelRows;
+  return format;
 }
 
 // Whether the kernels need the activations' sums over halves of a block.

@@ -77,8 +77,7 @@ void dot_codes(const int16_t (*w)[kPanelRows], const int8_t* x, int columns, int
 template <DType kType, int kRows>
 void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
   constexpr PanelFormat kFormat = panel_format(kType);
-  constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
-                         kFormat.scales == Scales::super16_min;
+  constexpr bool kMins = has_min(kFormat.scales);
   const size_t record = activation_record_bytes(kRows, args.halves);
   float acc[kRows][kPanelRows] = {};
   const uint8_t* header = nullptr;

@@ -97,29 +97,24 @@ void put_codes(const uint32_t (&words)[8], int row, uint8_t* block) {
 template <DType kType>
 void put_scales(const uint8_t* source, int64_t block, int row, uint8_t* record) {
   constexpr PanelFormat kFormat = panel_format(kType);
-  const uint8_t* from = source + block / kFormat.group() * dtype_info(kType).block_bytes;
+  const uint8_t* from = stored_block<kType>(source, block);
+  const uint8_t* d = from + dtype_info(kType).layout.d_at;
   const int sub = static_cast<int>(block % kFormat.group());
   uint8_t* scales = record + kFormat.code_bytes;
-  if constexpr (kFormat.header_bytes == 0) {
-    std::memcpy(scales + 2 * row, from, 2);
-    if constexpr (kFormat.scales == Scales::block_min) std::memcpy(scales + 32 + 2 * row, from + 2, 2);
-    return;
-  }
-  constexpr int kD = kType == DType::q6_k ? 208 : kType == DType::q3_k ? 108 : kType == DType::q2_k ? 80 : 0;
   if (sub == 0) {
-    uint8_t* header = record - kFormat.header_bytes;
-    std::memcpy(header + 2 * row, from + kD, 2);
-    if constexpr (kFormat.header_bytes == 64) std::memcpy(header + 32 + 2 * row, from + kD + 2, 2);
+    uint8_t* halves = kFormat.header_bytes > 0 ? record - kFormat.header_bytes : scales;
+    std::memcpy(halves + 2 * row, d, 2);
+    if constexpr (has_min(kFormat.scales)) std::memcpy(halves + 32 + 2 * row, d + 2, 2);
   }
-  if constexpr (kFormat.scales == Scales::super32_min) {
-    block_scale_min(from + 4, sub, scales[row], scales[16 + row]);
-  } else {
-    for (int half = 0; half < 2; ++half) {
-      const int i = 2 * sub + half;
-      uint8_t& scale = scales[16 * half + row];
-      if constexpr (kType == DType::q6_k) scale = from[192 + i];
-      if constexpr (kType == DType::q3_k) scale = static_cast<uint8_t>(block_scale_q3(from + 96, i));
-      if constexpr (kType == DType::q2_k) scale = from[i];
+  if constexpr (kFormat.header_bytes > 0) {
+    const SubScale first = block_sub_scale<kType>(from, 2 * sub), second = block_sub_scale<kType>(from, 2 * sub + 1);
+    uint8_t &a = scales[row], &b = scales[16 + row];
+    if constexpr (kFormat.scales == Scales::super32_min) {
+      a = static_cast<uint8_t>(first.scale);
+      b = static_cast<uint8_t>(first.min);
+    } else {  // two nibbles, or one number without a min
+      a = static_cast<uint8_t>(first.scale | first.min << 4);
+      b = static_cast<uint8_t>(second.scale | second.min << 4);
     }
   }
 }

@@ -16,10 +16,10 @@ inline uint16_t load_u16(const uint8_t* p) {
 }
 inline float load_half(const uint8_t* p) { return f16_to_f32(load_u16(p)); }
 
-// The code of one column and row of a record.
+// The code of one column and row of a record, or the number that it stands for.
 template <DType kType>
 int panel_code(const uint8_t* record, int column, int row) {
-  constexpr PanelFormat kFormat = panel_format(kType);
+  static constexpr PanelFormat kFormat = panel_format(kType);
   const int j = column / 4, at = row * 4 + column % 4;
   const uint8_t* high = record + kFormat.low_bits * 64;
   int code;
@@ -32,6 +32,7 @@ int panel_code(const uint8_t* record, int column, int row) {
   }
   if constexpr (kFormat.high_bits == 1) code |= (high[at] >> j & 1) << kFormat.low_bits;
   if constexpr (kFormat.high_bits == 2) code |= (high[j / 4 * 64 + at] >> (j % 4 * 2) & 3) << kFormat.low_bits;
+  if constexpr (kFormat.has_numbers) code = kFormat.numbers[code];
   return code;
 }
 

@@ -23,10 +23,9 @@ struct BlockTile {
   using I = typename V::I;
   using F = typename V::F;
   static constexpr PanelFormat kFormat = panel_format(kType);
-  static constexpr int kBits = kFormat.low_bits + kFormat.high_bits;
+  static constexpr int kBits = kFormat.code_bits();
   static constexpr bool kHalves = needs_halves(kType);
-  static constexpr bool kMins = kFormat.scales == Scales::block_min || kFormat.scales == Scales::super32_min ||
-                                kFormat.scales == Scales::super16_min;
+  static constexpr bool kMins = has_min(kFormat.scales);
   static constexpr int kZero = kBits == 8 && V::kSigned8 ? 0 : kFormat.zero_point;
   static constexpr int kUnits = V::units(kRows);
   // Half a block has only four words.
@@ -36,7 +35,7 @@ struct BlockTile {
   using Partials = typename V::P[kUnits][kRows];
   using Floats = F[kUnits][kRows];
 
-  // Word j of kLanes rows, one code a byte.
+  // Word j of kLanes rows, one code, or the number it stands for, a byte.
   template <int j>
   INGOT_INLINE I word(const uint8_t* codes) {
     constexpr int kLow = kFormat.low_bits;
@@ -61,6 +60,11 @@ struct BlockTile {
       } else {
         w = V::or_masked(w, V::template shift_right<kAt - kLow>(plane), bits);
       }
+    }
+    if constexpr (kFormat.has_numbers) {
+      I table = V::table(kFormat.numbers);
+      if constexpr (V::kSigned8) table = V::flip_sign(table);
+      w = V::look_up(table, w);
     }
     return w;
   }

@@ -27,6 +27,11 @@ struct Vec {
     if constexpr (n == 0) return a;
     return _mm256_slli_epi16(a, n);
   }
+  // 16 bytes, and those of them that bytes from 0 to 15 stand for.
+  INGOT_INLINE I table(const uint8_t* p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  INGOT_INLINE I look_up(I table, I places) { return _mm256_shuffle_epi8(table, places); }
   INGOT_INLINE I flip_sign(I w) { return _mm256_xor_si256(w, _mm256_set1_epi8(-128)); }
   INGOT_INLINE I zero_int() { return _mm256_setzero_si256(); }
   INGOT_INLINE I word_of(X x, int lane) { return _mm256_set1_epi32(*reinterpret_cast<const AnyInt*>(x + 4 * lane)); }

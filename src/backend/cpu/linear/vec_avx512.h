@@ -26,6 +26,9 @@ struct Vec {
     if constexpr (n == 0) return a;
     return _mm512_slli_epi16(a, n);
   }
+  // 16 bytes, and those of them that bytes from 0 to 15 stand for.
+  INGOT_INLINE I table(const uint8_t* p) { return _mm512_broadcast_i32x4(load_16(p)); }
+  INGOT_INLINE I look_up(I table, I places) { return _mm512_shuffle_epi8(table, places); }
   INGOT_INLINE I zero_int() { return _mm512_setzero_si512(); }
   INGOT_INLINE I word_of(X x, int lane) { return _mm512_set1_epi32(*reinterpret_cast<const AnyInt*>(x + 4 * lane)); }
   template <int shift>

@@ -28,6 +28,9 @@ struct Vec {
   INGOT_INLINE I shift_left(I a) {
     return vshlq_n_u8(a, n);
   }
+  // 16 bytes, and those of them that bytes from 0 to 15 stand for.
+  INGOT_INLINE I table(const uint8_t* p) { return vld1q_u8(p); }
+  INGOT_INLINE I look_up(I table, I places) { return vqtbl1q_u8(table, places); }
   INGOT_INLINE I flip_sign(I w) { return veorq_u8(w, vdupq_n_u8(0x80)); }
   INGOT_INLINE int32x4_t ints(I a) { return vreinterpretq_s32_u8(a); }
   INGOT_INLINE I from_ints(int32x4_t a) { return vreinterpretq_u8_s32(a); }

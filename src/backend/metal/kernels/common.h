@@ -359,6 +359,23 @@ METAL_FUNC uint odd_bytes(uint word) {
 #endif
 }
 
+// Those of 16 bytes that two codes of 4 bits, 16 bits apart, stand for.
+METAL_FUNC uint bytes_of(uint4 bytes, uint codes) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  const uint picker = (codes & 7u) | (codes >> 8 & 0x700u), upper = (codes >> 3 & 0x00010001u) * 255u;
+  return (softmetal_permute(bytes.x, bytes.y, picker) & (upper ^ 0x00ff00ffu)) |
+         (softmetal_permute(bytes.z, bytes.w, picker) & upper);
+#else
+  uint both = 0;
+  MATRIX_UNROLL for (uint i = 0; i < 2; ++i) {
+    const uint code = codes >> (i * 16);
+    const uint word = code & 8u ? (code & 4u ? bytes.w : bytes.z) : (code & 4u ? bytes.y : bytes.x);
+    both |= (word >> ((code & 3u) * 8) & 0xffu) << (i * 16);
+  }
+  return both;
+#endif
+}
+
 // A word turned right by one byte: one operation, where a compiler that knows what is taken of it makes two shifts.
 METAL_FUNC uint turned_bytes(uint word) {
 #ifdef SOFTMETAL_WIDE_MATRICES

@@ -1,4 +1,4 @@
-// out = x W^T for any number of rows of x and every packed format (linear_formats.h), in three ways:
+// out = x W^T for any number of rows of x and every packed format (linear_formats.h), in three kernels:
 //
 // few rows  A lane group of LINEAR_LANES lanes computes LINEAR_OUTPUTS outputs for up to 16 rows: each weight is loaded
 //           once for all of them, decoded in registers and multiplied in fp32. The order of additions of a dot product
@@ -10,7 +10,7 @@
 // tiles     LINEAR_TILE_ROWS rows by 64 outputs through threadgroup memory and the matrix unit. A dot product is one
 //           chain over the columns in order, whatever the tile.
 //
-// One dispatch may do two: the first `small_groups` threadgroups take rows [0, small_rows) in one of the first two ways,
+// One dispatch may do two: the first `few_groups` threadgroups take rows [0, few_rows) in registers or on the matrix unit,
 // the others the rest in tiles.
 //
 // Results are added to a bias, passed through an activation with a second matrix (gated), converted, or added to `out`.
@@ -175,7 +175,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
                              uint simdgroup) {
   wait_for_dispatches();
   const uint tile_outputs = LINEAR_GATED ? kLinearTileOutputs / 2 : kLinearTileOutputs;
-  const uint first_row = p.small_rows + group % p.row_tiles * LINEAR_TILE_ROWS;
+  const uint first_row = p.few_rows + group % p.row_tiles * LINEAR_TILE_ROWS;
   const uint first_output = group / p.row_tiles * tile_outputs;
   threadgroup T* xs = (threadgroup T*)memory;
   threadgroup T* ws = xs + LINEAR_TILE_ROWS * kLinearTileStride;
@@ -275,7 +275,7 @@ template <typename T, uint Threads>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint simdgroups [[simdgroups_per_threadgroup]]) {
-  if (LINEAR_ROWS > 0 && (LINEAR_TILE_ROWS == 0 || group < p.small_groups)) {
+  if (LINEAR_ROWS > 0 && (LINEAR_TILE_ROWS == 0 || group < p.few_groups)) {
     if (LINEAR_MATRIX > 0 && LINEAR_OUTPUTS > 1)
       linear_shared<T>(w, w_up, x, bias, bias_up, out, p, partials, memory, group, thread_index, simdgroup, lane);
     else if (LINEAR_MATRIX > 0)
@@ -284,7 +284,7 @@ template <typename T, uint Threads>
     else
       linear_few(w, w_up, x, bias, bias_up, out, p, items, starts, order, group, simdgroup, simdgroups, lane);
   } else if (LINEAR_TILE_ROWS > 0) {
-    linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, memory, group - p.small_groups, thread_index, simdgroup);
+    linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, memory, group - p.few_groups, thread_index, simdgroup);
   }
 }
 

@@ -5,15 +5,15 @@
 // How a packed weight matrix lies in device memory, and how a kernel reads it. Written by backend/metal/linear/pack.cc.
 //
 // Rows lie in panels of 8, the last one filled up with zeros. A panel has up to three planes, one after another:
-//   codes  low bits of the columns (or the numbers themselves), 16 bytes a unit (q2_k, q3_k: 8; f32: 32)
+//   codes  low bits of the columns (or the numbers themselves), 16 bytes a unit (low bits of 2: 8; f32: 32)
 //   high   high bits, for formats whose codes have 3, 5 or 6 bits
 //   meta   scales
-// A *unit* is what a lane takes at a time: 8 columns of f32, f16 and bf16, 16 of q8_0, 32 of the others. Codes and high
-// bits are blocks of four units, [8 rows][4 units] each, and scales blocks of 256 columns, [8 rows]: what a simdgroup
-// loads at once, four lanes a row, is 512 bytes in a row. Where the columns are no multiple of a block, and in f32,
-// each row of a plane is contiguous instead: PackedPlanes has the distances. Together the planes are as large as the
-// tensor in the file (rows of f32 are padded, with zeros, to a multiple of 8 columns, those of f16 and bf16 to 32), and
-// every plane starts at a multiple of 16 bytes.
+// A *unit* is what a lane takes at a time: 8 columns of f32, f16 and bf16, 16 of 8 bits, 32 of the others. Codes and
+// high bits are blocks of four units, [8 rows][4 units] each, and scales blocks of 256 columns, [8 rows]: what a
+// simdgroup loads at once, four lanes a row, is 512 bytes in a row. Where the columns are no multiple of a block, and
+// in f32, each row of a plane is contiguous instead: PackedPlanes has the distances. Together the planes are as large
+// as the tensor in the file (rows of f32 are padded, with zeros, to a multiple of 8 columns, those of f16 and bf16 to
+// 32), and every plane starts at a multiple of 16 bytes.
 //
 // Codes lie in pairs, 16 bits apart, so that `word >> shift & mask` gives columns 2i and 2i + 1 as two 16-bit fields:
 //   8 bits  a word is 4 columns: shifts 0, 8
@@ -22,17 +22,16 @@
 //           and the same turned by 8 bits, have two pairs each in the lower ten bits of their halves
 //   2 bits  a word is 16 columns: shifts 0, 2, ... 14
 //   1 bit   a word is 32 columns: shifts 0, 1, ... 15
-// A weight is scale * (code - zero) + min.
+// A weight is scale * (code - zero) + min; codes of 4 bits may stand for numbers of 8 bits, which come with the planes.
 //
 // Meta, little-endian:
-//   q4_0 q5_0 q8_0  f16 d, a block of 32
-//   q4_1 q5_1       f16 d, f16 min, a block of 32
-//   q2_k            a block of 256: f16 d, f16 dmin; u8 [16] scale | min << 4, of 16 columns each
-//   q3_k            a block of 256: f16 d; pairs (scales of the halves of 32 columns, 32 too high)
-//   q4_k q5_k       a block of 256: f16 d, f16 dmin; then as in the file, for i < 4: u8 [4] scale i | scale i + 4 >> 4
-//   <<
-//                   6; u8 [4] the same of mins; u8 [4] lower halves of scale i + 4 | of min i + 4 << 4
-//   q6_k            a block of 256: i8 [16] scales of 16 columns each; f16 d
+//   block        f16 d, a block of 32
+//   block_min    f16 d, f16 min, a block of 32
+//   super16_min  a block of 256: f16 d, f16 dmin; u8 [16] scale | min << 4, of 16 columns each
+//   super16_six  a block of 256: f16 d; pairs (scales of the halves of 32 columns, 32 too high)
+//   super32_min  a block of 256: f16 d, f16 dmin; then as in the file, i < 4: u8 [4] scale i | scale i + 4 >> 4 << 6;
+//                u8 [4] the same of mins; u8 [4] lower halves of scale i + 4 | of min i + 4 << 4
+//   super16      a block of 256: i8 [16] scales of 16 columns each; f16 d
 // Pairs are 8 times (a, b) of 6 bits: u8 [8] low nibbles a | b << 4, then u8 [4] their high bits, two a byte:
 // (a >> 4 | (b >> 4) << 2) in the low nibble for even, in the high nibble for odd ones.
 
@@ -44,6 +43,7 @@ struct PackedRow {
   device const uchar* high;
   device const uchar* meta;
   uint code_block, high_block, meta_block;
+  uint4 numbers;
 };
 
 // A unit as loaded, before any arithmetic, so that many loads can be in flight.
@@ -53,6 +53,7 @@ struct PackedUnit {
   uint2 high;
   uint d;    // f16 bits: d | min or dmin << 16
   uint sub;  // scales inside a block of 256, see packed_scales
+  uint4 numbers;
 };
 
 // Eight columns.
@@ -65,26 +66,22 @@ struct PackedScales {
   float2 scale, min;
 };
 
+METAL_FUNC constexpr uint packed_low_bits(uint format) { return format >> kPackedLowBits & 15; }
+METAL_FUNC constexpr uint packed_high_bits(uint format) { return format >> kPackedHighBits & 15; }
+METAL_FUNC constexpr uint packed_kind(uint format) { return format >> kPackedScales & 15; }
+METAL_FUNC constexpr uint packed_zero(uint format) { return format >> kPackedZero & 255; }
+METAL_FUNC constexpr bool packed_has_numbers(uint format) { return (format >> kPackedNumbers & 1) != 0; }
+// Of a code, or of the number that it stands for.
+METAL_FUNC constexpr uint packed_code_bits(uint format) {
+  return packed_has_numbers(format) ? 8 : packed_low_bits(format) + packed_high_bits(format);
+}
+METAL_FUNC constexpr bool packed_has_min(uint format) {
+  return packed_kind(format) == packed_block_min || packed_kind(format) == packed_super32_min ||
+         packed_kind(format) == packed_super16_min;
+}
 METAL_FUNC constexpr uint packed_unit_columns(uint format) {
-  return format <= packed_bf16 ? 8 : format == packed_q8_0 ? 16 : 32;
+  return format <= packed_bf16 ? 8 : packed_low_bits(format) == 8 ? 16 : 32;
 }
-METAL_FUNC constexpr uint packed_low_bits(uint format) {
-  return format == packed_q8_0 ? 8 : format == packed_q2_k || format == packed_q3_k ? 2 : 4;
-}
-METAL_FUNC constexpr uint packed_high_bits(uint format) {
-  return format == packed_q6_k                                                                              ? 2
-         : format == packed_q3_k || format == packed_q5_0 || format == packed_q5_1 || format == packed_q5_k ? 1
-                                                                                                            : 0;
-}
-METAL_FUNC constexpr uint packed_zero(uint format) {
-  return format == packed_q4_0   ? 8
-         : format == packed_q5_0 ? 16
-         : format == packed_q8_0 ? 128
-         : format == packed_q3_k ? 4
-         : format == packed_q6_k ? 32
-                                 : 0;
-}
-METAL_FUNC constexpr bool packed_is_k(uint format) { return format >= packed_q2_k; }
 
 METAL_FUNC PackedRow packed_row(device const uchar* matrix, constant PackedPlanes& planes, uint row) {
   device const uchar* panel = matrix + ulong(row / 8) * planes.panel_bytes;
@@ -95,11 +92,12 @@ METAL_FUNC PackedRow packed_row(device const uchar* matrix, constant PackedPlane
   r.code_block = planes.code_block;
   r.high_block = planes.high_block;
   r.meta_block = planes.meta_block;
+  r.numbers = uint4(planes.numbers[0], planes.numbers[1], planes.numbers[2], planes.numbers[3]);
   return r;
 }
 
 METAL_FUNC constexpr uint packed_unit_bytes(uint format) {
-  return format == packed_f32 ? 32 : packed_low_bits(format) == 2 && format > packed_bf16 ? 8 : 16;
+  return format == packed_f32 ? 32 : packed_low_bits(format) == 2 ? 8 : 16;
 }
 
 // Codes and high bits of a unit. `format` must be a constant: every branch on it is decided by the compiler.
@@ -109,6 +107,7 @@ METAL_FUNC PackedUnit packed_load_codes(uint format, PackedRow row, uint unit) {
   u.high = uint2(0);
   u.d = 0;
   u.sub = 0;
+  u.numbers = row.numbers;
   const uint block = unit / 4, place = unit % 4;
   device const uchar* codes = row.codes + block * row.code_block + place * packed_unit_bytes(format);
   if (packed_unit_bytes(format) == 8)
@@ -129,42 +128,41 @@ METAL_FUNC PackedUnit packed_load(uint format, PackedRow row, uint unit) {
   const uint units = 256 / packed_unit_columns(format);  // of a block of scales
   const uint group = unit % units;
   device const uchar* meta = row.meta + unit / units * row.meta_block;
-  if (format == packed_q4_0 || format == packed_q5_0) u.d = ((device const ushort*)meta)[group];
-  if (format == packed_q8_0) u.d = ((device const ushort*)meta)[group / 2];
-  if (format == packed_q4_1 || format == packed_q5_1) u.d = ((device const uint*)meta)[group];
-  if (format == packed_q2_k) {
+  const uint kind = packed_kind(format);
+  if (kind == packed_block) u.d = ((device const ushort*)meta)[packed_low_bits(format) == 8 ? group / 2 : group];
+  if (kind == packed_block_min) u.d = ((device const uint*)meta)[group];
+  if (kind == packed_super16_min) {
     u.d = ((device const uint*)meta)[0];
     u.sub = ((device const ushort*)meta)[2 + group];
   }
-  if (format == packed_q3_k) {
+  if (kind == packed_super16_six) {
     u.d = ((device const ushort*)meta)[0];
     u.sub = meta[2 + group] | uint(meta[10 + group / 2]) << 8;
   }
-  if (format == packed_q4_k || format == packed_q5_k) {
+  if (kind == packed_super32_min) {
     const uint i = group % 4;
     u.d = ((device const uint*)meta)[0];
     u.sub = meta[4 + i] | uint(meta[8 + i]) << 8 | uint(meta[12 + i]) << 16 | group / 4 << 24;
   }
-  if (format == packed_q6_k) {
+  if (kind == packed_super16) {
     u.d = ((device const ushort*)meta)[8];
     u.sub = ((device const ushort*)meta)[group];
   }
-  if (format == packed_q3_k && group % 2 == 1) u.sub = (u.sub & 0xffu) | (u.sub >> 4 & 0xf00u);
+  if (kind == packed_super16_six && group % 2 == 1) u.sub = (u.sub & 0xffu) | (u.sub >> 4 & 0xf00u);
   return u;
 }
 
-// Formats whose scales of 256 columns are 16 bytes: lanes may load them all at once, and pick theirs later.
-METAL_FUNC constexpr bool packed_has_wide_meta(uint format) {
-  return format == packed_q4_0 || format == packed_q5_0 || format == packed_q8_0 || format == packed_q4_k ||
-         format == packed_q5_k;
-}
 // Bytes of the scales of 256 columns.
 METAL_FUNC constexpr uint packed_meta_bytes(uint format) {
-  return format == packed_q4_1 || format == packed_q5_1 ? 32
-         : format == packed_q2_k                        ? 20
-         : format == packed_q3_k                        ? 14
-         : format == packed_q6_k                        ? 18
-                                                        : 16;
+  return packed_kind(format) == packed_block_min     ? 32
+         : packed_kind(format) == packed_super16_min ? 20
+         : packed_kind(format) == packed_super16_six ? 14
+         : packed_kind(format) == packed_super16     ? 18
+                                                     : 16;
+}
+// Where they are 16, lanes may load them all at once, and pick theirs later.
+METAL_FUNC constexpr bool packed_has_wide_meta(uint format) {
+  return format > packed_bf16 && packed_meta_bytes(format) == 16;
 }
 METAL_FUNC uint4 packed_load_meta(PackedRow row, uint block) {
   return *(device const uint4*)(row.meta + block * row.meta_block);
@@ -174,32 +172,33 @@ METAL_FUNC PackedScales packed_scales(uint format, PackedUnit u) {
   PackedScales s;
   s.scale = float2(d.x);
   s.min = float2(0.0f);
-  if (format == packed_q4_1 || format == packed_q5_1) s.min = float2(d.y);
-  if (format == packed_q2_k) {
+  const uint kind = packed_kind(format);
+  if (kind == packed_block_min) s.min = float2(d.y);
+  if (kind == packed_super16_min) {
     s.scale = d.x * float2(float(u.sub & 15u), float(u.sub >> 8 & 15u));
     s.min = -d.y * float2(float(u.sub >> 4 & 15u), float(u.sub >> 12));
   }
-  if (format == packed_q3_k) {
+  if (kind == packed_super16_six) {
     const uint a = (u.sub & 15u) | (u.sub >> 4 & 0x30u);
     const uint b = (u.sub >> 4 & 15u) | (u.sub >> 6 & 0x30u);
     s.scale = d.x * (float2(float(a), float(b)) - 32.0f);
   }
-  if (format == packed_q4_k || format == packed_q5_k) {
+  if (kind == packed_super32_min) {
     const bool second = u.sub >> 24 != 0;
     const uint a = second ? (u.sub >> 16 & 15u) | (u.sub >> 2 & 0x30u) : u.sub & 63u;
     const uint b = second ? (u.sub >> 20 & 15u) | (u.sub >> 10 & 0x30u) : u.sub >> 8 & 63u;
     s.scale = float2(d.x * float(a));
     s.min = float2(-d.y * float(b));
   }
-  if (format == packed_q6_k) {
+  if (kind == packed_super16) {
     const char2 sub = as_type<char2>(ushort(u.sub));
     s.scale = d.x * float2(float(sub.x), float(sub.y));
   }
   return s;
 }
 
-// Codes 2i and 2i + 1 of a chunk of 8 columns, 16 bits apart.
-METAL_FUNC uint packed_code_bits(uint format, PackedUnit u, uint chunk, uint i) {
+// Codes 2i and 2i + 1 of a chunk of 8 columns, or the numbers that they stand for, 16 bits apart.
+METAL_FUNC uint packed_codes(uint format, PackedUnit u, uint chunk, uint i) {
   uint bits = 0;
   if (packed_low_bits(format) == 8) bits = u.codes[chunk * 2 + i / 2] >> (i % 2 * 8) & 0x00ff00ffu;
   if (packed_low_bits(format) == 4)
@@ -208,12 +207,12 @@ METAL_FUNC uint packed_code_bits(uint format, PackedUnit u, uint chunk, uint i) 
   if (packed_high_bits(format) == 1) bits |= (u.high.x >> (chunk * 4 + i) & 0x00010001u) << packed_low_bits(format);
   if (packed_high_bits(format) == 2)
     bits |= (u.high[chunk / 2] >> (chunk % 2 * 8 + i * 2) & 0x00030003u) << packed_low_bits(format);
-  return bits;
+  return packed_has_numbers(format) ? bytes_of(u.numbers, bits) : bits;
 }
 
 // The same less the zero point. 1024 + code is a half whose low bits are the code.
 METAL_FUNC float2 packed_pair(uint format, PackedUnit u, uint chunk, uint i) {
-  return float2(as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
+  return float2(as_type<half2>(packed_codes(format, u, chunk, i) | 0x64006400u) -
                 half2(half(1024 + packed_zero(format))));
 }
 
@@ -230,7 +229,7 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
     w.low = as_type<float4>(uint4(u.codes.x << 16, u.codes.x & 0xffff0000u, u.codes.y << 16, u.codes.y & 0xffff0000u));
     w.high = as_type<float4>(uint4(u.codes.z << 16, u.codes.z & 0xffff0000u, u.codes.w << 16, u.codes.w & 0xffff0000u));
   } else {
-    // Units of 32 columns may have two scales; a unit of q8_0 is half a block.
+    // Units of 32 columns may have two scales; a unit of bytes is half a block.
     const bool second = packed_unit_columns(format) == 32 && chunk >= 2;
     const float4 scale = float4(second ? s.scale.y : s.scale.x);
     const float4 min = float4(second ? s.min.y : s.min.x);
@@ -245,34 +244,27 @@ METAL_FUNC Float8 packed_decode(uint format, PackedUnit u, PackedScales s, uint 
 // Weights are rounded to a half, and come out packed_boost() times too large.
 //
 // Where subnormal halves can be used, bits of a code in the low bits of a half are the code times a power of two, and
-// one fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 4 (q8_0:
-// 1). A weight of 4 bits is up to 15 times its scale, of 8 bits 128 times. Elsewhere 1024 + code is a half, and a
+// one fma makes a weight of it; a factor below 1 makes room for that power in the scales, which may be up to 4 (of 8
+// bits: 1). A weight of 4 bits is up to 15 times its scale, of 8 bits 128 times. Elsewhere 1024 + code is a half, and a
 // factor above 1 keeps small scales normal; weights may be up to 4,000.
 
 METAL_FUNC constexpr bool packed_is_subnormal(uint format) { return kHalfSubnormals; }
 // Codes of 4 bits are used where they lie in their word: even pairs in bits 2 to 5 of a half, odd ones in bits 6 to 9.
-METAL_FUNC constexpr bool packed_is_nibbles(uint format) {
-  return packed_low_bits(format) == 4 && packed_high_bits(format) == 0;
-}
+METAL_FUNC constexpr bool packed_is_nibbles(uint format) { return packed_code_bits(format) == 4; }
 METAL_FUNC constexpr float packed_boost(uint format) {
   if (!packed_is_subnormal(format)) return 16.0f;
-  return packed_is_nibbles(format) || packed_low_bits(format) == 8 ? 0x1p-8f : 0x1p-7f;
+  return packed_is_nibbles(format) || packed_code_bits(format) == 8 ? 0x1p-8f : 0x1p-7f;
 }
 // What a scale is multiplied by. A code in bits n and up of a subnormal half is 2^(n - 24) times itself: that of bytes
 // n is 0, of nibbles 2, of others 4.
 METAL_FUNC constexpr float packed_factor(uint format) {
-  const uint place = packed_low_bits(format) == 8 ? 0 : packed_is_nibbles(format) ? 2 : 4;
+  const uint place = packed_code_bits(format) == 8 ? 0 : packed_is_nibbles(format) ? 2 : 4;
   return packed_boost(format) * (packed_is_subnormal(format) ? float(1u << (24 - place)) : 1.0f);
 }
 
-METAL_FUNC constexpr bool packed_has_min(uint format) {
-  return format == packed_q4_1 || format == packed_q5_1 || format == packed_q2_k || format == packed_q4_k ||
-         format == packed_q5_k;
-}
 // What is taken off a code: the zero point, or about the middle, for which the min makes up: so both terms are small.
 METAL_FUNC constexpr uint packed_middle(uint format) {
-  return packed_has_min(format) ? (1u << (packed_low_bits(format) + packed_high_bits(format))) / 2
-                                : packed_zero(format);
+  return packed_has_min(format) ? (1u << packed_code_bits(format)) / 2 : packed_zero(format);
 }
 // Of the first and second half of a unit; of subnormal nibbles, which have one scale a unit, of even and odd pairs. A
 // weight is code * scale + min; without subnormals (code - middle) * scale + min.
@@ -295,13 +287,13 @@ METAL_FUNC PackedHalfScales packed_half_scales(uint format, PackedScales s) {
 
 // The scales of a unit of the four of step `step` of 256 columns out of all of theirs; `picker` says of which.
 METAL_FUNC uint packed_picker(uint format, uint place) {
-  return format == packed_q4_k || format == packed_q5_k ? byte_picker(place)
-                                                        : half_picker(format == packed_q8_0 ? place / 2 : place);
+  return packed_kind(format) == packed_super32_min ? byte_picker(place)
+                                                   : half_picker(packed_low_bits(format) == 8 ? place / 2 : place);
 }
 METAL_FUNC PackedHalfScales packed_pick(uint format, uint4 meta, uint step, uint picker) {
   PackedHalfScales h;
   half2 scale, min;
-  if (format == packed_q4_k || format == packed_q5_k) {
+  if (packed_kind(format) == packed_super32_min) {
     // (scale, min) of the unit in the lower six bits, and the high bits of those of the unit four on; their low bits.
     // A number with an exponent above it is that much too large.
     const uint pair = bytes_at(meta.y, meta.z, picker);
@@ -321,7 +313,7 @@ METAL_FUNC PackedHalfScales packed_pick(uint format, uint4 meta, uint step, uint
     if (!packed_is_subnormal(format)) min = fma(scale, half2(half(float(packed_middle(format)))), min);
   } else {
     half2 d;
-    if (format == packed_q8_0) {
+    if (packed_low_bits(format) == 8) {
       const uint both = step == 0 ? meta.x : step == 1 ? meta.y : step == 2 ? meta.z : meta.w;
       d = halves_at(both, both, picker);
     } else {
@@ -352,7 +344,8 @@ METAL_FUNC half2 packed_subnormal_pair(uint format, PackedUnit u, uint chunk, ui
     const uint word = i < 2 ? u.codes[chunk] : turned_bytes(u.codes[chunk]);
     return as_type<half2>(word & (i % 2 == 0 ? 0x003c003cu : 0x03c003c0u));
   }
-  return as_type<half2>(packed_code_bits(format, u, chunk, i) << 4);
+  const uint codes = packed_codes(format, u, chunk, i);
+  return as_type<half2>(packed_code_bits(format) == 8 ? codes : codes << 4);
 }
 
 // Columns 2i and 2i + 1 of a chunk as numbers.
@@ -361,7 +354,7 @@ METAL_FUNC half2 packed_decode_half(uint format, PackedUnit u, PackedHalfScales 
   if (packed_is_subnormal(format))
     return fma(packed_subnormal_pair(format, u, chunk, i), s.scale[packed_turns(format) ? i % 2 : second],
                s.min[second]);
-  const half2 code = as_type<half2>(packed_code_bits(format, u, chunk, i) | 0x64006400u) -
+  const half2 code = as_type<half2>(packed_codes(format, u, chunk, i) | 0x64006400u) -
                      half2(half(1024.0f + float(packed_middle(format))));
   return packed_has_min(format) ? fma(code, s.scale[second], s.min[second]) : code * s.scale[second];
 }

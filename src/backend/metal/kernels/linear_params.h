@@ -2,7 +2,7 @@
 
 #include "linear_output.h"
 
-// What all ways of kernels/linear.metal share: constants, parameters, activations in and results out.
+// What all kernels of kernels/linear.metal share: constants, parameters, activations in and results out.
 
 constant uint LINEAR_FORMAT [[function_constant(kLinearFormat)]];       // PackedFormat of W
 constant uint LINEAR_FORMAT_UP [[function_constant(kLinearFormatUp)]];  // of the second matrix, when gated
@@ -79,7 +79,7 @@ METAL_FUNC LinearItem linear_item(constant LinearParams& p, device const int* it
   LinearItem item;
   item.exists = true;
   item.first_row = row_group * LINEAR_ROWS;
-  item.last_row = p.small_rows - 1;
+  item.last_row = p.few_rows - 1;
   item.first_weight = 0;
   if (LINEAR_EXPERTS) {
     item.exists = row_group < uint(items[0]);

@@ -2,7 +2,7 @@
 
 #include "linear_params.h"
 
-// The second way of linear.metal: few rows on the matrix unit.
+// The matrix kernel of linear.metal: few rows on the matrix unit.
 //
 // A *step* is what a simdgroup loads of a panel at once: four units of each of 8 rows, 32 columns of 16-bit weights, 64
 // of q8_0, 128 of the others. LINEAR_LANES slices of the steps are summed apart, each in order, and added in order: the
@@ -380,9 +380,9 @@ METAL_FUNC void linear_begin_input(threadgroup uint4* own, device const uchar* x
     if (linear_pairs() % threads == 0 || at < linear_pairs()) {
       const uint u = pair / (LINEAR_ROWS / 16), row = first_row + pair % (LINEAR_ROWS / 16) * 16 + lane / 4;
       const uint col = (step + u) * 32 + lane % 4 * 8;
-      begin_copy(own + pair * 64 + lane, (device const uint4*)(x + (min(row, p.small_rows - 1) * p.cols + col) * 2));
+      begin_copy(own + pair * 64 + lane, (device const uint4*)(x + (min(row, p.few_rows - 1) * p.cols + col) * 2));
       begin_copy(own + pair * 64 + 32 + lane,
-                 (device const uint4*)(x + (min(row + 8, p.small_rows - 1) * p.cols + col) * 2));
+                 (device const uint4*)(x + (min(row + 8, p.few_rows - 1) * p.cols + col) * 2));
     }
   }
   end_copies();
@@ -485,7 +485,7 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
   const uint outputs = 8 * LINEAR_MATRIX;
   for (uint at = lane; at < outputs * LINEAR_ROWS; at += 32) {
     const uint o = at % outputs, row = at / outputs;
-    if (first_row + row < p.small_rows && first_output + o < p.outputs) {
+    if (first_row + row < p.few_rows && first_output + o < p.outputs) {
       threadgroup const float* from = totals + (row / 8 * eights + o / 8) * 64 + row % 8 * 8 + o % 8;
       linear_finish(p, bias, bias_up, out, first_row + row, first_output + o, from[0],
                     LINEAR_GATED ? from[LINEAR_MATRIX * 64] : 0.0f);

@@ -20,6 +20,8 @@ enum FunctionConstant : uint32_t {
   kNormAdd,
   kRouteNormalize,
   kRouteLogits,
+  kPoolKind,
+  kPoolNormalize,
   kLinearFormat = 20,
   kLinearFormatUp,
   kLinearRows,
@@ -76,32 +78,47 @@ struct PrepareParams {
   uint32_t v_offset;  // from the start of K to the start of V, in 16-byte words
 };
 
+// The numbers of ingot::PoolOp::Kind.
+enum PoolKind : uint32_t { pool_last, pool_mean, pool_first };
+
+struct PoolParams {
+  uint32_t dim;
+  uint32_t pooled;  // where the list of sequences begins, in words
+};
+
 // ---- matrices -------------------------------------------------------------------------------------------------------
 
-// The numbers of ingot::DType.
-enum PackedFormat : uint32_t {
-  packed_f32,
-  packed_f16,
-  packed_bf16,
-  packed_q4_0,
-  packed_q4_1,
-  packed_q5_0,
-  packed_q5_1,
-  packed_q8_0,
-  packed_q2_k,
-  packed_q3_k,
-  packed_q4_k,
-  packed_q5_k,
-  packed_q6_k,
+// What a kernel is told of a format: a plain one's number, which is that of ingot::DType, or what the codes and scales
+// of a block format are like. No kernel knows a block format by its name. Made by packed_format(), linear/pack.h.
+enum PackedFormat : uint32_t { packed_f32, packed_f16, packed_bf16 };
+// The first bit of each field of a block format, which is therefore above packed_bf16.
+enum PackedField : uint32_t {
+  kPackedLowBits = 4,   // 4 bits
+  kPackedHighBits = 8,  // 4 bits
+  kPackedScales = 12,   // 4 bits
+  kPackedZero = 16,     // 8 bits
+  kPackedNumbers = 24,  // 1: codes stand for the numbers of PackedPlanes
+};
+// The numbers of ingot::Scales.
+enum PackedKind : uint32_t {
+  packed_none,
+  packed_block,
+  packed_block_min,
+  packed_super32_min,
+  packed_super16,
+  packed_super16_six,
+  packed_super16_min,
 };
 
 // Bytes: from row to row in each plane, from block to block (four units of codes, 256 columns of scales), from the
-// start of a panel to the planes after the codes, of a panel. See linear_formats.h.
+// start of a panel to the planes after the codes, of a panel. The numbers, if any, that codes of 4 bits stand for: four
+// a word. See linear_formats.h.
 struct PackedPlanes {
   uint32_t code_stride, high_stride, meta_stride;
   uint32_t code_block, high_block, meta_block;
   uint32_t high_offset, meta_offset;
   uint32_t panel_bytes;
+  uint32_t numbers[4];
 };
 
 struct LinearParams {
@@ -111,8 +128,8 @@ struct LinearParams {
   uint32_t cols;
   uint32_t outputs;        // of this dispatch
   uint32_t out_stride;     // elements from row to row of `out`
-  uint32_t small_rows;     // rows taken in the first way
-  uint32_t small_groups;   // threadgroups of the first way: output groups times row groups
+  uint32_t few_rows;       // rows that are not taken in tiles
+  uint32_t few_groups;     // their threadgroups: output groups times row groups
   uint32_t output_groups;  // few rows: threadgroups that cover the outputs once
   uint32_t row_tiles;      // tiles: tiles that cover the rows
   // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
@@ -235,9 +252,9 @@ struct SampleResetParams {
 #undef SHARED_CONSTANT
 #ifndef __METAL_VERSION__
 static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
-              sizeof(PrepareParams) == 16);
-static_assert(sizeof(PackedPlanes) == 36 && sizeof(LinearParams) == 108 && sizeof(EmbedParams) == 92 &&
-              sizeof(GemmUnpackParams) == 48 && sizeof(GemmFinishParams) == 12);
+              sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
+static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearParams) == 140 && sizeof(EmbedParams) == 124 &&
+              sizeof(GemmUnpackParams) == 64 && sizeof(GemmFinishParams) == 12);
 static_assert(sizeof(RouteParams) == 16 && sizeof(ExpertSumParams) == 8 && sizeof(AttentionParams) == 52);
 static_assert(sizeof(SampleParams) == 104 && sizeof(SampleChunk) == 16 && sizeof(SampleOutput) == 72 &&
               sizeof(SampleResetParams) == 8);

@@ -22,7 +22,7 @@ BufferView part(BufferView view, size_t offset, size_t bytes) { return {view.buf
 void unpack(Context& context, DType format, DType type, int64_t cols, int64_t first, int64_t rows, BufferView packed,
             BufferView out) {
   Encoder& encoder = context.encoder;
-  encoder.use(std::string("gemm_unpack") + suffix(type), {Constant::u(kGemmFormat, static_cast<int64_t>(format))});
+  encoder.use(std::string("gemm_unpack") + suffix(type), {Constant::u(kGemmFormat, packed_format(format))});
   encoder.weight(0, packed);
   encoder.write(1, out);
   encoder.value(2, GemmUnpackParams{packed_planes(format, cols), static_cast<uint32_t>(cols),

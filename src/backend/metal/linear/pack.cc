@@ -10,44 +10,19 @@
 namespace ingot::metal {
 namespace {
 
-static_assert(static_cast<int>(packed_bf16) == static_cast<int>(DType::bf16) &&
-              static_cast<int>(packed_q8_0) == static_cast<int>(DType::q8_0) &&
-              static_cast<int>(packed_q6_k) == static_cast<int>(DType::q6_k));
+static_assert(packed_format(DType::f32) == packed_f32 && packed_format(DType::f16) == packed_f16 &&
+              packed_format(DType::bf16) == packed_bf16 &&
+              static_cast<int>(packed_super16_min) == static_cast<int>(Scales::super16_min));
 
-constexpr int64_t kUnit = 32;          // columns of a unit of the block formats; q8_0 counts two of its own
+constexpr int64_t kUnit = 32;          // columns of a unit of the block formats; those of 8 bits count two of their own
 constexpr int64_t kBlockColumns = 32;  // of a block of f16 and bf16
 
-struct Codes {
-  int low_bits, high_bits;
-};
-constexpr Codes codes_of(DType type) {
-  switch (type) {
-    case DType::q8_0: return {8, 0};
-    case DType::q2_k: return {2, 0};
-    case DType::q3_k: return {2, 1};
-    case DType::q5_0:
-    case DType::q5_1:
-    case DType::q5_k: return {4, 1};
-    case DType::q6_k: return {4, 2};
-    default: return {4, 0};
-  }
-}
-
-// Scales of `cols` columns.
+// Scales of `cols` columns: what a block has beside its codes.
 int64_t meta_bytes(DType type, int64_t cols) {
-  switch (type) {
-    case DType::q4_0:
-    case DType::q5_0:
-    case DType::q8_0: return cols / kUnit * 2;
-    case DType::q4_1:
-    case DType::q5_1: return cols / kUnit * 4;
-    case DType::q2_k: return cols / kSuperColumns * 20;
-    case DType::q3_k: return cols / kSuperColumns * 14;
-    case DType::q4_k:
-    case DType::q5_k: return cols / kSuperColumns * 16;
-    case DType::q6_k: return cols / kSuperColumns * 18;
-    default: return 0;
-  }
+  const DTypeInfo& info = dtype_info(type);
+  if (info.layout.scales == Scales::none) return 0;
+  const int code_bytes = info.block_size * (info.layout.low_bits + info.layout.high_bits) / 8;
+  return cols / info.block_size * (info.block_bytes - code_bytes);
 }
 
 // Bits `shift` to `shift + bits` of 32 codes, in pairs 16 bits apart; words of 4 bits turned, see linear_formats.h.
@@ -74,36 +49,28 @@ void put_pairs(const uint8_t (&a)[8], const uint8_t (&b)[8], uint8_t* out) {
   }
 }
 
-// The scales of the block of 32, or of 256 for the K formats, that starts at `block` in the file.
+// The scales of the block of 32, or of 256, that starts at `block` in the file.
 template <DType kType>
 void put_meta(const uint8_t* block, uint8_t* out) {
-  uint8_t a[8], b[8];
-  switch (kType) {
-    case DType::q4_0:
-    case DType::q5_0:
-    case DType::q8_0: std::memcpy(out, block, 2); return;
-    case DType::q4_1:
-    case DType::q5_1: std::memcpy(out, block, 4); return;
-    case DType::q2_k:
-      std::memcpy(out, block + 80, 4);
-      std::memcpy(out + 4, block, 16);
-      return;
-    case DType::q3_k:
-      std::memcpy(out, block + 108, 2);
-      for (int i = 0; i < 8; ++i) {
-        a[i] = static_cast<uint8_t>(block_scale_q3(block + 96, 2 * i) + 32);
-        b[i] = static_cast<uint8_t>(block_scale_q3(block + 96, 2 * i + 1) + 32);
-      }
-      put_pairs(a, b, out + 2);
-      return;
-    case DType::q4_k:
-    case DType::q5_k: std::memcpy(out, block, 16); return;
-    case DType::q6_k:
-      std::memcpy(out, block + 192, 16);
-      std::memcpy(out + 16, block + 208, 2);
-      return;
-    default: return;
+  constexpr BlockLayout kLayout = dtype_info(kType).layout;
+  const uint8_t *d = block + kLayout.d_at, *sub = block + kLayout.sub_at;
+  if constexpr (kLayout.scales == Scales::super16) {
+    std::memcpy(out, sub, 16);
+    std::memcpy(out + 16, d, 2);
+    return;
   }
+  constexpr int kHalves = has_min(kLayout.scales) ? 4 : 2;  // bytes
+  std::memcpy(out, d, kHalves);
+  if constexpr (kLayout.scales == Scales::super16_six) {
+    uint8_t a[8], b[8];
+    for (int i = 0; i < 8; ++i) {
+      a[i] = static_cast<uint8_t>(block_sub_scale<kType>(block, 2 * i).scale + 32);
+      b[i] = static_cast<uint8_t>(block_sub_scale<kType>(block, 2 * i + 1).scale + 32);
+    }
+    put_pairs(a, b, out + kHalves);
+  }
+  if constexpr (kLayout.scales == Scales::super32_min) std::memcpy(out + kHalves, sub, 12);
+  if constexpr (kLayout.scales == Scales::super16_min) std::memcpy(out + kHalves, sub, 16);
 }
 
 // One row of a panel: `codes`, `high` and `meta` are where it begins in each plane.
@@ -117,7 +84,7 @@ void pack_row(const uint8_t* source, int64_t cols, const PackedPlanes& planes, u
       std::memcpy(codes + col / kBlockColumns * planes.code_block, source + col * 2,
                   static_cast<size_t>(std::min(kBlockColumns, cols - col)) * 2);
   } else {
-    constexpr Codes kCodes = codes_of(kType);
+    constexpr BlockLayout kLayout = dtype_info(kType).layout;
     const int64_t block_units = 4 * packed_unit_columns(kType) / kUnit;  // units of 32 columns of a block
     for (int64_t unit = 0; unit < cols / kUnit; ++unit) {
       uint32_t words[8];
@@ -125,10 +92,10 @@ void pack_row(const uint8_t* source, int64_t cols, const PackedPlanes& planes, u
       uint8_t values[kUnit];
       std::memcpy(values, words, sizeof(values));  // a word is four columns, one a byte
       const int64_t block = unit / block_units, place = unit % block_units;
-      put_codes<kCodes.low_bits>(values, 0, codes + block * planes.code_block + place * kCodes.low_bits * 4);
-      if constexpr (kCodes.high_bits > 0)
-        put_codes<kCodes.high_bits>(values, kCodes.low_bits,
-                                    high + block * planes.high_block + place * kCodes.high_bits * 4);
+      put_codes<kLayout.low_bits>(values, 0, codes + block * planes.code_block + place * kLayout.low_bits * 4);
+      if constexpr (kLayout.high_bits > 0)
+        put_codes<kLayout.high_bits>(values, kLayout.low_bits,
+                                     high + block * planes.high_block + place * kLayout.high_bits * 4);
     }
     const DTypeInfo& info = dtype_info(kType);
     const int64_t each = meta_bytes(kType, info.block_size), in_block = kSuperColumns / info.block_size;
@@ -149,14 +116,14 @@ PackedPlanes packed_planes(DType type, int64_t cols) {
     planes.high_offset = planes.meta_offset = planes.panel_bytes = planes.code_stride * kPanelRows;
     return planes;
   }
-  const bool plain = type == DType::f16 || type == DType::bf16;
-  const Codes codes = plain ? Codes{16, 0} : codes_of(type);
+  const bool plain = !is_block_quantized(type);
+  const int64_t low_bits = plain ? 16 : dtype_info(type).layout.low_bits, high_bits = dtype_info(type).layout.high_bits;
   const int64_t block = 4 * packed_unit_columns(type);
   if (plain) cols = (cols + block - 1) / block * block;
   // Of one row.
-  const int64_t code_bytes = cols * codes.low_bits / 8, high_bytes = cols * codes.high_bits / 8;
+  const int64_t code_bytes = cols * low_bits / 8, high_bytes = cols * high_bits / 8;
   const bool blocks = cols % block == 0, meta_blocks = cols % kSuperColumns == 0;
-  const int64_t code_block = block * codes.low_bits / 8, high_block = block * codes.high_bits / 8;
+  const int64_t code_block = block * low_bits / 8, high_block = block * high_bits / 8;
   const int64_t meta_block = meta_bytes(type, kSuperColumns);
   planes.code_stride = bytes(blocks ? code_block : code_bytes);
   planes.high_stride = bytes(blocks ? high_block : high_bytes);
@@ -167,6 +134,7 @@ PackedPlanes packed_planes(DType type, int64_t cols) {
   planes.high_offset = bytes(code_bytes * kPanelRows);
   planes.meta_offset = planes.high_offset + bytes(high_bytes * kPanelRows);
   planes.panel_bytes = planes.meta_offset + bytes(meta_bytes(type, cols) * kPanelRows);
+  std::memcpy(planes.numbers, dtype_info(type).layout.numbers.data(), sizeof(planes.numbers));
   return planes;
 }
 

@@ -18,9 +18,19 @@ inline constexpr int64_t kSuperColumns = 256;  // of a block of the K formats, a
 
 PackedPlanes packed_planes(DType type, int64_t cols);
 
+// The format as kernels are told of it: see PackedFormat.
+constexpr uint32_t packed_format(DType type) {
+  if (!is_block_quantized(type)) return static_cast<uint32_t>(type);
+  const BlockLayout& layout = dtype_info(type).layout;
+  const auto field = [](auto value, PackedField at) { return static_cast<uint32_t>(value) << at; };
+  return field(layout.low_bits, kPackedLowBits) | field(layout.high_bits, kPackedHighBits) |
+         field(layout.scales, kPackedScales) | field(layout.zero, kPackedZero) |
+         field(layout.has_numbers(), kPackedNumbers);
+}
+
 // Columns that a lane takes at a time.
 constexpr int64_t packed_unit_columns(DType type) {
-  return type == DType::f32 || type == DType::f16 || type == DType::bf16 ? 8 : type == DType::q8_0 ? 16 : 32;
+  return !is_block_quantized(type) ? 8 : dtype_info(type).layout.low_bits == 8 ? 16 : 32;
 }
 
 // Consecutive rows of a matrix, in one format; its panels start at `offset`.

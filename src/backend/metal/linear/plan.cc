@@ -7,7 +7,7 @@
 namespace ingot::metal {
 namespace {
 
-constexpr int64_t kMostRows = 16;  // of the first way at a time
+constexpr int64_t kMostRows = 16;  // few rows in registers, at a time
 constexpr int64_t kMostMatrixRows = 64;
 constexpr int64_t kManyOutputs = 32768;  // keep a device busy without slices
 constexpr int64_t kBusyOutputs = 16384;  // with few
@@ -101,7 +101,7 @@ bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t
          shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
 }
 
-// Rows at a time of the first way: what the kernels are specialised for.
+// Few rows at a time: what the kernels are specialised for.
 int64_t row_bucket(int64_t rows, bool matrix) {
   if (matrix) return rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : kMostMatrixRows;
   for (int64_t bucket : {1, 2, 4, 8})
@@ -218,7 +218,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   const DType type = tile_type(shape);
   const bool gated = shape.activation.has_value();
 
-  // Beside tiles the first way costs little, so there it has one size.
+  // Beside tiles few rows cost little, so there they have one size.
   const int64_t bucket = shape.experts > 0 ? shape.item_rows
                          : few == 0        ? 0
                          : tiled > 0       ? kMostRows
@@ -233,7 +233,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   p.cols = static_cast<uint32_t>(shape.cols);
   p.outputs = static_cast<uint32_t>(shape.outputs);
   p.out_stride = static_cast<uint32_t>(shape.out_stride);
-  p.small_rows = static_cast<uint32_t>(few);
+  p.few_rows = static_cast<uint32_t>(few);
 
   plan.threads = tiled > 0 ? kLinearTileThreads : static_cast<uint32_t>(32 * variant.simdgroups);
   if (few > 0) {
@@ -243,7 +243,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
         variant.matrix > 0 ? 8 * variant.matrix * sets : int64_t{plan.threads} / variant.lanes * variant.outputs;
     const int64_t row_groups = shape.experts > 0 ? shape.items : ceil_div(few, bucket);
     p.output_groups = static_cast<uint32_t>(ceil_div(shape.outputs, per_group));
-    p.small_groups = p.output_groups * static_cast<uint32_t>(row_groups * (variant.split ? variant.lanes : 1));
+    p.few_groups = p.output_groups * static_cast<uint32_t>(row_groups * (variant.split ? variant.lanes : 1));
     p.per_token = static_cast<uint32_t>(shape.per_token);
     if (variant.split) {
       const int64_t padded = ceil_div(shape.outputs, kPanelRows) * kPanelRows;
@@ -252,7 +252,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       plan.add_row_groups = static_cast<uint32_t>(few);
     }
   }
-  plan.groups = p.small_groups;
+  plan.groups = p.few_groups;
   plan.threadgroup_bytes = 16;
   if (few > 0 && variant.matrix > 0) {
     const int64_t eights = gated ? 2 * variant.matrix : variant.matrix;
@@ -285,8 +285,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     plan.kernel = half ? "linear_half" : type == DType::bf16 ? "linear_bfloat" : "linear_float";
   const auto simdgroups = static_cast<int64_t>(plan.threads / 32);
   plan.constants = {
-      Constant::u(kLinearFormat, static_cast<int64_t>(shape.format)),
-      Constant::u(kLinearFormatUp, static_cast<int64_t>(gated ? shape.format_up : shape.format)),
+      Constant::u(kLinearFormat, packed_format(shape.format)),
+      Constant::u(kLinearFormatUp, packed_format(gated ? shape.format_up : shape.format)),
       Constant::u(kLinearRows, bucket),
       Constant::u(kLinearOutputs, few == 0              ? 1
                                   : variant.matrix == 0 ? variant.outputs

@@ -37,8 +37,8 @@ struct LinearShape {
   int64_t threadgroup_bytes = 32 << 10;  // that the device has for a threadgroup
 };
 
-// How the first two ways of kernels/linear.metal are cut; any choice of outputs, unroll, simdgroups, shared and split
-// gives the same bits.
+// How few rows are cut (kernels/linear.metal), in registers or on the matrix unit; any choice of outputs, unroll,
+// simdgroups, shared and split gives the same bits.
 struct LinearVariant {
   int outputs = 4;     // of a lane group: 1, 2 or 4
   int lanes = 8;       // of a lane group: a power of two up to 32; matrix: slices. Sets the order of additions

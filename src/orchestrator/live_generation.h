@@ -12,10 +12,10 @@
 namespace ingot {
 
 // Both ends of a Generation: the step loop appends, a reader on another thread takes.
-class GenerationStream final : public Generation {
+class LiveGeneration final : public Generation {
  public:
   // `on_cancel` wakes the step loop; `notify` is the reader's.
-  GenerationStream(std::string id, int32_t choices, std::function<void()> on_cancel, std::function<void()> notify);
+  LiveGeneration(std::string id, int32_t choices, std::function<void()> on_cancel, std::function<void()> notify);
 
   // The reader's end.
   const std::string& id() const override { return id_; }

@@ -31,34 +31,35 @@ class PageBuffer {
   size_t size_ = 0;
 };
 
-// The bytes of a tensor of a checkpoint, made where no file has them; they stay as long as this does.
+// The bytes of a tensor of a checkpoint, computed where no file has them; they stay as long as this does.
 struct TensorBytes {
   TensorBytes(const Checkpoint& checkpoint, const TensorView& tensor)
-      : made(tensor.is_made() ? checkpoint.make(tensor) : nullptr), bytes(made ? made->bytes() : tensor.data) {}
+      : computed(tensor.is_computed() ? checkpoint.compute(tensor) : nullptr),
+        bytes(computed ? computed->bytes() : tensor.data) {}
 
-  std::shared_ptr<PageBuffer> made;
+  std::shared_ptr<PageBuffer> computed;
   std::span<const std::byte> bytes;
 };
 
-// Tensors of another checkpoint beside others that no file has. Each of those is made when it is asked for, on
+// Tensors of another checkpoint beside others that no file has. Each of those is computed when it is asked for, on
 // `threads` threads (0: one a core), and lives as long as whoever asked wants it: there is never a second copy of the
 // whole model.
-class MadeCheckpoint : public Checkpoint {
+class ComputedCheckpoint : public Checkpoint {
  public:
   using Fill = std::function<void(std::byte* out, ThreadPool& pool)>;  // writes all bytes of a tensor
 
   // `source` may be null; errors call the checkpoint `name` then.
-  MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads, std::string name = "");
-  ~MadeCheckpoint() override;
+  ComputedCheckpoint(std::shared_ptr<const Checkpoint> source, int threads, std::string name = "");
+  ~ComputedCheckpoint() override;
 
-  void add(TensorView tensor);             // as it is, or as the source makes it
+  void add(TensorView tensor);             // as it is, or as the source computes it
   void add(TensorView tensor, Fill fill);  // its `data` does not count
 
   const std::vector<TensorView>& tensors() const override { return tensors_; }
   const TensorView* find(std::string_view name) const override;
   uint64_t file_bytes() const override { return source_ ? source_->file_bytes() : 0; }
   void drop_pages(std::span<const std::byte> bytes) const override;
-  std::shared_ptr<PageBuffer> make(const TensorView& tensor) const override;
+  std::shared_ptr<PageBuffer> compute(const TensorView& tensor) const override;
   const Checkpoint& stored() const override { return source_ ? source_->stored() : *this; }
   std::string describe() const override { return source_ ? source_->describe() : name_; }
 
@@ -70,8 +71,8 @@ class MadeCheckpoint : public Checkpoint {
   std::map<std::string, size_t, std::less<>> index_;  // names of tensors_
   std::map<std::string, Fill, std::less<>> fills_;
   mutable std::mutex mutex_;
-  mutable std::unique_ptr<ThreadPool> pool_;  // started by the first tensor made
-  mutable std::vector<std::weak_ptr<PageBuffer>> made_;
+  mutable std::unique_ptr<ThreadPool> pool_;  // started by the first tensor computed
+  mutable std::vector<std::weak_ptr<PageBuffer>> computed_;
 };
 
 }  // namespace ingot

@@ -1,4 +1,4 @@
-#include "orchestrator/generation_stream.h"
+#include "orchestrator/live_generation.h"
 
 #include <iterator>
 #include <utility>
@@ -17,15 +17,15 @@ const char* to_string(FinishReason reason) {
   return "";
 }
 
-GenerationStream::GenerationStream(std::string id, int32_t choices, std::function<void()> on_cancel,
-                                   std::function<void()> notify)
+LiveGeneration::LiveGeneration(std::string id, int32_t choices, std::function<void()> on_cancel,
+                               std::function<void()> notify)
     : id_(std::move(id)),
       notify_(std::move(notify)),
       on_cancel_(std::move(on_cancel)),
       ready_(static_cast<size_t>(choices)),
       fresh_(static_cast<size_t>(choices), false) {}
 
-std::vector<ChoiceDelta> GenerationStream::take() {
+std::vector<ChoiceDelta> LiveGeneration::take() {
   std::vector<ChoiceDelta> taken;
   const std::lock_guard lock(mutex_);
   news_ = false;
@@ -38,33 +38,33 @@ std::vector<ChoiceDelta> GenerationStream::take() {
   return taken;
 }
 
-bool GenerationStream::done() const {
+bool LiveGeneration::done() const {
   const std::lock_guard lock(mutex_);
   return done_;
 }
 
-bool GenerationStream::wait(std::chrono::milliseconds most) {
+bool LiveGeneration::wait(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, most, [this] { return news_ || done_; });
 }
 
-void GenerationStream::cancel() {
+void LiveGeneration::cancel() {
   if (cancelled_.exchange(true)) return;
   const std::lock_guard lock(mutex_);
   if (on_cancel_) on_cancel_();
 }
 
-GenerationSummary GenerationStream::summary() const {
+GenerationSummary LiveGeneration::summary() const {
   const std::lock_guard lock(mutex_);
   return summary_;
 }
 
-std::vector<TokenScore> GenerationStream::prompt_scores() const {
+std::vector<TokenScore> LiveGeneration::prompt_scores() const {
   const std::lock_guard lock(mutex_);
   return prompt_scores_;
 }
 
-void GenerationStream::append(ChoiceDelta delta) {
+void LiveGeneration::append(ChoiceDelta delta) {
   const std::lock_guard lock(mutex_);
   const auto index = static_cast<size_t>(delta.index);
   ChoiceDelta& ready = ready_[index];
@@ -79,17 +79,17 @@ void GenerationStream::append(ChoiceDelta delta) {
   unpublished_ = true;
 }
 
-void GenerationStream::set_prompt_scores(std::vector<TokenScore> scores) {
+void LiveGeneration::set_prompt_scores(std::vector<TokenScore> scores) {
   const std::lock_guard lock(mutex_);
   prompt_scores_ = std::move(scores);
 }
 
-void GenerationStream::set_summary(GenerationSummary summary) {
+void LiveGeneration::set_summary(GenerationSummary summary) {
   const std::lock_guard lock(mutex_);
   summary_ = std::move(summary);
 }
 
-void GenerationStream::finish(GenerationSummary summary) {
+void LiveGeneration::finish(GenerationSummary summary) {
   const std::lock_guard lock(mutex_);
   summary_ = std::move(summary);
   done_ = true;
@@ -97,7 +97,7 @@ void GenerationStream::finish(GenerationSummary summary) {
   unpublished_ = true;
 }
 
-void GenerationStream::publish() {
+void LiveGeneration::publish() {
   if (!std::exchange(unpublished_, false)) return;
   {
     const std::lock_guard lock(mutex_);

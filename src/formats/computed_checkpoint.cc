@@ -1,4 +1,4 @@
-#include "formats/made_checkpoint.h"
+#include "formats/computed_checkpoint.h"
 
 #include <sys/mman.h>
 
@@ -29,48 +29,48 @@ bool PageBuffer::contains(std::span<const std::byte> part) const {
 
 void PageBuffer::drop(std::span<const std::byte> part) const { drop_mapped_pages(part); }
 
-MadeCheckpoint::MadeCheckpoint(std::shared_ptr<const Checkpoint> source, int threads, std::string name)
+ComputedCheckpoint::ComputedCheckpoint(std::shared_ptr<const Checkpoint> source, int threads, std::string name)
     : source_(std::move(source)),
       threads_(threads > 0 ? threads : ThreadPool::available_cpus()),
       name_(std::move(name)) {}
 
-MadeCheckpoint::~MadeCheckpoint() = default;
+ComputedCheckpoint::~ComputedCheckpoint() = default;
 
-void MadeCheckpoint::add(TensorView tensor) {
+void ComputedCheckpoint::add(TensorView tensor) {
   index_.emplace(tensor.name, tensors_.size());
   tensors_.push_back(std::move(tensor));
 }
 
-void MadeCheckpoint::add(TensorView tensor, Fill fill) {
-  tensor.data = made_bytes(dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
+void ComputedCheckpoint::add(TensorView tensor, Fill fill) {
+  tensor.data = computed_bytes(dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())));
   fills_.emplace(tensor.name, std::move(fill));
   add(std::move(tensor));
 }
 
-const TensorView* MadeCheckpoint::find(std::string_view name) const {
+const TensorView* ComputedCheckpoint::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
-void MadeCheckpoint::drop_pages(std::span<const std::byte> bytes) const {
+void ComputedCheckpoint::drop_pages(std::span<const std::byte> bytes) const {
   {
     const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<PageBuffer>& made : made_)
-      if (const std::shared_ptr<PageBuffer> buffer = made.lock(); buffer != nullptr && buffer->contains(bytes))
+    for (const std::weak_ptr<PageBuffer>& computed : computed_)
+      if (const std::shared_ptr<PageBuffer> buffer = computed.lock(); buffer != nullptr && buffer->contains(bytes))
         return buffer->drop(bytes);
   }
   if (source_) source_->drop_pages(bytes);
 }
 
-std::shared_ptr<PageBuffer> MadeCheckpoint::make(const TensorView& tensor) const {
+std::shared_ptr<PageBuffer> ComputedCheckpoint::compute(const TensorView& tensor) const {
   const auto fill = fills_.find(tensor.name);
-  if (fill == fills_.end()) return source_ ? source_->make(tensor) : Checkpoint::make(tensor);
+  if (fill == fills_.end()) return source_ ? source_->compute(tensor) : Checkpoint::compute(tensor);
   auto buffer = std::make_shared<PageBuffer>(find(tensor.name)->data.size());
   const std::lock_guard lock(mutex_);
   if (pool_ == nullptr) pool_ = std::make_unique<ThreadPool>(threads_);
   fill->second(buffer->data(), *pool_);
-  std::erase_if(made_, [](const std::weak_ptr<PageBuffer>& made) { return made.expired(); });
-  made_.push_back(buffer);
+  std::erase_if(computed_, [](const std::weak_ptr<PageBuffer>& computed) { return computed.expired(); });
+  computed_.push_back(buffer);
   return buffer;
 }
 

@@ -1,4 +1,4 @@
-#include "orchestrator/answer.h"
+#include "orchestrator/choice.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,7 +16,7 @@ bool contains(const std::vector<int32_t>& ids, int32_t id) {
 // Hands a delta on, or keeps it.
 void deliver(Sequence& sequence, ChoiceDelta delta) {
   if (!sequence.request->keep_all) {
-    sequence.request->stream->append(std::move(delta));
+    sequence.request->generation->append(std::move(delta));
     return;
   }
   sequence.text += delta.text;
@@ -57,12 +57,12 @@ void send_choice(Request& request, int32_t index, const Sequence& sequence, std:
   }
   delta.finish = sequence.finish;
   delta.stop_reason = sequence.stop_reason;
-  request.stream->append(std::move(delta));
+  request.generation->append(std::move(delta));
 }
 
 }  // namespace
 
-void begin_answer(Sequence& sequence, const Tokenizer* tokenizer) {
+void begin_choice(Sequence& sequence, const Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return;
   const GenerationRequest& spec = sequence.request->spec;
   sequence.detokenizer.emplace(*tokenizer, spec.skip_special_tokens);
@@ -101,7 +101,7 @@ void accept_token(Sequence& sequence, const RowResult& row) {
   deliver(sequence, std::move(delta));
 }
 
-void end_answer(Sequence& sequence, FinishReason reason) {
+void end_choice(Sequence& sequence, FinishReason reason) {
   ChoiceDelta delta{.index = sequence.choice};
   finish_text(sequence, delta.text);
   delta.finish = sequence.finish = reason;

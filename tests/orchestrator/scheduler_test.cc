@@ -1,0 +1,89 @@
+#include "orchestrator/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ingot {
+namespace {
+
+constexpr int32_t kBlock = 4;
+
+// Drives a scheduler without an engine: every row that is sampled becomes the same token.
+class SchedulerRig {
+ public:
+  explicit SchedulerRig(int32_t blocks) : scheduler_(limits(blocks), false, 0) {}
+
+  std::shared_ptr<Sequence> add(int64_t prompt_len) {
+    auto request = std::make_unique<Request>();
+    request->arrival = requests_.size() + 1;
+    request->prompt_len = prompt_len;
+    request->max_tokens = 32;
+    auto sequence = std::make_shared<Sequence>();
+    sequence->request = request.get();
+    sequence->tokens.assign(static_cast<size_t>(prompt_len), static_cast<int32_t>(request->arrival));
+    requests_.push_back(std::move(request));
+    return enter(std::move(sequence));
+  }
+  std::shared_ptr<Sequence> fork(const Sequence& parent) {
+    std::shared_ptr<Sequence> child = scheduler_.fork_of(parent, parent.known(), parent.computed);
+    child->choice = parent.choice + 1;
+    return enter(std::move(child));
+  }
+  void step() {
+    for (const ScheduledSequence& part : scheduler_.schedule(false).sequences) {
+      if (part.sample < 0) continue;
+      part.sequence->tokens.push_back(7);
+      part.sequence->in_flight = 0;
+      part.sequence->in_flight_row = -1;
+    }
+  }
+  std::vector<std::string> faults() const {
+    std::vector<std::string> faults;
+    scheduler_.check(alive_, faults);
+    return faults;
+  }
+  const BlockPool& pool() const { return scheduler_.pool(); }
+
+ private:
+  static EngineLimits limits(int32_t blocks) {
+    EngineLimits limits;
+    limits.max_model_len = 64;
+    limits.max_step_tokens = 64;
+    limits.max_seqs = 2;
+    limits.max_sample_rows = 8;
+    limits.max_list_words = 1000;
+    limits.num_blocks = blocks;
+    limits.block_size = kBlock;
+    limits.vocab = 100;
+    return limits;
+  }
+  std::shared_ptr<Sequence> enter(std::shared_ptr<Sequence> sequence) {
+    alive_.push_back(sequence);
+    scheduler_.add(sequence);
+    return sequence;
+  }
+
+  Scheduler scheduler_;
+  std::vector<std::unique_ptr<Request>> requests_;
+  std::vector<std::shared_ptr<Sequence>> alive_;
+};
+
+// Room for a copy of a shared block may come from those who shared it: then no copy is needed, and its block goes back.
+TEST(Scheduler, ABlockThatIsNoLongerSharedIsNotCopied) {
+  SchedulerRig rig(5);
+  const std::shared_ptr<Sequence> first = rig.add(6), later = rig.add(8);
+  rig.step();  // both prompts: two blocks each
+  rig.step();  // `later` begins its third block, the last one
+  ASSERT_EQ(first->computed, 7);
+  ASSERT_EQ(later->blocks.size(), 3u);
+  const std::vector<int32_t> blocks = first->blocks;
+  const std::shared_ptr<Sequence> fork = rig.fork(*first);  // waits: two are running
+  ASSERT_EQ(fork->blocks, blocks);
+  rig.step();
+  EXPECT_EQ(first->computed, 8);
+  EXPECT_EQ(first->blocks, blocks) << "copied although nobody else had it";
+  EXPECT_THAT(rig.faults(), ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace ingot
