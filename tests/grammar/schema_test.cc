@@ -290,6 +290,7 @@ TEST(Schema, LeadsIntoNoDeadEnd) {
       R"({"type":"integer","multipleOf":13,"minimum":100,"maximum":120})",
       R"({"type":"array","prefixItems":[{"type":"integer","maximum":9},{"const":2}],"items":{"const":7},"contains":{"const":7},"maxItems":3})",
       R"({"type":"array","contains":{"type":"integer","maximum":9,"minimum":0},"minContains":2,"maxContains":2,"items":{"type":["integer","null"],"maximum":20,"minimum":0},"minItems":3,"maxItems":4})",
+      R"({"type":["array","null"],"anyOf":[{"minItems":3,"prefixItems":[{"const":1},false]},{"maxItems":0}]})",
       R"({"type":"number","exclusiveMinimum":0.3,"exclusiveMaximum":0.31,"multipleOf":0.005})",
       R"({"anyOf":[{"type":"array","items":{"const":"a"},"minItems":2,"maxItems":2},{"type":"array","items":{"const":"ab"},"maxItems":1}]})",
   };
