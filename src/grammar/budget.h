@@ -1,11 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <ctime>
 #include <string>
 #include <utility>
 
+#include "core/cancel.h"
 #include "core/error.h"
 
 namespace ingot::grammar {
@@ -29,23 +31,32 @@ class OverBudget : public Error {
 // Counts what is made, and looks at the clock now and then.
 class Budget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits) { begin(limits.max_compile_time); }
+  // `cancelled` is looked at until the first begin().
+  explicit Budget(const Limits& limits, const CancelFlag* cancelled = nullptr) : limits_(limits) {
+    begin(limits.max_compile_time);
+    cancelled_ = cancelled;
+  }
 
   const Limits& limits() const { return limits_; }
-  void begin(std::chrono::milliseconds most) {  // a piece of work
+  size_t spent() const { return spent_.load(std::memory_order_relaxed); }  // bytes; from any thread
+  void begin(std::chrono::milliseconds most) {                             // a piece of work
     end_ = now() + most;
     most_ = most;
+    cancelled_ = nullptr;
   }
 
   // Call it for every piece of work that takes well under a millisecond.
   void tick() {
-    if ((++ticks_ & 255) == 0 && now() > end_)
+    if ((++ticks_ & 255) != 0) return;
+    check_cancelled(cancelled_);
+    if (now() > end_)
       throw OverBudget(fmt::format("the grammar takes longer than {} ms: make it simpler", most_.count()));
   }
   void spend(size_t bytes) {
     tick();
-    spent_ += bytes;
-    if (spent_ > limits_.max_bytes)
+    const size_t all = spent() + bytes;
+    spent_.store(all, std::memory_order_relaxed);  // one thread writes
+    if (all > limits_.max_bytes)
       throw OverBudget(fmt::format("the grammar needs more than {} KiB: make it simpler", limits_.max_bytes >> 10));
   }
   // Of counts with a bound of their own.
@@ -64,7 +75,8 @@ class Budget {
   Limits limits_;
   std::chrono::nanoseconds end_{};
   std::chrono::milliseconds most_{};
-  size_t spent_ = 0;
+  std::atomic<size_t> spent_ = 0;
+  const CancelFlag* cancelled_ = nullptr;
   unsigned ticks_ = 0;
 };
 

@@ -12,6 +12,12 @@
 namespace ingot::grammar {
 namespace {
 
+// Without what only lasts until the call is over.
+Options lasting(Options options) {
+  options.cancelled = nullptr;
+  return options;
+}
+
 RuleId rule_of(Program& program, ExprId expr) {
   const RuleId rule = program.rules.add_rule();
   const StateId begin = program.rules.add_state(rule), end = program.rules.add_state(rule, true);
@@ -29,12 +35,12 @@ Grammar::~Grammar() = default;
 
 std::shared_ptr<Grammar> Grammar::make(Vocab vocabulary, Build build, const Options& options) {
   std::shared_ptr<Grammar> made(new Grammar(std::move(vocabulary), std::move(build), options));
-  made->machine_ = made->build_machine();
+  made->machine_ = made->build_machine(options.cancelled);
   return made;
 }
 
-std::shared_ptr<Machine> Grammar::build_machine() const {
-  auto machine = std::make_shared<Machine>(limits_, *vocabulary_, build_);
+std::shared_ptr<Machine> Grammar::build_machine(const CancelFlag* cancelled) const {
+  auto machine = std::make_shared<Machine>(limits_, *vocabulary_, build_, cancelled);
   const Configuration* first = machine->automaton.first();
   if (first->threads.empty() && !first->complete)
     throw_error(ErrorKind::bad_call, "the grammar matches no text at all");
@@ -48,14 +54,19 @@ std::shared_ptr<Machine> Grammar::machine() const {
 
 std::shared_ptr<Machine> Grammar::renew(const std::shared_ptr<Machine>& full) {
   const std::lock_guard lock(mutex_);
-  if (machine_ == full) machine_ = build_machine();
+  if (machine_ == full) machine_ = build_machine(nullptr);
   return machine_;
 }
+
+size_t Grammar::bytes() const { return machine()->bytes(); }
+void Grammar::forget() { machine()->retired = true; }
 
 std::shared_ptr<Grammar> Grammar::json_schema(Vocab vocabulary, std::string schema, const Options& options) {
   return make(
       std::move(vocabulary),
-      [schema = std::move(schema), options](Program& program) { return compile_schema(program, schema, options); },
+      [schema = std::move(schema), options = lasting(options)](Program& program) {
+        return compile_schema(program, schema, options);
+      },
       options);
 }
 
@@ -90,7 +101,9 @@ std::shared_ptr<Grammar> Grammar::gbnf(Vocab vocabulary, std::string source, con
 std::shared_ptr<Grammar> Grammar::structural_tag(Vocab vocabulary, std::string tag, const Options& options) {
   return make(
       std::move(vocabulary),
-      [tag = std::move(tag), options](Program& program) { return compile_structural_tag(program, tag, options); },
+      [tag = std::move(tag), options = lasting(options)](Program& program) {
+        return compile_structural_tag(program, tag, options);
+      },
       options);
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cancel.h"
 #include "grammar/budget.h"
 #include "grammar/vocabulary.h"
 
@@ -25,6 +26,7 @@ struct Options {
   uint32_t max_white_space = 40;
   bool assert_formats = true;  // `format` is an assertion; otherwise an annotation
   Limits limits = {};
+  const CancelFlag* cancelled = nullptr;  // set from outside: compiling throws Error (cancelled) soon
 };
 
 // What may be generated. Compiling costs about a millisecond; nothing is computed for the vocabulary in advance. Shared
@@ -43,6 +45,9 @@ class Grammar {
 
   ~Grammar();
   const Vocabulary& vocabulary() const { return *vocabulary_; }
+  // What has been made of it so far, about; and a way back to the beginning: matchers go on, reading their texts again.
+  size_t bytes() const;
+  void forget();
 
  private:
   friend class Matcher;
@@ -50,7 +55,7 @@ class Grammar {
 
   Grammar(Vocab vocabulary, Build build, const Options& options);
   static std::shared_ptr<Grammar> make(Vocab vocabulary, Build build, const Options& options);
-  std::shared_ptr<Machine> build_machine() const;
+  std::shared_ptr<Machine> build_machine(const CancelFlag* cancelled) const;
   std::shared_ptr<Machine> machine() const;
   // A fresh one in place of `full`, which has met more than it may keep.
   std::shared_ptr<Machine> renew(const std::shared_ptr<Machine>& full);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +20,7 @@ class Masks {
 
   // Bit i of word i / 32 for token i. End tokens are set where the text may end.
   void fill(Configuration* from, std::span<uint32_t> bits);
+  size_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }  // from any thread
 
  private:
   // A mask is a slice's bits (-1: none) and more tokens, or all its words.
@@ -39,7 +41,7 @@ class Masks {
   Automaton& automaton_;
   const Vocabulary& vocabulary_;
   std::unordered_map<uint32_t, Kept> kept_;  // by number of the configuration
-  size_t kept_bytes_ = 0;
+  std::atomic<size_t> kept_bytes_ = 0;
   std::vector<Configuration*> path_;                   // of a walk
   std::vector<int32_t> found_;                         // tokens one by one,
   std::vector<std::pair<uint32_t, uint32_t>> ranges_;  // and ranges of the vocabulary's plain tokens, in their order

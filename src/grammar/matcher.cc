@@ -17,6 +17,7 @@ auto Matcher::on_machine(Work work) {
     machine_->program.budget.begin(machine_->program.budget.limits().max_step_time);
     return work();
   };
+  if (machine_->retired) move_to_fresh_machine();
   try {
     return attempt();
   } catch (const OverBudget&) {

@@ -11,7 +11,8 @@ namespace ingot::grammar {
 
 // What a source is compiled into: rules over lexemes over expressions.
 struct Program {
-  Program(const Limits& limits, const Vocabulary& the_vocabulary) : budget(limits), vocabulary(the_vocabulary) {}
+  Program(const Limits& limits, const Vocabulary& the_vocabulary, const CancelFlag* cancelled)
+      : budget(limits, cancelled), vocabulary(the_vocabulary) {}
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
