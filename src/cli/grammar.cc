@@ -7,6 +7,7 @@
 
 #include "cli/common.h"
 #include "cli/options.h"
+#include "cli/structured_options.h"
 #include "core/error.h"
 #include "grammar/matcher.h"
 #include "grammar/tokenizer_vocabulary.h"
@@ -17,9 +18,8 @@ namespace {
 struct GrammarArgs {
   ModelArgs model;
   std::string action;
-  std::string schema, regex, gbnf, structural_tag;
+  StructuredArgs structured;
   std::vector<std::string> files;
-  bool strict = false;
   bool json = false;
 };
 
@@ -27,7 +27,7 @@ double elapsed_us(std::chrono::steady_clock::time_point since) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - since).count();
 }
 
-std::shared_ptr<grammar::Grammar> compile(const GrammarArgs& args,
+std::shared_ptr<grammar::Grammar> compile(const StructuredArgs& args,
                                           std::shared_ptr<const grammar::Vocabulary> vocabulary) {
   using grammar::Grammar;
   const grammar::Options options{.strict = args.strict};
@@ -35,6 +35,7 @@ std::shared_ptr<grammar::Grammar> compile(const GrammarArgs& args,
   if (!args.gbnf.empty()) return Grammar::gbnf(std::move(vocabulary), read_file(args.gbnf), options);
   if (!args.structural_tag.empty())
     return Grammar::structural_tag(std::move(vocabulary), read_file(args.structural_tag), options);
+  if (!args.choices.empty()) return Grammar::choice(std::move(vocabulary), args.choices, options);
   return Grammar::regex(std::move(vocabulary), args.regex, options);
 }
 
@@ -72,7 +73,7 @@ void run_grammar(const GrammarArgs& args) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(resolve_model(args.model.model));
   auto vocabulary = grammar::make_vocabulary(*tokenizer);
   const auto start = std::chrono::steady_clock::now();
-  const auto compiled = compile(args, std::move(vocabulary));
+  const auto compiled = compile(args.structured, std::move(vocabulary));
   const double compile_ms = elapsed_us(start) / 1e3;
   for (const std::string& file : args.files) {
     std::string text = read_file(file);
@@ -104,12 +105,7 @@ void add_grammar(Program& program) {
       program.add_command("grammar", "`ingot grammar check`: whether texts fit a grammar", run_grammar);
   command.option("ACTION", args.action, "check").required().one_of({"check"});
   add_engine_options(command, args.model);  // the same flags everywhere, though no engine is loaded here
-  Options source = command.exactly_one("Grammar", "exactly one of these");
-  source.option("--schema", args.schema, "a file with a JSON Schema").existing_file();
-  source.option("--regex", args.regex, "a regular expression");
-  source.option("--gbnf", args.gbnf, "a file with a grammar in GBNF").existing_file();
-  source.option("--structural-tag", args.structural_tag, "a file with a structural tag").existing_file();
-  command.flag("--strict", args.strict, "keys in the order of the schema");
+  add_structured_options(command, command.exactly_one("Grammar", "exactly one of these"), args.structured);
   command.flag("--json", args.json, "one JSON object a file, with times");
   command.option("FILE", args.files, "texts to check").required();
 }

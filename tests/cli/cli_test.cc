@@ -312,8 +312,31 @@ TEST_F(DefaultModel, ChecksTextsAgainstGrammars) {
   EXPECT_EQ(ingot("grammar check --gbnf " + file("g.gbnf") + " " + file("good")).out, "accepts\n");
   std::ofstream(file("no.json")) << R"({"properties":{"a":{"uniqueItems":true}}})";
   expect_failure("grammar check --schema " + file("no.json") + files, 2, "#/properties/a/uniqueItems is not supported");
+  EXPECT_EQ(ingot("grammar check --choice a --choice '{\"age\": 4' " + file("short")).out, "accepts\n");
   expect_failure("grammar check" + files, 2, "Exactly 1 option");
   expect_failure("grammar fly --regex a" + files, 2, "fly");
+}
+
+TEST_F(DefaultModel, HoldsAnswersToAFormat) {
+  std::ofstream(file("s.json"))
+      << R"({"type":"object","properties":{"city":{"type":"string","maxLength":12},"capital":{"type":"boolean"}},"required":["city","capital"],"additionalProperties":false})";
+  const std::string ask = "run --chat -p 'What is the capital of France?' -n 60 --json ";
+  const auto text = [&](const std::string& flags) {
+    const Outcome outcome = ingot(ask + flags);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const json report = json::parse(outcome.out);
+    EXPECT_EQ(report["finish_reason"], "stop") << report;
+    return report["text"].get<std::string>();
+  };
+  const json city = json::parse(text("--strict --schema " + file("s.json")));
+  EXPECT_TRUE(city["city"].is_string() && city["capital"].is_boolean() && city.size() == 2) << city;
+  EXPECT_THAT(text("--choice London --choice Paris"), ::testing::AnyOf("London", "Paris"));
+  EXPECT_THAT(text("--regex '[A-Z][a-z]{2,9}'"), ::testing::MatchesRegex("[A-Z][a-z]+"));
+  std::ofstream(file("no.json")) << R"({"properties":{"a":{"uniqueItems":true}}})";
+  expect_failure(ask + "--schema " + file("no.json"), 2, "--schema: #/properties/a/uniqueItems is not supported");
+  expect_failure(ask + "--regex a --choice b", 2, "at most");
+  std::ofstream(file("talk")) << "Is Paris in France?\n";
+  EXPECT_EQ(ingot("chat --temperature 0 --choice Never < " + file("talk")).out, "Never\n");
 }
 
 }  // namespace
