@@ -51,6 +51,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--cases")
+    parser.add_argument("--show", action="store_true", help="the end of answers that did not end")
     args = parser.parse_args()
     schemas = list(read_schemas(args.cases, args.schemas) if args.cases else made_schemas(args.schemas))
     declined, ended, cut, invalid, tokens = [], 0, 0, 0, 0
@@ -78,6 +79,8 @@ def main():
                         invalid += not is_valid(schemas[number], choice.message.content)
                     else:
                         cut += 1
+                        if args.show:
+                            print(f"cut: {choice.message.content[-300:]!r} under {json.dumps(schemas[number])[:300]}", flush=True)
     share = ended / max(1, ended + cut)
     print(f"{len(schemas)} schemas, {len(declined)} declined; {ended + cut} answers, {tokens} tokens: {share:.1%} ended within {args.tokens} tokens, "
           f"{invalid} of these not valid")

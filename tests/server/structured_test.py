@@ -21,7 +21,7 @@ class Size(enum.Enum):
     large = "large"
 
 
-class City(pydantic.BaseModel):
+class City(pydantic.BaseModel, extra="forbid"):
     name: str = pydantic.Field(max_length=20)
     country: str = pydantic.Field(max_length=20)
     capital: bool
@@ -119,8 +119,7 @@ class StructuredTest(unittest.TestCase):
                  ({"extra_body": {"structured_outputs": {"grammar": "root ::= missing"}}}, "structured_outputs.grammar", "missing"),
                  ({"extra_body": {"guided_regex": "a", "use_beam_search": True}, "temperature": 0}, "guided_regex", "beam search"),
                  ({"extra_body": {"guided_regex": "a", "grammar": "root ::= [a]"}}, "grammar", "guided_regex"),
-                 ({"extra_body": {"guided_regex": "a" * 1_100_000}}, "guided_regex", "--limit grammar-bytes"),
-                 ({"extra_body": {"guided_regex": "(" + "a|" * 1000 + "b){9000}{9000}{9000}"}}, "guided_regex", "")]
+                 ({"extra_body": {"guided_regex": "a" * 1_100_000}}, "guided_regex", "--limit grammar-bytes")]
         for options, param, said in cases:
             with self.subTest(param=param, said=said):
                 with self.assertRaises(openai.BadRequestError) as caught:
