@@ -29,7 +29,7 @@ std::string key_of(const StructuredOutput& structured) {
 
 std::shared_ptr<Grammar> compile_kind(const StructuredOutput& s, std::shared_ptr<const grammar::Vocabulary> vocabulary,
                                       const CancelFlag* cancelled) {
-  const grammar::Options options{.strict = s.strict, .limits = kLimits, .cancelled = cancelled};
+  const grammar::Options options{.strict = s.strict, .short_numbers = true, .limits = kLimits, .cancelled = cancelled};
   switch (s.kind) {
     case Kind::none: break;
     case Kind::json_object: return Grammar::any_json(std::move(vocabulary), options);

@@ -119,3 +119,31 @@ class Maker:
                 kept["more"] = self.random.choice(NUMBERS)
             return kept
         return self.random.choice([True, False]) if kind == "boolean" else None
+
+
+class FormMaker(Maker):
+    """Schemas as applications write them for a model: closed objects, texts and lists of a bounded length."""
+
+    NAMES = ["name", "title", "city", "country", "status", "count", "price", "tags", "address", "email", "id", "active", "items", "kind", "note"]
+
+    def _string(self, depth):
+        out = super()._string(depth)
+        if len(out) == 1 or "minLength" in out:
+            out["maxLength"] = out.get("minLength", 0) + self.random.choice([8, 16, 32])
+        return out
+
+    def _array(self, depth):
+        return {"type": "array", "items": self.schema(depth - 1), "maxItems": self.random.randrange(1, 4)}
+
+    def _object(self, depth):
+        names = self.random.sample(self.NAMES, self.random.randrange(1, 5))
+        return {"type": "object", "properties": {name: self.schema(depth - 1) for name in names}, "required": names, "additionalProperties": False}
+
+    def _allOf(self, depth):
+        return self._object(depth)
+
+    def _ref(self, depth):
+        return self._object(depth)
+
+    def document(self):
+        return self._object(2)

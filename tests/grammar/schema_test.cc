@@ -279,6 +279,26 @@ TEST(Schema, WhatNothingSatisfiesIsRefused) {
             "#/$defs/a refers to itself without end");
 }
 
+TEST(Schema, ShortNumbersEnd) {
+  const Options brief{.short_numbers = true};
+  const std::string many(41, '7'), zeros(18, '0');
+  const struct {
+    const char* schema;
+    std::vector<std::string> good, bad;
+  } cases[] = {
+      {R"({"type":"number"})", {"0", "-1.50", "10.00", many.substr(1)}, {"1e3", many, "1." + zeros}},
+      {R"({"type":"integer"})", {"17", "-3"}, {"17.0", many}},
+      {R"({"enum":[17,0.5]})", {"17", "0.5"}, {"17.0", "0.50"}},
+      {R"({"type":"number","exclusiveMinimum":0,"maximum":0.1})", {"0.1", "0.00000000000000001"}, {"0." + zeros + "1"}},
+      {R"({"type":"number","minimum":1e45})", {"1" + std::string(45, '0')}, {"1"}},
+  };
+  for (const auto& each : cases) {
+    const auto grammar = schema(each.schema, brief);
+    for (const std::string& text : each.good) EXPECT_TRUE(accepts(grammar, text)) << each.schema << " " << text;
+    for (const std::string& text : each.bad) EXPECT_FALSE(accepts(grammar, text)) << each.schema << " " << text;
+  }
+}
+
 // A property that nothing satisfies may not be there; what depends on it neither.
 TEST(Schema, LeadsIntoNoDeadEnd) {
   const std::vector<std::string> schemas = {

@@ -24,7 +24,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "grammar"))
 def made_schemas(count):
     import schema_maker
     for seed in range(count):
-        yield schema_maker.Maker(seed).document()
+        yield schema_maker.FormMaker(seed).document()
 
 
 def read_schemas(path, count):

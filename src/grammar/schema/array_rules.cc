@@ -146,8 +146,12 @@ ExprId SchemaCompiler::scalars_expr(const Shape& shape) {
   if (shape.null) parts.push_back(pool.literal("null"));
   if (shape.yes) parts.push_back(pool.literal("true"));
   if (shape.no) parts.push_back(pool.literal("false"));
-  if (shape.numbers.kind == Scalars::Kind::all) parts.push_back(options.strict ? plain_number : any_number);
-  if (shape.numbers.kind == Scalars::Kind::some) parts.push_back(shape.numbers.expr);
+  if (shape.numbers.kind != Scalars::Kind::none) {
+    const bool all = shape.numbers.kind == Scalars::Kind::all;
+    const ExprId numbers = !all ? shape.numbers.expr : options.strict ? plain_number : any_number;
+    const ExprId brief = options.short_numbers ? pool.both({all ? plain_number : numbers, short_number}) : numbers;
+    parts.push_back(pool.is_nothing(brief) ? numbers : brief);  // its bounds lie beyond so many digits
+  }
   if (shape.strings.kind != Scalars::Kind::none) {
     const ExprId quote = pool.literal("\"");
     parts.push_back(

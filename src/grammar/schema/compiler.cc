@@ -61,6 +61,8 @@ SchemaCompiler::SchemaCompiler(Program& the_program, std::shared_ptr<const Schem
   NumberExprs numbers(pool);
   any_number = numbers.any();
   plain_number = numbers.plain();
+  short_number = numbers.with_digits(40, 17);
+  shortest = options.strict || options.short_numbers;
   plain_string = program.json.any_text();
   // Any spelling: every escape of JSON, but no half of a surrogate pair.
   ByteSet brief;
@@ -208,7 +210,7 @@ void SchemaCompiler::restrict_types(const SchemaNode& node, Shape& shape) {
       shape.numbers = given.numbers;
     } else if (name == "integer") {
       if (std::ranges::find(names, "number") == names.end())
-        shape.numbers = both(given.numbers, some(NumberExprs(pool).integer(options.strict)), plain_number);
+        shape.numbers = both(given.numbers, some(NumberExprs(pool).integer(shortest)), plain_number);
     } else if (name == "string") {
       shape.strings = given.strings;
     } else if (name == "array") {
@@ -229,7 +231,7 @@ Shape SchemaCompiler::value_shape(const SchemaJson& value, const SchemaNode& nod
   } else if (value.is_boolean()) {
     (value.get<bool>() ? shape.yes : shape.no) = true;
   } else if (value.is_number()) {
-    shape.numbers = some(NumberExprs(pool).equal(parse_decimal(value.dump()), options.strict));
+    shape.numbers = some(NumberExprs(pool).equal(parse_decimal(value.dump()), shortest));
   } else if (value.is_string()) {
     shape.strings = some(program.json.literal(value.get_ref<const std::string&>()));
   } else if (value.is_array()) {

@@ -71,7 +71,8 @@ class SchemaCompiler {
   ExprPool& pool;
   Options options;
   // Expressions that everything shares.
-  ExprId white_space, any_number, plain_number, any_string, plain_string;
+  ExprId white_space, any_number, plain_number, short_number, any_string, plain_string;
+  bool shortest;  // 1, not 1.0
 
  private:
   struct Entry {

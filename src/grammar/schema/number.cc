@@ -61,6 +61,14 @@ ExprId NumberExprs::plain() {
   return signed_number(magnitude, magnitude);
 }
 
+ExprId NumberExprs::with_digits(uint32_t whole, uint32_t fraction) {
+  const ExprId front =
+      pool_.either({digits('0', '0'), pool_.concat(digits('1', '9'), pool_.repeat(digits(), 0, whole - 1))});
+  const ExprId back = pool_.optional(pool_.concat(pool_.literal("."), pool_.repeat(digits(), 1, fraction)));
+  const ExprId magnitude = pool_.concat(front, back);
+  return signed_number(magnitude, magnitude);
+}
+
 ExprId NumberExprs::any() {
   ByteSet mark, sign;
   for (const char c : {'e', 'E'}) mark.add(static_cast<uint8_t>(c));
