@@ -44,7 +44,7 @@ async def run(server, model, args, held, drawn, turn):
             body["logprobs"] = 0
         if i < held:
             body["structured_outputs"] = {"json": schema_of(i)}
-        bodies.append(json.dumps(body).encode())
+        bodies.append(body)
     start = time.perf_counter()
     answers = await asyncio.gather(*(c.request("POST", "/v1/completions", b) for c, b in zip(connections, bodies)))
     seconds = time.perf_counter() - start
