@@ -335,8 +335,6 @@ TEST_F(DefaultModel, HoldsAnswersToAFormat) {
   std::ofstream(file("no.json")) << R"({"properties":{"a":{"uniqueItems":true}}})";
   expect_failure(ask + "--schema " + file("no.json"), 2, "--schema: #/properties/a/uniqueItems is not supported");
   expect_failure(ask + "--regex a --choice b", 2, "at most");
-  std::ofstream(file("talk")) << "Is Paris in France?\n";
-  EXPECT_EQ(ingot("chat --temperature 0 --choice Never < " + file("talk")).out, "Never\n");
 }
 
 }  // namespace
