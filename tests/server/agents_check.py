@@ -14,7 +14,7 @@ import server as fixture
 QUESTION = "Name a city, its country, and say whether it is a capital."
 
 
-class City(pydantic.BaseModel):
+class City(pydantic.BaseModel, extra="forbid"):
     name: str = pydantic.Field(max_length=20)
     country: str = pydantic.Field(max_length=20)
     capital: bool
@@ -44,8 +44,10 @@ class AgentsCheck(unittest.TestCase):
 
     def test_langchain_json_mode(self):
         schema = '{"name": "...", "country": "...", "capital": true}'
-        answer = self.langchain_model().with_structured_output(None, method="json_mode").invoke(f"{QUESTION} Answer with JSON like {schema}")
-        self.assertIsInstance(answer, dict)
+        model = self.langchain_model().with_structured_output(None, method="json_mode", include_raw=True)
+        answer = model.invoke(f"{QUESTION} Answer with JSON like {schema}")
+        self.assertTrue(answer["raw"].content.startswith("{"))
+        self.assertTrue(isinstance(answer["parsed"], dict) or answer["raw"].response_metadata["finish_reason"] == "length")
 
     def test_instructor(self):
         import instructor
@@ -58,7 +60,7 @@ class AgentsCheck(unittest.TestCase):
                                                        messages=[{"role": "user", "content": QUESTION}])
             except Exception as error:  # json_object holds to JSON, not to the schema: what the model says in it is its own affair
                 self.assertEqual(mode, instructor.Mode.JSON, error)
-                self.assertIn("validation error", str(error))
+                self.assertRegex(str(error), "validation error|incomplete")
                 continue
             self.assertIsInstance(city, City)
 
