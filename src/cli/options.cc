@@ -158,6 +158,18 @@ Option Options::flag(const char* names, bool& value, const char* help) {
   return Option(*app_->add_flag(names, value, help));
 }
 
+Options Options::exactly_one(const char* name, const char* help) {
+  CLI::App* group = app_->add_option_group(name, help);
+  group->require_option(1);
+  return Options(*group);
+}
+
+Options Options::at_most_one(const char* name, const char* help) {
+  CLI::App* group = app_->add_option_group(name, help);
+  group->require_option(0, 1);
+  return Options(*group);
+}
+
 void Options::heading(const char* name) {
   app_->option_defaults()->group(name != nullptr ? name : CLI::OptionDefaults().get_group());
 }
@@ -226,8 +238,12 @@ class Words {
 
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const CLI::Option* option : command_.get_options())
-      for (const std::string& name : option->get_lnames()) all.push_back("--" + name);
+    std::vector<const CLI::App*> places =
+        command_.get_subcommands([](const CLI::App* group) { return group->get_name().empty(); });
+    places.push_back(&command_);
+    for (const CLI::App* place : places)
+      for (const CLI::Option* option : place->get_options())
+        for (const std::string& name : option->get_lnames()) all.push_back("--" + name);
     return all;
   }
 

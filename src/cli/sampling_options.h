@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/structured_options.h"
 #include "ingot/llm.h"
 
 namespace ingot::cli {
@@ -21,6 +22,7 @@ struct SamplingArgs {
   std::vector<std::string> bad_words;
   bool ignore_eos = false;
   std::function<bool(std::string_view name)> is_given;  // whether a flag of that name was
+  StructuredArgs structured;
 };
 
 // The defaults in `args` are shown by --help.
