@@ -20,6 +20,7 @@ import server as fixture
 import tiny_model
 
 MEMORY_MB = 256 + 50  # the host budget, and a little
+TRIES = 3
 
 
 def post(port, path, body, headers=None, timeout=60):
@@ -109,13 +110,18 @@ class AbuseTest(unittest.TestCase):
         memory = self.server.rss_mb()
         for case in cases:
             with self.subTest(case.name):
-                self.server.forget_peak()
-                with self.company.innocent() as client:
-                    self.run_case(case)
-                    client.wait_answers(1)
-                grown, usual = self.server.rss_mb("VmHWM") - memory, self.company.usual(case.streams())
-                print(f"{case.name}: {client.longest()} (usual: {usual * 1e3:.0f}), memory {grown:+.0f} MiB", flush=True)
-                self.assertEqual(client.faults(usual), [])
+                # A stall that abuse makes comes again, one that a neighbour made does not.
+                for _ in range(TRIES):
+                    self.server.forget_peak()
+                    with self.company.innocent() as client:
+                        self.run_case(case)
+                        client.wait_answers(1)
+                    grown, usual = self.server.rss_mb("VmHWM") - memory, self.company.usual(case.streams())
+                    print(f"{case.name}: {client.longest()} (usual: {usual * 1e3:.0f}), memory {grown:+.0f} MiB", flush=True)
+                    self.assertEqual(client.wrong(), [])
+                    if not client.late(usual):
+                        break
+                self.assertEqual(client.late(usual), [])
                 self.assertEqual(self.held(), before)
                 self.assertLess(grown, MEMORY_MB)
 

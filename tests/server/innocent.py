@@ -92,11 +92,16 @@ class Innocent:
         return ", ".join(f"{what} {max(times, default=(0, 0))[0] * 1e3:.0f} ms"
                          for what, times in (("/health", self.probes), ("first", self.firsts), ("gap", self.gaps)))
 
-    def faults(self, usual_gap):
-        """What was wrong, in words."""
+    def wrong(self):
+        """What was not as it should be, in words."""
         found = list(self.troubles)
         if set(self.answers) != {self.expected}:
             found.append(f"answers: {set(self.answers)}, alone: {self.expected!r}")
+        return found
+
+    def late(self, usual_gap):
+        """What took too long, in words."""
+        found = []
         for what, times, bound in (("/health", self.probes, PROBE_S), ("the first token", self.firsts, FIRST_S),
                                    ("a gap in the stream", self.gaps, PROBE_S + GAPS * usual_gap)):
             own, seconds = max(times, default=(99, 99))
@@ -107,7 +112,7 @@ class Innocent:
     # ---- in its own process ----
 
     def run(self):
-        self.probed, self.begun, self.gapped, self.said, self.wrong = [], [], [], [], []
+        self.probed, self.begun, self.gapped, self.said, self.trouble = [], [], [], [], []
         threads = [threading.Thread(target=self.watch, args=(work,)) for work in (self.health, self.stream)]
         for thread in threads:
             thread.start()
@@ -117,14 +122,14 @@ class Innocent:
         others.look()
         seconds = lambda begin, end: end - begin - (others.between(begin, end) if end - begin > PROBE_S else 0)
         net = lambda spans: [(seconds(begin, end), end - begin) for begin, end in spans]
-        self.child_end.send((net(self.probed), net(self.begun), net(self.gapped), self.said, self.wrong))
+        self.child_end.send((net(self.probed), net(self.begun), net(self.gapped), self.said, self.trouble))
 
     def watch(self, work):
         while not self.stop.is_set():
             try:
                 work()
             except Exception as error:  # reported
-                self.wrong.append(f"{work.__name__}: {error!r}")
+                self.trouble.append(f"{work.__name__}: {error!r}")
                 return
 
     def connect(self):
@@ -138,7 +143,7 @@ class Innocent:
         link.close()
         self.probed.append((begin, time.monotonic()))
         if status != 200:
-            self.wrong.append(f"/health: {status}")
+            self.trouble.append(f"/health: {status}")
         time.sleep(0.01)
 
     def stream(self):
@@ -157,7 +162,7 @@ class Innocent:
             text += piece
         link.close()
         if reply.status != 200:
-            self.wrong.append(f"{reply.status}: {text[:300]}")
+            self.trouble.append(f"{reply.status}: {text[:300]}")
             return
         events = [json.loads(line[6:]) for line in text.split(b"\n") if line.startswith(b"data: {")]
         self.said.append("".join(event["choices"][0]["text"] for event in events))

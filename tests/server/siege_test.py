@@ -71,9 +71,9 @@ class Siege(load_test.Load):
             writer.transport.abort()
 
     async def run(self, clients, total):
-        numbers = iter(range(total))
-        left = lambda: next(numbers, None) is not None
-        await asyncio.gather(*((self.harmful if i % 4 == 3 else self.innocent)(f"127.0.1.{i + 1}", left) for i in range(clients)))
+        harm, rest = iter(range(total // 8)), iter(range(total - total // 8))
+        roles = [(self.harmful, harm) if i % 4 == 3 else (self.innocent, rest) for i in range(clients)]
+        await asyncio.gather(*(role(f"127.0.1.{i + 1}", lambda left=left: next(left, None) is not None) for i, (role, left) in enumerate(roles)))
 
 
 def main():
@@ -102,7 +102,7 @@ def main():
     preemptions = metrics["vllm:num_preemptions_total"]
     if siege.counts["whole"] + siege.counts["abuse"] != args.total:
         faults.append(f"{args.total} requests were sent, {siege.counts['whole']} answered, {siege.counts['abuse']} abuse")
-    if preemptions < siege.counts["whole"] / 50:
+    if preemptions < siege.counts["whole"] / 100:
         faults.append(f"only {preemptions:.0f} preemptions: the test does not test what it is for")
     if metrics["ingot:failed_steps_total"] or metrics["ingot:host_bytes"]:
         faults.append(f"{metrics['ingot:failed_steps_total']:.0f} steps failed, {metrics['ingot:host_bytes']:.0f} host bytes are held")
