@@ -27,6 +27,7 @@ loads() {
   for mode in default preempt no-prefix; do
     INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/load_test.py --tiny --seconds $((share / 4)) --mode $mode || return
   done
+  INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/siege_test.py || return  # 10,000 requests, some of which mean harm
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/many_test.py --requests $((share * 20)) || return
 }
 

@@ -11,6 +11,7 @@
 #include "cli/hub_models.h"
 #include "cli/options.h"
 #include "core/error.h"
+#include "formats/mapped_file.h"
 
 namespace {
 
@@ -25,6 +26,7 @@ int fail(int status, const char* message) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ingot::exit_where_files_shrink();
   ingot::cli::Program program("ingot", "Ingot: an LLM inference engine. `ingot COMMAND --help` explains a command.");
   program.version("ingot " INGOT_VERSION);
   using namespace ingot::cli;

@@ -1,5 +1,7 @@
 #include "core/json.h"
 
+#include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <vector>
@@ -9,6 +11,29 @@
 
 namespace ingot {
 namespace {
+
+// The characters of a text, one of which may be a long string: now and then it looks whether anybody still waits.
+class Watched {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Watched(const char* at, const CancelFlag* cancelled) : at_(at), cancelled_(cancelled) {}
+  const char& operator*() const { return *at_; }
+  Watched& operator++() {
+    constexpr uintptr_t kEvery = 1 << 16;
+    if (reinterpret_cast<uintptr_t>(++at_) % kEvery == 0) check_cancelled(cancelled_);
+    return *this;
+  }
+  bool operator==(const Watched& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  const CancelFlag* cancelled_;
+};
 
 // Builds the value while it is read.
 template <typename Json>
@@ -110,7 +135,7 @@ Json parse(std::string_view text, const std::string& name, const JsonLimits& lim
   if (text.size() > limits.max_bytes)
     throw JsonError(name, fmt::format("{} bytes of JSON are more than the {} allowed", text.size(), limits.max_bytes));
   Builder<Json> builder(name, limits);
-  Json::sax_parse(text.begin(), text.end(), &builder);
+  Json::sax_parse(Watched(text.data(), limits.cancelled), Watched(text.data() + text.size(), nullptr), &builder);
   return std::move(builder.root);
 }
 

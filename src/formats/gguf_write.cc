@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,12 +61,35 @@ std::string head_of(const GgufValues& values, std::span<const TensorView> tensor
   return head;
 }
 
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+// Who writes a part holds a lock on it, which the system takes back when the process ends, however it does.
+bool take_lock(int descriptor) { return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0; }
+
+// Parts of the same file whose writers were killed.
+void remove_orphans(const fs::path& path) {
+  const std::string stem = path.filename().string() + ".";
+  constexpr std::string_view kEnd = ".part";
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(path), unreadable)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() <= stem.size() + kEnd.size() || !name.starts_with(stem) || !name.ends_with(kEnd)) continue;
+    const std::string_view pid = std::string_view(name).substr(stem.size(), name.size() - stem.size() - kEnd.size());
+    if (pid.find_first_not_of("0123456789") != pid.npos) continue;
+    const int descriptor = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (descriptor < 0) continue;
+    if (take_lock(descriptor)) ::unlink(entry.path().c_str());
+    ::close(descriptor);
+  }
+}
+
 // A file beside the wanted one that takes its name when it is whole.
 class Output {
  public:
   explicit Output(const fs::path& path) : path_(path), partial_(path.string() + fmt::format(".{}.part", ::getpid())) {
     descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail("cannot be created");
+    take_lock(descriptor_);  // where the file system has no locks, nobody else gets one either
   }
   ~Output() {
     if (descriptor_ >= 0) ::close(descriptor_);
@@ -105,8 +129,7 @@ class Output {
 
 void check_room(const fs::path& path, size_t bytes) {
   std::error_code unknown;
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const fs::space_info space = fs::space(folder, unknown);
+  const fs::space_info space = fs::space(folder_of(path), unknown);
   if (!unknown && space.available < bytes)
     throw_error(ErrorKind::io, "{}: {} are needed and {} are free; make room or choose another disk", path.string(),
                 format_bytes(bytes), format_bytes(space.available));
@@ -181,6 +204,7 @@ void write_gguf(const GgufTarget& target, const GgufValues& values, const Checkp
                 target.path.string());
   size_t total = 0;
   const std::string head = head_of(values, checkpoint.tensors(), total);
+  remove_orphans(target.path);
   check_room(target.path, head.size() + total);
 
   Output output(target.path);

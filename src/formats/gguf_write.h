@@ -47,7 +47,8 @@ struct GgufTarget {
 };
 
 // Writes the tensors of `checkpoint` (computed ones included) to a GGUF file. The file appears under its name only when
-// it is complete; on failure nothing stays behind. Refused before any work: a name that is taken, a disk that is too
+// it is complete; on failure nothing stays behind, and what a killed process left of the same file is removed by the
+// next that writes it. Refused before any work: a name that is taken, a disk that is too
 // full. `progress` is called with the bytes of tensors written; it may be empty.
 void write_gguf(const GgufTarget& target, const GgufValues& values, const Checkpoint& checkpoint,
                 const std::function<void(size_t done, size_t total)>& progress);

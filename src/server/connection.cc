@@ -268,12 +268,12 @@ void Connection::dispatch() {
   const bool quick = request.method == "GET" && !request.path.starts_with("/debug/");
   begin_reply();
   ++core_->requests;
-  const bool large = request.body.size() >= kLarge;
+  const uint64_t bytes = request.body.size();
   auto exchange =
       std::make_shared<ConnectionExchange>(shared_from_this(), exchange_, std::move(request), std::move(lease_));
   // Not the core itself: its threads would hold it, and it would end on one of them.
   FairWorkers& workers = quick ? core_->control : core_->workers;
-  workers.post(client_, [core = core_.get(), exchange = std::move(exchange), large]() mutable {
+  auto handle = [core = core_.get(), exchange = std::move(exchange), bytes]() mutable {
     try {
       core->handler(exchange);
     } catch (const std::exception& error) {
@@ -283,8 +283,9 @@ void Connection::dispatch() {
       exchange->reply(error_reply(500, "internal_error", kFailed));
     }
     exchange.reset();
-    if (large) return_free_memory();
-  });
+    if (bytes >= kLarge) return_free_memory();
+  };
+  workers.post(client_, std::move(handle), bytes);
 }
 
 // ---- Answering ----

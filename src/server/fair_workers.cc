@@ -26,24 +26,30 @@ void stand_back() {
 }  // namespace
 
 struct FairWorkers::Queue {
+  struct Job {
+    std::function<void()> run;
+    uint64_t bytes = 0;
+  };
   struct Lane {
-    std::deque<std::function<void()>> jobs;
+    std::deque<Job> jobs;
     int running = 0;
     uint64_t last = 0;  // when it was served: a count of jobs
   };
 
-  explicit Queue(int each_in) : each(each_in) {}
+  Queue(int each_in, uint64_t most) : each(each_in), most_bytes(most) {}
 
   // The lane whose turn it is; end() when there is none with something to do.
   std::map<std::string, Lane>::iterator next() {
     const auto rank = [](const Lane& lane) { return std::tuple(lane.running, lane.last); };
     auto best = lanes.end();
     for (auto it = lanes.begin(); it != lanes.end(); ++it) {
-      if (it->second.jobs.empty() || it->second.running >= each) continue;
+      if (it->second.jobs.empty() || it->second.running >= each || !fits(it->second.jobs.front())) continue;
       if (best == lanes.end() || rank(it->second) < rank(best->second)) best = it;
     }
     return best;
   }
+
+  bool fits(const Job& job) const { return running == 0 || (bytes <= most_bytes && job.bytes <= most_bytes - bytes); }
 
   void run() {
     std::unique_lock lock(mutex);
@@ -51,31 +57,37 @@ struct FairWorkers::Queue {
       auto lane = lanes.end();
       posted.wait(lock, [&] { return stopped || (lane = next()) != lanes.end(); });
       if (stopped) return;
-      std::function<void()> job = std::move(lane->second.jobs.front());
+      Job job = std::move(lane->second.jobs.front());
       lane->second.jobs.pop_front();
       ++lane->second.running;
       lane->second.last = ++served;
+      ++running;
+      bytes += job.bytes;
       lock.unlock();
-      job();
-      job = nullptr;
+      job.run();
+      job.run = nullptr;
       lock.lock();
+      --running;
+      bytes -= job.bytes;
       --lane->second.running;
-      if (lane->second.running == 0 && lane->second.jobs.empty())
-        lanes.erase(lane);
-      else
-        posted.notify_one();  // it may have waited for this one to end
+      if (lane->second.running == 0 && lane->second.jobs.empty()) lanes.erase(lane);
+      posted.notify_all();  // any number may have waited for this one to end
     }
   }
 
   const int each;
+  const uint64_t most_bytes;
   std::mutex mutex;
   std::condition_variable posted;
   std::map<std::string, Lane> lanes;  // clients with something to do or being done
   uint64_t served = 0;
+  int running = 0;     // jobs
+  uint64_t bytes = 0;  // of those
   bool stopped = false;
 };
 
-FairWorkers::FairWorkers(int each, Manners manners) : queue_(std::make_shared<Queue>(std::max(1, each))) {
+FairWorkers::FairWorkers(int each, Manners manners, uint64_t most_bytes)
+    : queue_(std::make_shared<Queue>(std::max(1, each), most_bytes)) {
   for (int i = 0; i < (each > 1 ? each + 1 : 1); ++i)
     threads_.emplace_back([queue = queue_, manners] {
       if (manners == Manners::yielding) stand_back();
@@ -83,18 +95,18 @@ FairWorkers::FairWorkers(int each, Manners manners) : queue_(std::make_shared<Qu
     });
 }
 
-void FairWorkers::post(const std::string& client, std::function<void()> job) {
+void FairWorkers::post(const std::string& client, std::function<void()> job, uint64_t bytes) {
   const std::shared_ptr<Queue> queue = queue_;  // the job may be the end of this object
   {
     const std::lock_guard lock(queue->mutex);
     if (queue->stopped) return;
-    queue->lanes[client].jobs.push_back(std::move(job));
+    queue->lanes[client].jobs.push_back({std::move(job), bytes});
   }
   queue->posted.notify_one();
 }
 
 void FairWorkers::stop() {
-  std::vector<std::deque<std::function<void()>>> dropped;  // destroyed without the lock: jobs hold what may call back
+  std::vector<std::deque<Queue::Job>> dropped;  // destroyed without the lock: jobs hold what may call back
   {
     const std::lock_guard lock(queue_->mutex);
     queue_->stopped = true;

@@ -44,7 +44,7 @@ struct LogWriter::State {
   std::atomic<uint64_t> dropped{0};
   std::atomic<bool> stopping{false};
   std::atomic<steady_clock::time_point> until{steady_clock::time_point::max()};  // of the end
-  std::thread thread;                                                           // last: it uses the rest
+  std::thread thread;                                                            // last: it uses the rest
 };
 
 // Writes what goes without waiting long; false when the descriptor is of no use any more.

@@ -13,7 +13,8 @@ ServerCore::ServerCore(HttpServerOptions given, Handler on_request)
       tls(options.tls_certificate.empty() && options.tls_key.empty()
               ? nullptr
               : std::make_unique<Tls>(options.tls_certificate, options.tls_key)),
-      workers(options.worker_threads, FairWorkers::Manners::yielding),
+      // What is made of a body takes several times its size: two of the largest at a time.
+      workers(options.worker_threads, FairWorkers::Manners::yielding, 2 * options.limits.body_bytes),
       control(1),
       buffered(options.limits.buffered_bytes),
       admitted(options.limits.connections) {}

@@ -313,8 +313,10 @@ void Bpe::merge_long(Scratch& scratch, std::vector<int32_t>& out) const {
     heap.push_back({merge->rank, position, merge->result});
     return true;
   };
-  for (int32_t i = 0; i < n; ++i) propose(i);
-  std::make_heap(heap.begin(), heap.end(), later);
+  for (int32_t i = 0; i < n; ++i) {
+    if (i % 4096 == 0) check_cancelled(scratch.cancelled_);
+    if (propose(i)) std::push_heap(heap.begin(), heap.end(), later);
+  }
   for (uint32_t round = 0; !heap.empty(); ++round) {
     if (round % 4096 == 0) check_cancelled(scratch.cancelled_);
     std::pop_heap(heap.begin(), heap.end(), later);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "formats/test_files.h"
@@ -68,6 +69,28 @@ TEST(MappedFile, DropsPagesAndReadsThemAgain) {
   EXPECT_LE(resident(path), size_t{64} << 10);
   EXPECT_EQ(static_cast<char>(file.bytes()[3 << 20]), 'x');
   file.drop_pages(as_bytes("not part of the file"));
+}
+
+TEST(MappedFileDeathTest, TellsWhichFileWasCutShort) {
+  const TempDir dir;
+  write_file(dir / "other.gguf", std::string(8192, 'y'));
+  write_file(dir / "model.gguf", std::string(8192, 'x'));
+  const auto read_what_is_gone = [&] {
+    exit_where_files_shrink();
+    const MappedFile other = MappedFile::open(dir / "other.gguf"), file = MappedFile::open(dir / "model.gguf");
+    std::filesystem::resize_file(dir / "model.gguf", 10);
+    const volatile std::byte* last = &file.bytes().back();
+    std::exit(static_cast<char>(*last) == 'x' ? 2 : 3);
+  };
+  EXPECT_EXIT(read_what_is_gone(), ::testing::ExitedWithCode(1), "^ingot: .*/model.gguf: was cut short");
+}
+
+TEST(MappedFileDeathTest, LeavesOtherFaultsAlone) {
+  const auto get_signal = [] {
+    exit_where_files_shrink();
+    raise(SIGBUS);
+  };
+  EXPECT_EXIT(get_signal(), ::testing::KilledBySignal(SIGBUS), "");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "model/quantized.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -147,6 +148,29 @@ TEST(WriteGguf, AFailureLeavesNothing) {
   EXPECT_EQ(entries(), 2);
   expect_error(ErrorKind::io, "cannot be created",
                [&] { write_gguf({dir / "no" / "x.gguf"}, values, *quantized, {}); });
+  fs::remove_all(dir);
+}
+
+// What a killed writer left goes when the same file is written again; what somebody still writes stays.
+TEST(WriteGguf, RemovesWhatAKilledWriterLeft) {
+  const ModelFiles files = open_fixture("gguf-bf16-llama3");
+  const fs::path dir = fs::temp_directory_path() / ("ingot_write_orphans_" + std::to_string(::getpid()));
+  fs::create_directories(dir);
+  const std::string own = "new.gguf." + std::to_string(::getpid()) + ".part";  // a process number comes again
+  for (const std::string& name : {own, std::string("new.gguf.12.part"), std::string("new.gguf.34.part"),
+                                  std::string("other.gguf.12.part"), std::string("new.gguf.mine.part")})
+    write_file(dir / name, "half");
+  const int writer = ::open((dir / "new.gguf.34.part").c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(writer, LOCK_EX | LOCK_NB), 0);
+  GgufValues values;
+  values.copy(*files.gguf);
+  write_gguf({dir / "new.gguf"}, values, *files.checkpoint, {});
+  EXPECT_TRUE(fs::exists(dir / "new.gguf"));
+  EXPECT_FALSE(fs::exists(dir / own));
+  EXPECT_FALSE(fs::exists(dir / "new.gguf.12.part"));
+  for (const char* name : {"new.gguf.34.part", "other.gguf.12.part", "new.gguf.mine.part"})
+    EXPECT_TRUE(fs::exists(dir / name)) << name;
+  ::close(writer);
   fs::remove_all(dir);
 }
 

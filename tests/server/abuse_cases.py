@@ -26,6 +26,20 @@ class Case:
     def data(self):
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
 
+    def head(self, length):
+        """Request line and headers, before so many bytes of a body."""
+        headers = {"Host": "localhost", "Content-Type": "application/json", "Connection": "close", **self.headers}
+        if self.method != "GET":
+            headers["Content-Length"] = length
+        lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items() if value is not None)]
+        return "".join(line + "\r\n" for line in [*lines, ""]).encode()
+
+    def streams(self):
+        """How many well-behaved streams would be as many."""
+        body = self.body if isinstance(self.body, dict) else {}
+        prompts = len(body["prompt"]) if isinstance(body.get("prompt"), list) else 1
+        return min(self.copies * prompts * body.get("n", 1), 63)
+
 
 def user(text):
     return [{"role": "user", "content": text}]

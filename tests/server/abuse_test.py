@@ -1,9 +1,5 @@
 #!/usr/bin/env python3
-"""Clients that mean harm, each with an innocent one beside it whose streams and probes must not notice.
-
-In the suite: each case once, on a tiny model, with bounds for a machine that is shared. INGOT_SOAK=1 holds the innocent client to the
-bounds of docs/security.md.
-"""
+"""Clients that mean harm, each with an innocent one beside it whose streams and probes must not notice."""
 
 import contextlib
 import http.client
@@ -19,12 +15,12 @@ import time
 import unittest
 
 import abuse_cases
+import innocent
 import server as fixture
 import tiny_model
 
-PROBE_S = 0.05 if fixture.SOAK else 3.0  # longest answer of /health; what was seen took 9 to 47
-GAP_S = 0.25 if fixture.SOAK else 5.0    # longest gap in the innocent stream beyond what well-behaved company makes of it
-MEMORY_MB = 256 + 50                     # the host budget, and a little
+MEMORY_MB = 256 + 50  # the host budget, and a little
+TRIES = 3
 
 
 def post(port, path, body, headers=None, timeout=60):
@@ -37,73 +33,6 @@ def post(port, path, body, headers=None, timeout=60):
         link.close()
 
 
-class Innocent:
-    """Asks /health and streams answers over and over, from an address of its own; remembers how long each took and what came."""
-
-    REQUEST = {"prompt": "Tell me", "max_tokens": 40, "temperature": 0, "stream": True, "ignore_eos": True}
-
-    def __init__(self, server):
-        self.port = server.port
-        self.stop = threading.Event()
-        self.probe = self.gap = self.late = 0.0  # seconds at most; `late`: what this machine's load alone did to a short sleep
-        self.answers, self.faults = [], []
-        self.threads = [threading.Thread(target=self.watch, args=(work,)) for work in (self.health, self.stream)]
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join(60)
-
-    def watch(self, work):
-        while not self.stop.is_set():
-            try:
-                work()
-            except Exception as error:  # the test looks at it
-                self.faults.append(f"{work.__name__}: {error!r}")
-                return
-
-    def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60, source_address=("127.0.0.2", 0))
-
-    def health(self):
-        began = time.monotonic()
-        link = self.connect()
-        link.request("GET", "/health")
-        status = link.getresponse().status
-        link.close()
-        self.probe = max(self.probe, time.monotonic() - began)
-        if status != 200:
-            self.faults.append(f"/health: {status}")
-        began = time.monotonic()
-        time.sleep(0.02)
-        self.late = max(self.late, time.monotonic() - began - 0.02)
-
-    def stream(self):
-        link = self.connect()
-        last = time.monotonic()
-        link.request("POST", "/v1/completions", json.dumps(self.REQUEST), {"Content-Type": "application/json"})
-        reply = link.getresponse()
-        text = b""
-        while True:
-            piece = reply.read1(1 << 16)
-            now = time.monotonic()
-            self.gap, last = max(self.gap, now - last), now
-            if not piece:
-                break
-            text += piece
-        link.close()
-        if reply.status != 200:
-            self.faults.append(f"{reply.status}: {text[:300]}")
-            return
-        words = [json.loads(line[6:])["choices"][0]["text"] for line in text.split(b"\n") if line.startswith(b"data: {")]
-        self.answers.append("".join(words))
-
-
 class AbuseTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -111,10 +40,7 @@ class AbuseTest(unittest.TestCase):
         cls.model = tiny_model.make(pathlib.Path(cls.folder.name) / "tiny")
         cls.server = cls.serve("--debug-endpoints")
         cls.server.start()
-        with Innocent(cls.server) as alone:
-            while len(alone.answers) < 2:
-                time.sleep(0.01)
-        cls.expected = alone.answers[0]
+        cls.company = innocent.Company(cls.server)
 
     @classmethod
     def tearDownClass(cls):
@@ -129,17 +55,13 @@ class AbuseTest(unittest.TestCase):
 
     def send(self, case, data, outcomes):
         with contextlib.closing(socket.create_connection(("127.0.0.1", self.server.port), timeout=60)) as link:
-            headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(data)), **case.headers}
-            if case.method == "GET":
-                headers.pop("Content-Length")
-            head = f"{case.method} {case.path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items() if value)
-            reply = b""
-            try:
-                link.sendall(head.encode() + b"Connection: close\r\n\r\n" + data)
-            except OSError:  # it has heard enough; what it said is there to read
-                pass
+            reply, trouble = b"", ""
             end = time.monotonic() + (case.leave_after or 60)
             try:
+                try:
+                    link.sendall(case.head(len(data)) + data)
+                except ConnectionError:  # it has heard enough; what it said is there to read
+                    pass
                 while time.monotonic() < end:
                     link.settimeout(max(0.001, end - time.monotonic()))
                     piece = link.recv(case.read_rate // 10 or 1 << 20)
@@ -148,12 +70,12 @@ class AbuseTest(unittest.TestCase):
                     reply += piece
                     if case.read_rate:
                         time.sleep(0.1)
-            except OSError:
-                pass
+            except OSError as error:
+                trouble = repr(error)
             if reply.startswith(b"HTTP/1.1 "):
                 outcomes.append((int(reply[9:12]), reply.partition(b"\r\n\r\n")[2]))
             elif not case.leave_after:
-                outcomes.append((0, reply))
+                outcomes.append((0, f"{trouble} after {time.monotonic() - end + 60:.1f} s".encode() + reply))
 
     def run_case(self, case):
         outcomes, data = [], case.data()  # made before anything is timed
@@ -188,18 +110,20 @@ class AbuseTest(unittest.TestCase):
         memory = self.server.rss_mb()
         for case in cases:
             with self.subTest(case.name):
-                with Innocent(self.server) as innocent:
-                    self.run_case(case)
-                    answered = len(innocent.answers)
-                    end = time.monotonic() + 30
-                    while len(innocent.answers) < answered + 1 and not innocent.faults and time.monotonic() < end:
-                        time.sleep(0.01)
-                self.assertEqual(innocent.faults, [])
-                self.assertEqual(set(innocent.answers), {self.expected})
-                self.assertLess(innocent.probe, PROBE_S + 4 * innocent.late, "/health took too long")
-                self.assertLess(innocent.gap, GAP_S + 4 * innocent.late, "a gap in the stream")
+                # A stall that abuse makes comes again, one that a neighbour made does not.
+                for _ in range(TRIES):
+                    self.server.forget_peak()
+                    with self.company.innocent() as client:
+                        self.run_case(case)
+                        client.wait_answers(1)
+                    grown, usual = self.server.rss_mb("VmHWM") - memory, self.company.usual(case.streams())
+                    print(f"{case.name}: {client.longest()} (usual: {usual * 1e3:.0f}), memory {grown:+.0f} MiB", flush=True)
+                    self.assertEqual(client.wrong(), [])
+                    if not client.late(usual):
+                        break
+                self.assertEqual(client.late(usual), [])
                 self.assertEqual(self.held(), before)
-                self.assertLess(self.server.rss_mb() - memory, MEMORY_MB)
+                self.assertLess(grown, MEMORY_MB)
 
     def test_what_was_seen(self):
         self.run_cases(abuse_cases.seen())

@@ -58,6 +58,28 @@ TEST(FairWorkers, NobodyHasAllThreads) {
   EXPECT_EQ(most, 2);
 }
 
+TEST(FairWorkers, LargeJobsWaitForEachOther) {
+  std::atomic<bool> go_on{false};
+  std::atomic<int> running{0}, most{0}, done{0};
+  FairWorkers workers(4, FairWorkers::Manners::usual, 100);
+  for (const uint64_t bytes : {60, 60, 300, 60})  // the third is more than may be, but alone it may
+    workers.post(
+        "large",
+        [&] {
+          most = std::max<int>(most, ++running);
+          while (!go_on) std::this_thread::sleep_for(1ms);
+          --running;
+          ++done;
+        },
+        bytes);
+  std::atomic<bool> served{false};
+  workers.post("small", [&] { served = true; }, 30);
+  EXPECT_TRUE(eventually([&] { return served.load(); }));
+  go_on = true;
+  EXPECT_TRUE(eventually([&] { return done == 4; }));
+  EXPECT_EQ(most, 1);
+}
+
 TEST(FairWorkers, StopDropsWhatWaitsAndEndsFromWithin) {
   std::atomic<int> done{0};
   auto workers = std::make_unique<FairWorkers>(1);

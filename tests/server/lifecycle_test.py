@@ -2,8 +2,10 @@
 """Keys, configuration, draining and stopping of the server."""
 
 import json
+import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -185,6 +187,21 @@ class LifecycleTest(unittest.TestCase):
                 raw = client(server).completions.with_raw_response.create(model="test", prompt="Hello", max_tokens=1,
                                                                           extra_headers={"X-Request-Id": bad})
                 self.assertNotEqual(raw.headers["x-request-id"], bad)
+
+    @unittest.skipUnless(pathlib.Path("/proc/self/maps").exists(), "tells when a file is mapped")
+    def test_a_model_that_is_cut_short_while_it_loads(self):
+        file = pathlib.Path(self.folder.name) / "model.gguf"
+        for command in (["run", "--ids", "1", "-n", "1"], ["serve", "--port", "0"]):
+            shutil.copy(fixture.default_model(), file)
+            process = subprocess.Popen([str(fixture.binary()), *command, "-m", str(file), "--threads", "1"], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            maps = pathlib.Path(f"/proc/{process.pid}/maps")
+            while process.poll() is None and str(file) not in maps.read_text():
+                time.sleep(0.001)
+            os.truncate(file, 1000)
+            text = process.communicate(timeout=60)[1]
+            self.assertEqual(process.returncode, 1, text)
+            self.assertIn(f"ingot: {file}: was cut short while it was read", text)
 
     def test_cors(self):
         with self.serve("--cors-origin", "https://chat.example") as server:

@@ -92,8 +92,9 @@ class Connection(asyncio.Protocol):
         self.waiter = None
 
     @classmethod
-    async def open(cls, host, port):
-        _, self = await asyncio.get_running_loop().create_connection(cls, host, port)
+    async def open(cls, host, port, address=None):
+        """`address`: where it comes from, if that matters."""
+        _, self = await asyncio.get_running_loop().create_connection(cls, host, port, local_addr=address and (address, 0))
         return self
 
     def connection_made(self, transport):

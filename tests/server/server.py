@@ -138,13 +138,17 @@ class Server:
                     sums[name] = sums.get(name, 0) + float(value)
         return sums
 
-    def rss_mb(self):
-        """Resident memory in MiB, or None where the system does not tell."""
+    def forget_peak(self):
+        """From now on VmHWM is the most since then."""
+        pathlib.Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def rss_mb(self, name="VmRSS"):
+        """Resident memory in MiB (VmHWM: the most there was), or None where the system does not tell."""
         try:
             text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         except OSError:
             return None
-        return int(re.search(r"VmRSS:\s*(\d+) kB", text).group(1)) / 1024
+        return int(re.search(name + r":\s*(\d+) kB", text).group(1)) / 1024
 
     def wait_idle(self, seconds=30):
         """Waits until nothing runs or waits, and returns the metrics of then."""

@@ -198,37 +198,54 @@ template <typename T, typename S>
   const uint high = row < tile_rows ? position + row + 1 : 0;
   const uint low = ATTENTION_WINDOW > 0 && high > ATTENTION_WINDOW ? high - ATTENTION_WINDOW : 0;
   const uint begin = ATTENTION_WINDOW > 0 && position + 1 > ATTENTION_WINDOW ? position + 1 - ATTENTION_WINDOW : 0;
-  const uint end = position + tile_rows;
+  const uint tile_end = position + tile_rows;
   // What all rows see: up to the first one's own key, from where the last one's window begins.
   const uint whole_to = tile_rows == 8 ? position + 1 : 0;
-  const uint whole_from = ATTENTION_WINDOW > 0 && end > ATTENTION_WINDOW ? end - ATTENTION_WINDOW : 0;
+  const uint whole_from = ATTENTION_WINDOW > 0 && tile_end > ATTENTION_WINDOW ? tile_end - ATTENTION_WINDOW : 0;
 
-  float2 total = float2(kMasked, 0), split_total = float2(kMasked, 0);
-  float sums[kMaxHeadSize / 4], split_sums[kMaxHeadSize / 4];
-  for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
-  const uint spans_end = (end + kSpan - 1) / kSpan;
-  for (uint span = begin / kSpan; span < spans_end; ++span) {
-    const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, begin, end, length, low, high,
-                                          whole_from, whole_to, p, work, weights, part, lane);
-    if (next.y != 0) {
-      const float2 factors = attention_fold(split_total, next);
-      for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j)
-        split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_SUM_STRIDE + column + j * 4] * factors.y);
+  // A row's weights of later keys are zero, which a NaN or an infinity of theirs survives. So where a result is not
+  // finite, each row is taken again by itself, without what comes after its own key.
+  for (uint alone = 8;;) {  // 8: all rows together
+    const uint end = alone < 8 ? position + alone + 1 : tile_end;
+    const uint there = alone < 8 ? end : length;
+    float2 total = float2(kMasked, 0), split_total = float2(kMasked, 0);
+    float sums[kMaxHeadSize / 4], split_sums[kMaxHeadSize / 4];
+    for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
+    const uint spans_end = (end + kSpan - 1) / kSpan;
+    for (uint span = begin / kSpan; span < spans_end; ++span) {
+      const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, begin, end, there, low,
+                                            min(high, end), whole_from, whole_to, p, work, weights, part, lane);
+      if (next.y != 0) {
+        const float2 factors = attention_fold(split_total, next);
+        for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j)
+          split_sums[j] = fma(split_sums[j], factors.x, work[row * ATTENTION_SUM_STRIDE + column + j * 4] * factors.y);
+      }
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+      if ((span + 1) * kSpan % p.split != 0 && span + 1 != spans_end) continue;
+      if (split_total.y != 0) {
+        const float2 factors = attention_fold(total, split_total);
+        for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) {
+          sums[j] = fma(sums[j], factors.x, split_sums[j] * factors.y);
+          split_sums[j] = 0;
+        }
+      }
+      split_total = float2(kMasked, 0);
     }
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-    if ((span + 1) * kSpan % p.split != 0 && span + 1 != spans_end) continue;
-    if (split_total.y != 0) {
-      const float2 factors = attention_fold(total, split_total);
-      for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) {
-        sums[j] = fma(sums[j], factors.x, split_sums[j] * factors.y);
-        split_sums[j] = 0;
+    if (alone == 8 && tile_rows > 1) {
+      // By its bits, as fast math may not know such numbers.
+      constexpr uint kExponent = 0x7f800000;
+      uint most = 0;
+      for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) most = max(most, as_type<uint>(sums[j]) & kExponent);
+      if (simd_any(most == kExponent)) {
+        alone = 0;
+        continue;
       }
     }
-    split_total = float2(kMasked, 0);
-  }
-  if (row < tile_rows) {
-    device T* y = out + (ulong(first_row + tile_row + row) * p.heads + head) * ATTENTION_HEAD_SIZE;
-    for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) y[column + j * 4] = T(sums[j] / total.y);
+    if (row < tile_rows && (alone == 8 || alone == row)) {
+      device T* y = out + (ulong(first_row + tile_row + row) * p.heads + head) * ATTENTION_HEAD_SIZE;
+      for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) y[column + j * 4] = T(sums[j] / total.y);
+    }
+    if (alone == 8 || ++alone == tile_rows) return;
   }
 }
 
