@@ -22,8 +22,9 @@ struct Options {
   // Keys of an object in the order of the schema and numbers in their shortest form, as strict functions of OpenAI have
   // them. Otherwise keys come in any order, and 1.0 is an integer too.
   bool strict = false;
-  // Numbers as one would write them: whole ones without a fraction, no exponents, at most 40 digits before the point
-  // and 17 behind it. For texts that are generated: a model may go on with zeros for ever.
+  // Numbers as one would write them: whole ones without a fraction and of at most 40 digits, others of at most 15
+  // digits, which a double tells apart; no exponents. For texts that are generated: a model may go on with zeros for
+  // ever.
   bool short_numbers = false;
   // White space between two parts of a JSON text, at most; JSON itself has no bound, but a model may never end.
   uint32_t max_white_space = 40;

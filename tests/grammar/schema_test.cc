@@ -289,7 +289,10 @@ TEST(Schema, ShortNumbersEnd) {
       {R"({"type":"number"})", {"0", "-1.50", "10.00", many.substr(1)}, {"1e3", many, "1." + zeros}},
       {R"({"type":"integer"})", {"17", "-3"}, {"17.0", many}},
       {R"({"enum":[17,0.5]})", {"17", "0.5"}, {"17.0", "0.50"}},
-      {R"({"type":"number","exclusiveMinimum":0,"maximum":0.1})", {"0.1", "0.00000000000000001"}, {"0." + zeros + "1"}},
+      {R"({"type":"number","exclusiveMinimum":0,"maximum":0.1})", {"0.1", "0.000000000000001"}, {"0.0000000000000001"}},
+      {R"({"type":"number","exclusiveMinimum":2})",
+       {"2.5", "2.00000000000001", "12345678901234.5"},
+       {"2.0000000000000002", "123456789012345.5"}},
       {R"({"type":"number","minimum":1e45})", {"1" + std::string(45, '0')}, {"1"}},
   };
   for (const auto& each : cases) {

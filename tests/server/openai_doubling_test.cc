@@ -153,7 +153,7 @@ std::vector<Field> fields() {
 // Every name that the server takes or knows of, read out of its sources.
 std::set<std::string> parameter_names() {
   const std::regex pattern(
-      R"re((?:(?:take|boolean|integer|number|string|strings|tokens)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|")))"([a-z_]+)"[,)])re");
+      R"re((?:(?:take|boolean|integer|number|string|strings|tokens)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|Kind::|")))"([a-z_]+)"[,)])re");
   std::set<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(INGOT_FIXTURES "/../../src/server/openai")) {
     std::stringstream text;

@@ -61,7 +61,7 @@ SchemaCompiler::SchemaCompiler(Program& the_program, std::shared_ptr<const Schem
   NumberExprs numbers(pool);
   any_number = numbers.any();
   plain_number = numbers.plain();
-  short_number = numbers.with_digits(40, 17);
+  short_number = numbers.brief(40, 15);  // fractions that a double tells apart
   shortest = options.strict || options.short_numbers;
   plain_string = program.json.any_text();
   // Any spelling: every escape of JSON, but no half of a surrogate pair.

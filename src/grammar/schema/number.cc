@@ -61,11 +61,16 @@ ExprId NumberExprs::plain() {
   return signed_number(magnitude, magnitude);
 }
 
-ExprId NumberExprs::with_digits(uint32_t whole, uint32_t fraction) {
-  const ExprId front =
-      pool_.either({digits('0', '0'), pool_.concat(digits('1', '9'), pool_.repeat(digits(), 0, whole - 1))});
-  const ExprId back = pool_.optional(pool_.concat(pool_.literal("."), pool_.repeat(digits(), 1, fraction)));
-  const ExprId magnitude = pool_.concat(front, back);
+ExprId NumberExprs::brief(uint32_t whole, uint32_t significant) {
+  const auto front = [this](uint32_t least, uint32_t most) {  // digits without leading zeros
+    return pool_.concat(digits('1', '9'), pool_.repeat(digits(), least - 1, most - 1));
+  };
+  const auto back = [this](uint32_t most) { return pool_.concat(pool_.literal("."), pool_.repeat(digits(), 1, most)); };
+  const ExprId zero = digits('0', '0');
+  std::vector<ExprId> parts{zero, front(1, whole), pool_.concat(zero, back(significant))};
+  for (uint32_t length = 1; length < significant; ++length)
+    parts.push_back(pool_.concat(front(length, length), back(significant - length)));
+  const ExprId magnitude = pool_.either(std::move(parts));
   return signed_number(magnitude, magnitude);
 }
 

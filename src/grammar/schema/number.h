@@ -24,10 +24,11 @@ class NumberExprs {
  public:
   explicit NumberExprs(ExprPool& pool) : pool_(pool) {}
 
-  ExprId any();                                           // with exponents
-  ExprId plain();                                         // without
-  ExprId with_digits(uint32_t whole, uint32_t fraction);  // likewise, of at most so many digits
-  ExprId integer(bool shortest);                          // 1, and unless shortest 1.0
+  ExprId any();    // with exponents
+  ExprId plain();  // without
+  // Likewise, of at most so many digits before the point, or in all where there is a fraction.
+  ExprId brief(uint32_t whole, uint32_t significant);
+  ExprId integer(bool shortest);  // 1, and unless shortest 1.0
   ExprId equal(const Decimal& value, bool shortest);
   ExprId at_least(const Decimal& bound, bool above);  // above: more than it
   ExprId at_most(const Decimal& bound, bool below);
