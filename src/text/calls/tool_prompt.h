@@ -6,13 +6,13 @@
 
 namespace ingot {
 
-// Whether a chat template says what the model's tools are.
-bool template_knows_tools(std::string_view source);
+struct Dialect;
 
-// A conversation about tools for a template that knows none: what they are, and that calls are written as the dialect
-// `json` has them, stands in the system message (the first of the user, where the template has none); calls become the
-// text of their message, results what the user says. `tools` may be null: none are offered.
+// A conversation about tools for the model's chat template. What the template does itself is left to it. One that does not
+// say what the tools are gets them in the system message (or the first of the user, where it has none), with how to call
+// them in the dialect; one that knows no calls gets them as the text of their message, and results as what the user says.
+// `tools` may be null: none are offered.
 nlohmann::ordered_json tell_tools(const nlohmann::ordered_json& messages, const nlohmann::ordered_json* tools,
-                                  std::string_view source);
+                                  const Dialect& dialect, std::string_view template_source);
 
 }  // namespace ingot
