@@ -14,6 +14,7 @@ enum class ErrorKind {
   declined,       // valid, but not something this engine or device runs; the message says what to do
   out_of_memory,  // the memory plan does not fit; the message has the numbers
   overloaded,     // too much work at the moment: try again later, HTTP 503
+  cancelled,      // whoever asked has left
   io,             // the system refused: missing file, no permission, network down
   device,         // the device failed while running
   internal,       // a bug of ours

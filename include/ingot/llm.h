@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,25 @@ struct LlmOptions {
   uint64_t min_free_memory = 0;  // refuse new requests while the system has less than this free; 0: 128 MiB
 };
 
+// Texts that end a choice, made ready for a search that is linear in the text. Copies share one table: the prompts and
+// the choices of a request hold it once.
+class StopStrings {
+ public:
+  struct Table;
+
+  StopStrings() = default;
+  StopStrings(std::vector<std::string> texts);  // empty ones stop nothing
+  StopStrings(std::initializer_list<std::string> texts) : StopStrings(std::vector<std::string>(texts)) {}
+
+  bool empty() const { return table_ == nullptr; }
+  uint64_t bytes() const;  // of memory
+  std::vector<std::string> texts() const;
+  const Table* table() const { return table_.get(); }
+
+ private:
+  std::shared_ptr<const Table> table_;
+};
+
 // A request. `sampling.seed`, `sampling.min_tokens` and `sampling.stop_token_ids` are taken from here, as the rest of
 // SamplingParams is; the model's own end tokens are added unless ignore_eos.
 struct GenerationRequest {
@@ -41,18 +61,23 @@ struct GenerationRequest {
   bool beam_search = false;            // the n best of a beam of max(n, best_of); sampling parameters must be greedy
   double length_penalty = 1.0;         // beams are ranked by logprob / length^length_penalty
   bool early_stopping = false;         // a beam search ends as soon as it has enough finished beams
-  std::vector<std::string> stop;       // texts that end a choice; cut off unless include_stop
+  StopStrings stop;                    // cut off unless include_stop
   std::vector<std::string> bad_words;  // texts that must not be generated; tokenized here
   bool include_stop = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;  // special tokens leave no text
   int32_t logprobs = -1;            // alternatives reported for each new token; -1: no logprobs at all
   int32_t prompt_logprobs = -1;     // the same for each prompt token; such a request does not read the prefix cache
-  int32_t priority = 0;             // lower runs first; equal: first come, first served
+  int32_t priority = 0;             // lower runs first; equal: clients in turn, each in the order of its requests
+  std::string client;               // whose request it is: sequences, places and memory are shared fairly among clients
+  std::string cache_salt;           // prompts meet in the prefix cache only under the same salt ...
+  int64_t shared_tokens = 0;        // ... but for so many tokens of their beginning, which are no secret
   std::optional<std::chrono::steady_clock::time_point> deadline;  // then it ends with FinishReason::timeout
 };
 
-enum class FinishReason : uint8_t { none, stop, length, cancelled, timeout, error };
+// no_token: what the request forbids (allowed_token_ids, bad_words, end tokens before min_tokens) left the sampler
+// nothing to choose from; the choice has the tokens before that.
+enum class FinishReason : uint8_t { none, stop, length, no_token, cancelled, timeout, error };
 const char* to_string(FinishReason reason);  // "stop", "length", ...; "" for none
 
 // A token with its logprob under the raw logits, as it was reported by the engine.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@ struct TokenizerData;  // what a reader of one format found
 struct EncodeOptions {
   bool add_special = true;    // put BOS and the like around the text, where the model wants them
   bool parse_special = true;  // special tokens written in the text become that token; otherwise they are plain text
+  const std::atomic<bool>* cancelled = nullptr;  // set from outside: encode() throws Error (cancelled) soon
 };
 
 // Text to token ids and back, equal to Hugging Face `tokenizers` for the same model. Immutable; every method may be

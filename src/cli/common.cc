@@ -87,7 +87,10 @@ std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
 std::unique_ptr<Llm> load_llm(LlmOptions options) {
   options.engine.model = resolve_model(options.engine.model);
   ProgressBar bar("loading");
-  options.engine.progress = [&bar](size_t done, size_t total) { bar.update(done, total); };
+  options.engine.progress = [&bar, told = options.engine.progress](size_t done, size_t total) {
+    bar.update(done, total);
+    if (told) told(done, total);
+  };
   return Llm::load(options);
 }
 

@@ -35,7 +35,7 @@ void add_prompt_options(Options command, PromptArgs& args);
 // says how to get it.
 std::string resolve_model(const std::string& given);
 
-// Loads with a progress bar on a terminal.
+// Loads with a progress bar on a terminal; calls `progress` of the options too.
 std::unique_ptr<Engine> load_engine(const ModelArgs& args);
 std::unique_ptr<Llm> load_llm(LlmOptions options);  // options.engine.model: what -m says
 

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/chat_input.h"
 #include "cli/common.h"
 #include "cli/options.h"
 #include "cli/sampling_options.h"
@@ -42,8 +44,10 @@ struct Answer {
   FinishReason finish = FinishReason::none;
 };
 
-// Reads the generation to its end, showing it as it comes.
+// Reads the generation to its end, showing it as it comes: on a terminal without the control characters that would rule
+// it.
 Answer read_answer(Generation& generation, bool show, bool as_ids) {
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
   Answer answer;
   while (answer.finish == FinishReason::none) {
     generation.wait(std::chrono::seconds(1));
@@ -55,7 +59,8 @@ Answer read_answer(Generation& generation, bool show, bool as_ids) {
       if (!show) continue;
       if (as_ids)
         for (const int32_t id : delta.token_ids) fmt::print("{} ", id);
-      std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
+      const std::string shown = terminal ? printable_text(delta.text) : delta.text;
+      std::fwrite(shown.data(), 1, shown.size(), stdout);
       std::fflush(stdout);
     }
   }

@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,8 +12,10 @@
 #include "cli/serve_options.h"
 #include "cli/stop_signals.h"
 #include "core/error.h"
+#include "core/heap.h"
 #include "ingot/llm.h"
 #include "server/http_server.h"
+#include "server/log_writer.h"
 #include "server/openai/api.h"
 #include "server/web/page.h"
 
@@ -23,26 +26,27 @@ using namespace std::chrono_literals;
 using server::HttpServer;
 using server::HttpServerOptions;
 
-// One write a line, so that lines of different threads never mix.
-void print_line(std::string_view line) {
-  const std::string whole = fmt::format("{}\n", line);
-  std::fwrite(whole.data(), 1, whole.size(), stderr);
-}
-
-// What the server says about itself, in the format of its log.
-class EventLog {
+// The log on stderr: a line a request, and what the server says about itself in the same format.
+class Log {
  public:
-  explicit EventLog(bool json) : json_(json) {}
-  void write(std::string_view event, std::string_view message) const {
-    if (json_)
-      print_line(nlohmann::ordered_json{{"event", event}, {"message", message}}.dump(
-          -1, ' ', false, nlohmann::json::error_handler_t::replace));
-    else
-      print_line(fmt::format("ingot: {}", message));
-  }
+  explicit Log(bool json)
+      : json_(json), writer_(STDERR_FILENO, [this](uint64_t dropped) {
+          return event_line("log_dropped",
+                            fmt::format("{} lines of the log were dropped: they were not read", dropped));
+        }) {}
+  void write(std::string_view line) { writer_.write(line); }
+  void event(std::string_view event, std::string_view message) { writer_.write(event_line(event, message)); }
+  uint64_t dropped() const { return writer_.dropped(); }
 
  private:
-  bool json_;
+  std::string event_line(std::string_view event, std::string_view message) const {
+    if (!json_) return fmt::format("ingot: {}", message);
+    return nlohmann::ordered_json{{"event", event}, {"message", message}}.dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+
+  const bool json_;
+  server::LogWriter writer_;
 };
 
 // Every connection is a file; the usual soft limit of 1024 is not enough for as many.
@@ -66,7 +70,7 @@ LlmOptions llm_options(const ServeArgs& args) {
   return options;
 }
 
-server::openai::ApiOptions api_options(const ServeArgs& args, const std::string& model) {
+server::openai::ApiOptions api_options(const ServeArgs& args, const std::string& model, Log& log) {
   server::openai::ApiOptions options;
   options.served_names = args.served_names;
   if (options.served_names.empty()) options.served_names = {server::openai::default_model_name(model)};
@@ -78,15 +82,20 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
   }
   options.cache_labels = {{"cache_dtype", args.model.engine.kv_dtype},
                           {"enable_prefix_caching", args.no_prefix_caching ? "False" : "True"}};
+  for (const std::string& limit : args.limits) set_limit(options.limits, limit);
+  options.priority_scheduling = args.priority_scheduling;
+  options.share_prefixes = args.share_prefixes;
+  for (const std::string& file : args.shared_prefixes) options.shared_prefixes.push_back(read_file(file));
   options.request_timeout = to_milliseconds(args.request_timeout);
-  options.log = print_line;
+  options.log = [&log](std::string_view line) { log.write(line); };
+  options.log_dropped = [&log] { return log.dropped(); };
   options.log_format = args.log_format == "json" ? server::LogFormat::json : server::LogFormat::text;
   options.log_probes = args.log_probes;
   options.debug_endpoints = args.debug_endpoints;
   return options;
 }
 
-HttpServerOptions http_options(const ServeArgs& args, server::openai::Api& api, const EventLog& log) {
+HttpServerOptions http_options(const ServeArgs& args, server::openai::Api& api, Log& log) {
   HttpServerOptions options;
   options.host = args.host;
   options.port = args.port;
@@ -100,31 +109,31 @@ HttpServerOptions http_options(const ServeArgs& args, server::openai::Api& api, 
   options.tls_certificate = args.tls_certificate;
   options.tls_key = args.tls_key;
   options.cors_origins = args.cors_origins;
+  options.allowed_hosts = args.allowed_hosts;
   options.api_keys = args.api_keys;
   options.api_key_file = args.api_key_file;
   options.refused = [&api](const server::HttpRequest& request, int status, std::string_view error) {
     api.record(request, status, error);
   };
-  options.log = [&log](std::string_view line) { log.write("transport", line); };
+  options.log = [&log](std::string_view line) { log.event("transport", line); };
   return options;
 }
 
-void announce(const ServeArgs& args, const HttpServer& http, const std::string& name, const Llm& llm,
-              const EventLog& log) {
+void announce(const ServeArgs& args, const HttpServer& http, const std::string& name, const Llm& llm, Log& log) {
   const EngineLimits& limits = llm.limits();
-  log.write("serving",
+  log.event("serving",
             fmt::format("serving {} at {} on {}; KV cache of {} tokens ({} blocks), context {}, {} sequences", name,
                         http.url(), llm.device_description(), limits.num_blocks * limits.block_size, limits.num_blocks,
                         limits.max_model_len, limits.max_seqs));
   const bool local =
       args.host.starts_with("127.") || args.host == "localhost" || args.host == "::1" || args.host == "[::1]";
   if (!local && args.api_keys.empty() && args.api_key_file.empty())
-    log.write("warning", "everyone who can reach this address may use the server: consider --api-key-file");
+    log.event("warning", "everyone who can reach this address may use the server: consider --api-key-file");
 }
 
 // The first signal drains: what runs may finish, new requests get 503. The second, or the end of the time, cuts it.
-void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, double seconds, const EventLog& log) {
-  log.write("draining", fmt::format("draining {} requests for up to {} s; another signal stops at once",
+void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, double seconds, Log& log) {
+  log.event("draining", fmt::format("draining {} requests for up to {} s; another signal stops at once",
                                     http.stats().exchanges, seconds));
   api.drain();
   http.begin_drain();
@@ -132,22 +141,28 @@ void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, dou
   while (!http.wait_drained(20ms) && !signals.wait(0ms) && std::chrono::steady_clock::now() < until) {
   }
   const size_t left = http.stats().exchanges;
-  log.write("stopped", left == 0 ? "stopped" : fmt::format("stopped, with {} requests cut off", left));
+  log.event("stopped", left == 0 ? "stopped" : fmt::format("stopped, with {} requests cut off", left));
 }
 
 void serve(const ServeArgs& args) {
+  return_large_blocks();
   StopSignals signals;
-  const LlmOptions options = llm_options(args);
-  const EventLog log(args.log_format == "json");
+  LlmOptions options = llm_options(args);
+  Log log(args.log_format == "json");
   allow_files(args.max_connections);
 
   // Each uses those before it, and is gone before them.
   std::unique_ptr<Llm> llm;
-  const server::openai::ApiOptions api_settings = api_options(args, options.engine.model);
+  std::atomic<double> progress{0};
+  options.engine.progress = [&progress](size_t done, size_t total) {
+    progress = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
+  };
+  server::openai::ApiOptions api_settings = api_options(args, options.engine.model, log);
+  api_settings.load_progress = [&progress] { return progress.load(); };
   const std::shared_ptr<server::openai::Api> api = server::openai::make_api(api_settings);
   HttpServer http(http_options(args, *api, log), server::openai::make_handler(api));
 
-  // Listening first: a port that is taken shows before a large model is loaded, and /ready says that it is loading.
+  // Listening first: a port that is taken shows before a large model is loaded, and /health says how far it is.
   http.start();
   llm = load_llm(options);
   api->attach(*llm);

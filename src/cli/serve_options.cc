@@ -1,6 +1,9 @@
 #include "cli/serve_options.h"
 
+#include <fmt/format.h>
+
 #include "cli/options.h"
+#include "server/openai/limits.h"
 
 namespace ingot::cli {
 namespace {
@@ -17,6 +20,15 @@ Option add_seconds(Options command, const char* name, double& value, const char*
 // Bytes, also as 16MiB or 1G.
 Option add_bytes(Options command, const char* name, uint64_t& value, const char* help) {
   return command.option(name, value, help).show_default().bytes();
+}
+
+// NAME=VALUE, with the names there are and what they are set to.
+std::string limit_help() {
+  std::string text = "NAME=VALUE, of one request; repeatable:";
+  for (const server::openai::LimitInfo& limit : server::openai::limit_table())
+    text += fmt::format(" {} ({}),", limit.name, server::openai::RequestLimits().*limit.value);
+  text.back() = '.';
+  return text + " Over it: 400";
 }
 
 }  // namespace
@@ -37,7 +49,7 @@ void add_serve_options(Options command, ServeArgs& args) {
   command.option("--log-format", args.log_format, "text (key=value) or json, one line a request, on stderr")
       .show_default()
       .one_of({"text", "json"});
-  command.flag("--log-probes", args.log_probes, "log successful /health, /ready and /metrics requests too");
+  command.flag("--log-probes", args.log_probes, "log successful /live, /health, /ready and /metrics requests too");
 
   command.flag("--debug-endpoints", args.debug_endpoints, "serve GET /debug/integrity, a self-check between two steps");
 
@@ -50,12 +62,21 @@ void add_serve_options(Options command, ServeArgs& args) {
   command.option("--tls-key", args.tls_key, "PEM file: its private key");
   add_repeatable(command, "--cors-origin", args.cors_origins,
                  "web origin that may call from a browser, such as https://example.com, or *; repeatable");
+  add_repeatable(
+      command, "--allowed-host", args.allowed_hosts,
+      "name that clients may call this server by, or *; repeatable. Without keys only loopback names, addresses "
+      "and this machine's names are served");
+  command.flag("--share-prefixes", args.share_prefixes,
+               "holders of different keys share the prefix cache; by default what one sent never shows to another");
+  add_repeatable(command, "--shared-prefix", args.shared_prefixes,
+                 "file with a system prompt or other beginning that all share in the prefix cache; repeatable");
 
   command.heading("Limits");
   add_bytes(command, "--max-request-bytes", args.max_request_bytes, "largest request body; over it: 413");
   command.option("--max-connections", args.max_connections, "over it: 503")
       .show_default()
       .range(uint64_t{1}, uint64_t{1} << 20);
+  add_repeatable(command, "--limit", args.limits, limit_help().c_str());
   add_seconds(command, "--request-timeout", args.request_timeout, "a request ends with what it has by then; 0: none");
   add_seconds(command, "--head-timeout", args.head_timeout, "for the head of a request");
   add_seconds(command, "--body-timeout", args.body_timeout, "for its body, and a second more for each 64 KiB");
@@ -76,6 +97,8 @@ void add_serve_options(Options command, ServeArgs& args) {
       .show_default()
       .non_negative();
   command.flag("--no-prefix-caching", args.no_prefix_caching, "do not reuse the KV blocks of equal prompt beginnings");
+  command.flag("--priority-scheduling", args.priority_scheduling,
+               "take `priority` from requests: lower runs first. Otherwise clients take turns");
   add_bytes(command, "--min-free-memory", args.min_free_memory, "new requests get 503 while the system has less free");
 }
 

@@ -26,9 +26,13 @@ struct ServeArgs {
   std::string tls_certificate;
   std::string tls_key;
   std::vector<std::string> cors_origins;
+  std::vector<std::string> allowed_hosts;
+  bool share_prefixes = false;
+  std::vector<std::string> shared_prefixes;
 
   uint64_t max_request_bytes = 16 << 20;
   uint64_t max_connections = 1024;
+  std::vector<std::string> limits;
   double request_timeout = 0;
   double head_timeout = 10;
   double body_timeout = 60;
@@ -39,6 +43,7 @@ struct ServeArgs {
   int32_t max_waiting = 1024;
   double target_step_ms = 0;
   bool no_prefix_caching = false;
+  bool priority_scheduling = false;
   uint64_t min_free_memory = 128 << 20;
   std::string chat_template;
 };

@@ -13,7 +13,7 @@
 namespace ingot::cli {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};  // the last: the terminal it was started from is gone
 
 // What the handler may touch.
 std::atomic<int> write_end{-1};
@@ -41,11 +41,19 @@ StopSignals::StopSignals() {
   struct sigaction action{};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (const int number : kSignals) sigaction(number, &action, nullptr);
+  for (const int number : kSignals) {
+    struct sigaction before{};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // nohup meant it
+  }
 }
 
 StopSignals::~StopSignals() {
-  for (const int number : kSignals) std::signal(number, SIG_DFL);
+  for (const int number : kSignals) {
+    struct sigaction now{};
+    sigaction(number, nullptr, &now);
+    if (now.sa_handler == on_signal) std::signal(number, SIG_DFL);
+  }
   close(read_end_);
   close(write_end.exchange(-1));
 }

@@ -34,6 +34,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(typename Json::string_t& key) override {
+    if (++keys_ > limits_.max_keys) refuse("holds more than {} keys", limits_.max_keys);
     if (limits_.unique_keys && !open_.back().keys.insert(key).second)
       refuse("has the key {} twice in one object", printable(key));
     open_.back().key = std::move(key);
@@ -65,6 +66,7 @@ class Builder : public nlohmann::json_sax<Json> {
 
   Json& place(Json&& value) {
     if (++values_ > limits_.max_values) refuse("holds more than {} values", limits_.max_values);
+    check_cancelled(limits_.cancelled);
     if (open_.empty()) return root = std::move(value);
     Level& level = open_.back();
     if (level.value->is_array())
@@ -100,7 +102,7 @@ class Builder : public nlohmann::json_sax<Json> {
   const std::string& name_;
   const JsonLimits& limits_;
   std::vector<Level> open_;
-  size_t values_ = 0;
+  size_t values_ = 0, keys_ = 0;
 };
 
 template <typename Json>

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/cancel.h"
 #include "core/error.h"
 
 namespace ingot {
@@ -24,6 +25,8 @@ struct JsonLimits {
   size_t max_bytes = size_t{256} << 20;
   int max_depth = 64;
   size_t max_values = size_t{1} << 30;
+  size_t max_keys = size_t{1} << 30;      // of all objects together; a key costs several times what a value does
+  const CancelFlag* cancelled = nullptr;  // set from outside: parsing throws Error (cancelled) soon
   bool unique_keys = true;  // an object with the same key twice is refused; costs a set of keys for each open object
 };
 

@@ -1,6 +1,7 @@
 #include "orchestrator/block_hash.h"
 
 #include <random>
+#include <vector>
 
 namespace ingot {
 namespace {
@@ -38,6 +39,12 @@ BlockHash chain_hash(const BlockHash& parent, std::span<const int32_t> tokens) {
     high = fold(high ^ word * kOddB, key.high ^ kOddA) + low;
   }
   return {fold(low ^ key.high, kOddA), fold(high ^ key.low, kOddB)};
+}
+
+BlockHash salt_hash(std::string_view text) {
+  if (text.empty()) return {};
+  std::vector<int32_t> bytes(text.begin(), text.end());
+  return chain_hash({}, bytes);
 }
 
 }  // namespace ingot

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace ingot {
 
@@ -16,6 +17,12 @@ struct BlockHash {
 
 // The hash of a block whose predecessor has `parent`; the first block of a sequence has the parent {}.
 BlockHash chain_hash(const BlockHash& parent, std::span<const int32_t> tokens);
+
+// The hash of a text that separates those who may not share blocks: salted(parent, salt) begins their chains.
+BlockHash salt_hash(std::string_view text);
+inline BlockHash salted(const BlockHash& parent, const BlockHash& salt) {
+  return {parent.low ^ salt.low, parent.high ^ salt.high};
+}
 
 struct BlockHashHasher {
   size_t operator()(const BlockHash& hash) const { return static_cast<size_t>(hash.low); }

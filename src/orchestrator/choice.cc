@@ -101,6 +101,15 @@ void accept_token(Sequence& sequence, const RowResult& row) {
   deliver(sequence, std::move(delta));
 }
 
+void end_without_token(Sequence& sequence) {
+  Request& request = *sequence.request;
+  const SamplingParams& sampling = request.spec.sampling;
+  const bool forbidden =
+      !sampling.allowed_token_ids.empty() || !sampling.bad_words.empty() || sequence.generated() < sampling.min_tokens;
+  if (!forbidden) request.summary.error = kNoLogits;
+  end_choice(sequence, forbidden ? FinishReason::no_token : FinishReason::error);
+}
+
 void end_choice(Sequence& sequence, FinishReason reason) {
   ChoiceDelta delta{.index = sequence.choice};
   finish_text(sequence, delta.text);

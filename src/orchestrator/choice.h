@@ -15,6 +15,12 @@ void begin_choice(Sequence& sequence, const Tokenizer* tokenizer);
 // goes to the request's generation (or is kept, when the best choices are only known at the end).
 void accept_token(Sequence& sequence, const RowResult& row);
 
+// Why nothing can be chosen where nothing is forbidden.
+inline constexpr const char* kNoLogits = "the model gave logits that are not numbers: no token can be chosen";
+
+// The sampler found no token: the choice ends, by what its request forbids or else by a fault of the model's logits.
+void end_without_token(Sequence& sequence);
+
 // Ends a choice that did not end by itself: text that was held back still goes out.
 void end_choice(Sequence& sequence, FinishReason reason);
 

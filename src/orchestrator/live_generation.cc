@@ -10,6 +10,7 @@ const char* to_string(FinishReason reason) {
     case FinishReason::none: return "";
     case FinishReason::stop: return "stop";
     case FinishReason::length: return "length";
+    case FinishReason::no_token: return "no_token";
     case FinishReason::cancelled: return "cancelled";
     case FinishReason::timeout: return "timeout";
     case FinishReason::error: return "error";

@@ -13,6 +13,7 @@
 #include "orchestrator/free_memory.h"
 #include "orchestrator/step_loop.h"
 #include "step/validate.h"
+#include "text/bad_words.h"
 #include "text/tokenizer_load.h"
 
 namespace ingot {
@@ -36,7 +37,8 @@ uint64_t host_bytes(const Request& request) {
   };
   const auto prompt = static_cast<uint64_t>(request.prompt_len), fresh = static_cast<uint64_t>(request.max_tokens);
   const auto width = static_cast<uint64_t>(request.width);
-  return sizeof(Request) + prompt * (kTokenBytes + score_bytes(spec.prompt_logprobs)) +
+  return sizeof(Request) + spec.client.size() + spec.cache_salt.size() + spec.stop.bytes() +
+         prompt * (kTokenBytes + score_bytes(spec.prompt_logprobs)) +
          width * (sizeof(Sequence) + prompt * sizeof(int32_t) + fresh * (kTokenBytes + score_bytes(spec.logprobs))) +
          static_cast<uint64_t>(request.list_words) * 4;
 }
@@ -80,7 +82,9 @@ struct Llm::Impl {
         tokenizer(std::move(tokenizer_in)),
         options(options_in),
         limits(engine->limits()),
-        loop(*engine, tokenizer.get(), options_in) {
+        loop(*engine, tokenizer.get(), options_in,
+             static_cast<uint64_t>(options.max_waiting) + static_cast<uint64_t>(limits.max_seqs),
+             options.host_budget > 0 ? options.host_budget : kHostBudget) {
     end_ids = engine->model().eos_ids;
     if (tokenizer)
       for (const int32_t id : tokenizer->end_ids())
@@ -88,9 +92,8 @@ struct Llm::Impl {
     std::erase_if(end_ids, [this](int32_t id) { return id < 0 || id >= limits.vocab; });
   }
 
-  void check_load(uint64_t more_bytes);
+  void take_share(const Request& request);
   void check_counts(const GenerationRequest& spec) const;
-  void add_bad_words(GenerationRequest& spec) const;
   std::unique_ptr<Request> prepare(GenerationRequest spec) const;
 
   std::unique_ptr<Engine> engine;
@@ -105,21 +108,27 @@ struct Llm::Impl {
   StepLoop loop;  // last: its thread uses the rest
 };
 
-// Refuses what cannot be served now. The numbers are read without a common lock: they may be off by the requests that
-// arrive at the same moment, which the margins allow for.
-void Llm::Impl::check_load(uint64_t more_bytes) {
+// Takes a place and memory for a request, or refuses it because it cannot be served now.
+void Llm::Impl::take_share(const Request& request) {
   if (draining) throw_error(ErrorKind::overloaded, "the server is shutting down and takes no new requests");
-  const auto most = static_cast<size_t>(options.max_waiting) + static_cast<size_t>(limits.max_seqs);
-  if (loop.requests() >= most)
-    throw_error(ErrorKind::overloaded, "{} requests are being served or waiting, which is the limit", most);
-  const uint64_t budget = options.host_budget > 0 ? options.host_budget : kHostBudget;
-  if (loop.host_bytes() + more_bytes > budget)
-    throw_error(ErrorKind::overloaded, "the requests being served hold {} of the {} budgeted for them",
-                format_bytes(loop.host_bytes()), format_bytes(budget));
   const uint64_t least = options.min_free_memory > 0 ? options.min_free_memory : kMinFreeMemory;
   const uint64_t free = free_memory.bytes();
   if (free > 0 && free < least)
     throw_error(ErrorKind::overloaded, "the system has only {} of memory left", format_bytes(free));
+  const std::string& client = request.spec.client;
+  if (!loop.places.take(client, 1)) {
+    if (loop.places.used() < loop.places.limit())
+      throw_error(ErrorKind::overloaded,
+                  "this client has its share of the {} requests that are served or wait at a time",
+                  loop.places.limit());
+    throw_error(ErrorKind::overloaded, "{} requests are being served or waiting, which is the limit",
+                loop.places.limit());
+  }
+  if (!loop.host_bytes.take(client, request.host_bytes)) {
+    loop.places.give(client, 1);
+    throw_error(ErrorKind::overloaded, "the requests being served hold {} of the {} budgeted for them",
+                format_bytes(loop.host_bytes.used()), format_bytes(loop.host_bytes.limit()));
+  }
 }
 
 void Llm::Impl::check_counts(const GenerationRequest& spec) const {
@@ -139,19 +148,6 @@ void Llm::Impl::check_counts(const GenerationRequest& spec) const {
       throw_bad_parameter(name, "is {}, but at most {} alternatives are reported", value, limits.max_top);
 }
 
-// A word may be written at the beginning of a text or after a space: both forms are barred.
-void Llm::Impl::add_bad_words(GenerationRequest& spec) const {
-  for (const std::string& word : spec.bad_words) {
-    if (word.empty()) throw_bad_parameter("bad_words", "has an empty entry");
-    for (const bool space : {false, true}) {
-      std::vector<int32_t> ids =
-          tokenizer->encode(space ? " " + word : word, {.add_special = false, .parse_special = false});
-      if (ids.empty() || (space && ids == spec.sampling.bad_words.back())) continue;
-      spec.sampling.bad_words.push_back(std::move(ids));
-    }
-  }
-}
-
 std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   check_counts(spec);
   check_ranges(spec.sampling);
@@ -166,7 +162,9 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
                 length, limits.max_model_len);
   if (!tokenizer && !(spec.stop.empty() && spec.bad_words.empty()))
     throw_error(ErrorKind::bad_call, "stop strings and bad words need a tokenizer, and this model has none");
-  if (tokenizer) add_bad_words(spec);
+  if (tokenizer)
+    for (std::vector<int32_t>& word : bad_word_ids(*tokenizer, spec.bad_words))
+      spec.sampling.bad_words.push_back(std::move(word));
   if (spec.beam_search) check_beams(spec);
 
   auto request = std::make_unique<Request>();
@@ -189,6 +187,8 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
         ErrorKind::bad_call,
         "the token lists of the request (stop tokens, biases, bad words) have {} entries, at most {} are possible",
         request->list_words, limits.max_list_words / 2);
+  request->salt = salt_hash(spec.cache_salt);
+  request->unsalted_blocks = std::clamp<int64_t>(spec.shared_tokens, 0, length) / limits.block_size;
   request->spec = std::move(spec);
   request->host_bytes = host_bytes(*request);
   return request;
@@ -214,7 +214,7 @@ Llm::~Llm() = default;
 std::shared_ptr<Generation> Llm::submit(GenerationRequest spec, std::function<void()> notify) {
   std::unique_ptr<Request> request = impl_->prepare(std::move(spec));
   try {
-    impl_->check_load(request->host_bytes);
+    impl_->take_share(*request);
   } catch (...) {
     ++impl_->refused;
     throw;
@@ -229,13 +229,13 @@ std::shared_ptr<Generation> Llm::submit(GenerationRequest spec, std::function<vo
 }
 
 void Llm::drain() { impl_->draining = true; }
-bool Llm::idle() const { return impl_->loop.requests() == 0; }
+bool Llm::idle() const { return impl_->loop.places.used() == 0; }
 
 double Llm::retry_after_s() const {
   // About the time until the present requests are done, as far as finished ones tell; a client should not ask at once.
   const LlmStats stats = impl_->loop.stats();
   const double each = stats.e2e_s.total > 0 ? stats.e2e_s.sum / static_cast<double>(stats.e2e_s.total) : 1.0;
-  const double rounds = static_cast<double>(impl_->loop.requests()) / impl_->limits.max_seqs;
+  const double rounds = static_cast<double>(impl_->loop.places.used()) / impl_->limits.max_seqs;
   return std::clamp(std::ceil(each * rounds), 1.0, 60.0);
 }
 

@@ -75,6 +75,8 @@ struct Request {
   std::vector<int32_t> named_stop_ids;  // stop tokens the caller named; sampling.stop_token_ids has the model's too
   int64_t list_words = 0;               // words of its token lists in a staged step
   uint64_t host_bytes = 0;
+  BlockHash salt;               // of spec.cache_salt; {}: none
+  int64_t unsalted_blocks = 0;  // of the beginning
 
   std::vector<std::shared_ptr<Sequence>> sequences;  // alive or finished, by choice; for beams: the current beams
   std::vector<std::shared_ptr<Sequence>> finished_beams;

@@ -25,10 +25,7 @@ Scheduler::Scheduler(const EngineLimits& limits, bool prefix_caching, double tar
   for (int32_t slot = limits.sampler_slots; slot-- > 0;) free_slots_.push_back(slot);
 }
 
-void Scheduler::add(std::shared_ptr<Sequence> sequence) {
-  sequence->state = Sequence::State::waiting;
-  waiting_.insert(std::move(sequence));
-}
+void Scheduler::add(std::shared_ptr<Sequence> sequence) { move(sequence, Sequence::State::waiting); }
 
 std::shared_ptr<Sequence> Scheduler::fork_of(const Sequence& parent, int64_t known, int64_t computed) {
   auto child = std::make_shared<Sequence>();
@@ -54,6 +51,7 @@ ScheduledStep Scheduler::schedule(bool follows_step_in_flight) {
   copies_.clear();
   reset_words_ = 0;
   follows_ = follows_step_in_flight;
+  make_room();
   schedule_decodes(scheduled);
   schedule_prompts(scheduled);
   if (scheduled.empty()) return scheduled;
@@ -74,16 +72,13 @@ bool Scheduler::wants_row(const Sequence& sequence) const {
 }
 
 void Scheduler::schedule_decodes(ScheduledStep& scheduled) {
-  // A preemption takes from the end of the queue, so it never meets a sequence that has its row already.
-  for (auto it = running_.begin(); it != running_.end();) {
-    const std::shared_ptr<Sequence> sequence = *it;
-    if (sequence->missing() != 1 || !wants_row(*sequence) || builder_.rows() >= limits_.max_step_tokens) {
-      ++it;
-      continue;
-    }
+  // A preemption takes from the end of the turns, so it never meets a sequence that has its row already.
+  by_turn_ = running_by_turn();
+  for (size_t i = 0; i < by_turn_.size(); ++i) {
+    const std::shared_ptr<Sequence> sequence = by_turn_[i];
+    if (sequence->missing() != 1 || !wants_row(*sequence) || builder_.rows() >= limits_.max_step_tokens) continue;
     const bool ready =
         extend_blocks(*sequence, sequence->length(), true) && make_writable(*sequence, sequence->length() - 1, true);
-    it = running_.upper_bound(sequence);  // what came after may have been preempted
     if (!ready) {
       preempt(sequence);
       continue;
@@ -91,6 +86,7 @@ void Scheduler::schedule_decodes(ScheduledStep& scheduled) {
     take_rows(scheduled, sequence, 1);
     ++scheduled.decode_rows;
   }
+  by_turn_.clear();
 }
 
 void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
@@ -110,20 +106,14 @@ void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
     scheduled.prefill_rows += static_cast<int32_t>(rows);
     return true;
   };
-  for (const std::shared_ptr<Sequence>& sequence : running_) {
+  for (const std::shared_ptr<Sequence>& sequence : running_by_turn()) {
     if (budget < 1) return;
     if (sequence->missing() > 1 && wants_row(*sequence) && !take(sequence)) return;
   }
-  // First come, first served: when the first of the queue does not fit, nobody overtakes it.
-  for (auto it = waiting_.begin(); it != waiting_.end() && budget > 0;) {
-    const std::shared_ptr<Sequence> sequence = *it;
-    if (sequence->in_flight > 0) {  // preempted while its token was on the device: known after the next commit
-      ++it;
-      continue;
-    }
-    if (!admit(sequence)) return;
-    it = waiting_.upper_bound(sequence);
-    if (!take(sequence)) return;
+  // When the one whose turn it is does not fit, nobody overtakes it.
+  while (budget > 0) {
+    const std::shared_ptr<Sequence> sequence = next_waiting();
+    if (!sequence || !admit(sequence) || !take(sequence)) return;
   }
 }
 
@@ -155,10 +145,8 @@ bool Scheduler::admit(const std::shared_ptr<Sequence>& sequence) {
     if (sequence->choice == 0 && !sequence->request->started)
       sequence->request->summary.cached_tokens = sequence->computed;
   }
-  waiting_.erase(sequence);
-  sequence->state = Sequence::State::running;
-  running_.insert(sequence);
-  list_words_ += request.list_words;
+  client_of(*sequence).admitted = ++admissions_;
+  move(sequence, Sequence::State::running);
   if (request.needs_slot()) {
     sequence->slot = free_slots_.back();
     sequence->slot_ready = false;
@@ -222,7 +210,7 @@ int32_t Scheduler::allocate(const Sequence& wanting, bool may_preempt) {
 }
 
 // Takes the blocks of somebody who can do without: first of sequences that are not running, then, if allowed, of the
-// running one that comes last, when it comes after `wanting`.
+// running one whose turn is last, when it comes after `wanting`.
 bool Scheduler::reclaim(const Sequence& wanting, bool may_preempt) {
   for (const Queue* queue : {&parked_, &waiting_})
     for (auto it = queue->rbegin(); it != queue->rend(); ++it)
@@ -230,9 +218,10 @@ bool Scheduler::reclaim(const Sequence& wanting, bool may_preempt) {
         release(**it);
         return true;
       }
-  if (!may_preempt || running_.empty()) return false;
-  const std::shared_ptr<Sequence> last = *running_.rbegin();
+  if (!may_preempt || by_turn_.empty()) return false;
+  const std::shared_ptr<Sequence> last = by_turn_.back();
   if (last.get() == &wanting) return false;
+  by_turn_.pop_back();
   preempt(last);
   return true;
 }
@@ -298,8 +287,12 @@ void Scheduler::extend_hashes(Sequence& sequence) {
   const int64_t size = limits_.block_size;
   const int64_t full = sequence.known() / size;
   for (auto i = static_cast<int64_t>(sequence.hashes.size()); i < full; ++i)
-    sequence.hashes.push_back(chain_hash(i == 0 ? BlockHash{} : sequence.hashes[static_cast<size_t>(i - 1)],
-                                         std::span(sequence.tokens).subspan(i * size, size)));
+    sequence.hashes.push_back(chain_hash(parent_hash(sequence, i), std::span(sequence.tokens).subspan(i * size, size)));
+}
+
+BlockHash Scheduler::parent_hash(const Sequence& sequence, int64_t block) {
+  const BlockHash parent = block == 0 ? BlockHash{} : sequence.hashes[static_cast<size_t>(block - 1)];
+  return block == sequence.request->unsalted_blocks ? salted(parent, sequence.request->salt) : parent;
 }
 
 void Scheduler::remember_blocks(Sequence& sequence) {
@@ -322,29 +315,18 @@ void Scheduler::release(Sequence& sequence) {
   sequence.slot_ready = false;
 }
 
-void Scheduler::park(const std::shared_ptr<Sequence>& sequence) {
-  if (running_.erase(sequence) > 0) list_words_ -= sequence->request->list_words;
-  waiting_.erase(sequence);
-  sequence->state = Sequence::State::parked;
-  parked_.insert(sequence);
-}
+void Scheduler::park(const std::shared_ptr<Sequence>& sequence) { move(sequence, Sequence::State::parked); }
 
 void Scheduler::preempt(const std::shared_ptr<Sequence>& sequence) {
-  running_.erase(sequence);
-  list_words_ -= sequence->request->list_words;
   release(*sequence);
-  sequence->state = Sequence::State::waiting;
-  waiting_.insert(sequence);
+  move(sequence, Sequence::State::waiting);
   ++sequence->request->summary.preemptions;
   ++counts_.preemptions;
 }
 
 void Scheduler::retire(const std::shared_ptr<Sequence>& sequence) {
-  if (running_.erase(sequence) > 0) list_words_ -= sequence->request->list_words;
-  waiting_.erase(sequence);
-  parked_.erase(sequence);
+  move(sequence, Sequence::State::finished);
   release(*sequence);
-  sequence->state = Sequence::State::finished;
 }
 
 void Scheduler::check(std::span<const std::shared_ptr<Sequence>> alive, std::vector<std::string>& faults) const {
@@ -375,8 +357,7 @@ void Scheduler::check(std::span<const std::shared_ptr<Sequence>> alive, std::vec
     if (s.computed > s.length()) faults.push_back(name + ": more positions computed than it has tokens");
     for (int64_t i = 0; i < s.remembered; ++i) {
       const std::span<const int32_t> tokens = std::span(s.tokens).subspan(i * limits_.block_size, limits_.block_size);
-      const BlockHash parent = i == 0 ? BlockHash{} : s.hashes[static_cast<size_t>(i - 1)];
-      if (chain_hash(parent, tokens) != s.hashes[static_cast<size_t>(i)])
+      if (chain_hash(parent_hash(s, i), tokens) != s.hashes[static_cast<size_t>(i)])
         faults.push_back(fmt::format("{}: the hash of block {} is not that of its tokens", name, i));
     }
   }
@@ -389,6 +370,11 @@ void Scheduler::check(std::span<const std::shared_ptr<Sequence>> alive, std::vec
           fmt::format("block {}: {} holders counted, {} tables have it", block, pool_.holders(block), holders[block]));
   for (int32_t slot = 0; slot < limits_.sampler_slots; ++slot)
     if (slots[slot] != 1) faults.push_back(fmt::format("sampler slot {}: {} owners", slot, slots[slot]));
+  size_t of_clients = 0;
+  for (const auto& [name, client] : clients_) of_clients += client.running.size() + client.waiting.size();
+  if (of_clients != running_.size() + waiting_.size())
+    faults.push_back(
+        fmt::format("the clients have {} sequences, the queues {}", of_clients, running_.size() + waiting_.size()));
   if (words != list_words_) faults.push_back(fmt::format("{} list words counted, {} in use", list_words_, words));
 }
 

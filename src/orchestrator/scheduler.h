@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -42,7 +43,11 @@ struct SchedulerCounts {
 };
 
 // Decides which rows the next step has: a row for every sequence that decodes first, then prompts in the order of
-// priority and arrival, as far as the token budget, the blocks and the pacer allow. Knows nothing of text.
+// priority and turn, as far as the token budget, the blocks and the pacer allow. Knows nothing of text.
+//
+// Turns: within a priority clients take turns, and the requests of one keep their order. Who has little running comes
+// before who has much, and loses its blocks after them. A client alone has everything; who comes later takes seats and
+// blocks from whoever has the most, as long as that one keeps no less than the newcomer has then.
 class Scheduler {
  public:
   Scheduler(const EngineLimits& limits, bool prefix_caching, double target_step_ms);
@@ -80,6 +85,19 @@ class Scheduler {
     bool operator()(const std::shared_ptr<Sequence>& a, const std::shared_ptr<Sequence>& b) const;
   };
   using Queue = std::set<std::shared_ptr<Sequence>, Earlier>;
+  struct Client {
+    Queue running, waiting;
+    uint64_t admitted = 0;   // when it last was: a count of admissions
+    int64_t blocks() const;  // of those running
+  };
+
+  // Between the queues; `to` decides which. A sequence is in one at most.
+  void move(const std::shared_ptr<Sequence>& sequence, Sequence::State to);
+  Client& client_of(const Sequence& sequence) { return clients_[sequence.request->spec.client]; }
+  std::vector<std::shared_ptr<Sequence>> running_by_turn() const;
+  std::shared_ptr<Sequence> next_waiting() const;
+  void make_room();
+  bool take_from_richest(const Sequence& poor, bool seat, int64_t blocks);
 
   void schedule_decodes(ScheduledStep& scheduled);
   void schedule_prompts(ScheduledStep& scheduled);
@@ -91,6 +109,7 @@ class Scheduler {
   bool reclaim(const Sequence& wanting, bool may_preempt);
   void take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence, int32_t rows);
   void extend_hashes(Sequence& sequence);
+  static BlockHash parent_hash(const Sequence& sequence, int64_t block);
   void release(Sequence& sequence);
   bool wants_row(const Sequence& sequence) const;
 
@@ -100,6 +119,9 @@ class Scheduler {
   Pacer pacer_;
   StepBuilder builder_;
   Queue running_, waiting_, parked_;
+  uint64_t admissions_ = 0;
+  std::map<std::string, Client> clients_;           // those with something running or waiting
+  std::vector<std::shared_ptr<Sequence>> by_turn_;  // of this step's decodes; the last lose their blocks first
   std::vector<int32_t> free_slots_;
   int64_t list_words_ = 0;         // of the running sequences
   int64_t reset_words_ = 0;        // of this step's sampler resets

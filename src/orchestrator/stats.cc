@@ -50,7 +50,8 @@ void observe(Histogram& histogram, double value) {
 
 void observe_request(LlmStats& stats, const Request& request, FinishReason reason) {
   switch (reason) {
-    case FinishReason::stop: ++stats.finished_stop; break;
+    case FinishReason::stop:
+    case FinishReason::no_token: ++stats.finished_stop; break;
     case FinishReason::length: ++stats.finished_length; break;
     case FinishReason::error: ++stats.finished_error; break;
     default: ++stats.finished_abort;

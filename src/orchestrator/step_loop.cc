@@ -10,8 +10,11 @@
 
 namespace ingot {
 
-StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options)
-    : engine_(engine),
+StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options, uint64_t most_requests,
+                   uint64_t most_host_bytes)
+    : places(most_requests),
+      host_bytes(most_host_bytes),
+      engine_(engine),
       tokenizer_(tokenizer),
       options_(options),
       scheduler_(engine.limits(), options.prefix_caching, options.target_step_ms),
@@ -32,9 +35,7 @@ StepLoop::~StepLoop() {
 void StepLoop::add(std::unique_ptr<Request> request) {
   {
     const std::lock_guard lock(inbox_mutex_);
-    host_bytes_ += request->host_bytes;
     inbox_.push_back(std::move(request));
-    ++alive_;
   }
   inbox_changed_.notify_one();
 }
@@ -60,11 +61,6 @@ std::vector<std::string> StepLoop::check_integrity() {
 LlmStats StepLoop::stats() const {
   const std::lock_guard lock(stats_mutex_);
   return stats_;
-}
-
-size_t StepLoop::requests() const {
-  const std::lock_guard lock(inbox_mutex_);
-  return alive_;
 }
 
 void StepLoop::run() {
@@ -184,7 +180,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
     if (part.complete) {  // only the prompt's scores were wanted
-      note_token(*sequence, now);
+      note_token(*sequence, now, false);
       end_choice(*sequence, FinishReason::length);
       scheduler_.retire(sequence);
       advance(request);
@@ -193,13 +189,17 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   }
   const RowResult& row = result.rows[part.sample];
   --sequence->in_flight;
-  note_token(*sequence, now);
+  note_token(*sequence, now, row.token >= 0);
   if (request.spec.beam_search) {
+    if (row.token < 0) return end_request(request, FinishReason::error, kNoLogits);
     sequence->candidates = row;
     scheduler_.remember_blocks(*sequence);
     scheduler_.park(sequence);
   } else {
-    accept_token(*sequence, row);
+    if (row.token >= 0)
+      accept_token(*sequence, row);
+    else
+      end_without_token(*sequence);
     scheduler_.remember_blocks(*sequence);
     if (!request.forked) fork_choices(request);
     if (sequence->finish != FinishReason::none) scheduler_.retire(sequence);
@@ -207,8 +207,8 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   advance(request);
 }
 
-// Times of tokens, as the request and the histograms want them.
-void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
+// Times of tokens, as the request and the histograms want them; `counts`: there is a token.
+void StepLoop::note_token(Sequence& sequence, Clock::time_point now, bool counts) {
   Request& request = *sequence.request;
   const bool first = !std::exchange(request.has_token, true);
   if (first) {
@@ -217,7 +217,7 @@ void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
     request.summary.prompt_tokens = request.prompt_len;
     request.generation->set_summary(request.summary);
   }
-  if (request.max_tokens > 0) ++request.summary.completion_tokens;
+  if (counts) ++request.summary.completion_tokens;
   const std::lock_guard lock(stats_mutex_);
   if (first) {
     stats_.prompt_tokens += static_cast<uint64_t>(request.prompt_len);
@@ -225,7 +225,7 @@ void StepLoop::note_token(Sequence& sequence, Clock::time_point now) {
   } else if (sequence.last_token != Clock::time_point{}) {
     observe(stats_.inter_token_s, seconds_between(sequence.last_token, now));
   }
-  if (request.max_tokens > 0) ++stats_.generation_tokens;
+  if (counts) ++stats_.generation_tokens;
   sequence.last_token = now;
 }
 
@@ -290,7 +290,7 @@ void StepLoop::complete(Request& request, FinishReason reason) {
     observe_request(stats_, request, reason);
   }
   request.generation->finish(summary);
-  host_bytes_ -= request.host_bytes;
+  host_bytes.give(request.spec.client, request.host_bytes);
   request.complete = true;
 }
 
@@ -322,8 +322,11 @@ void StepLoop::withdraw(InFlight& step) {
 // Makes everything of this round visible to the readers, and lets go of the requests that are complete.
 void StepLoop::emit() {
   for (const auto& request : requests_) request->generation->publish();
-  const auto complete = [](const std::unique_ptr<Request>& request) { return request->complete; };
-  const size_t gone = std::erase_if(requests_, complete);
+  std::vector<std::string> gone;  // clients of complete requests
+  std::erase_if(requests_, [&gone](const std::unique_ptr<Request>& request) {
+    if (request->complete) gone.push_back(request->spec.client);
+    return request->complete;
+  });
   const auto holds_blocks = [](const std::unique_ptr<Request>& request) {
     return std::any_of(request->sequences.begin(), request->sequences.end(),
                        [](const auto& sequence) { return !sequence->blocks.empty(); });
@@ -333,16 +336,14 @@ void StepLoop::emit() {
     const std::lock_guard lock(stats_mutex_);
     stats_.running = running;
     stats_.waiting = static_cast<int32_t>(requests_.size()) - running;
-    stats_.host_bytes = host_bytes_.load();
+    stats_.host_bytes = host_bytes.used();
     stats_.blocks_used = scheduler_.pool().used();
     stats_.blocks_cached = scheduler_.pool().cached();
     stats_.preemptions = scheduler_.counts().preemptions;
     stats_.prefix_queries = scheduler_.counts().prefix_queries;
     stats_.prefix_hits = scheduler_.counts().prefix_hits;
   }
-  if (gone == 0) return;
-  const std::lock_guard lock(inbox_mutex_);
-  alive_ -= gone;
+  for (const std::string& client : gone) places.give(client, 1);
 }
 
 void StepLoop::update_stats(const ScheduledStep& scheduled, const StepStats& step) {

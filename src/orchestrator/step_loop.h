@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <future>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/fair_share.h"
 #include "ingot/engine.h"
 #include "ingot/llm.h"
 #include "orchestrator/request.h"
@@ -22,7 +22,8 @@ namespace ingot {
 // lock.
 class StepLoop {
  public:
-  StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options);
+  StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options, uint64_t most_requests,
+           uint64_t most_host_bytes);
   ~StepLoop();  // cancels what is running
 
   // From any thread.
@@ -30,8 +31,10 @@ class StepLoop {
   void wake();
   std::vector<std::string> check_integrity();
   LlmStats stats() const;
-  size_t requests() const;  // waiting or running, those in the inbox included
-  uint64_t host_bytes() const { return host_bytes_.load(); }
+
+  // What clients share: taken before add(), given back when a request is complete.
+  FairShare places;      // requests waiting or running
+  FairShare host_bytes;  // that they hold on the host
 
  private:
   struct InFlight {
@@ -49,7 +52,7 @@ class StepLoop {
   void emit();
 
   void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now);
-  void note_token(Sequence& sequence, Clock::time_point now);
+  void note_token(Sequence& sequence, Clock::time_point now, bool counts);
   void advance(Request& request);
   void fork_choices(Request& request);
   void end_request(Request& request, FinishReason reason, const std::string& error = "");
@@ -70,8 +73,6 @@ class StepLoop {
   std::condition_variable inbox_changed_;
   std::vector<std::unique_ptr<Request>> inbox_;
   std::vector<std::promise<std::vector<std::string>>> checks_;
-  size_t alive_ = 0;                     // requests in inbox_ and requests_
-  std::atomic<uint64_t> host_bytes_{0};  // of those
   bool woken_ = false;
   bool stop_ = false;
 

@@ -1,16 +1,19 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ingot/llm.h"
+
 namespace ingot {
 
 // Looks for stop strings in a text that comes in pieces. What may still become a stop string is held back, so nothing
-// ever handed out has to be taken back.
+// ever handed out has to be taken back. Time is linear in the text, whatever the stop strings are.
 class StopText {
  public:
-  StopText(const std::vector<std::string>& stops, bool include);
+  StopText(StopStrings stops, bool include);
 
   // Appends to `out` what is certain. True when a stop string is complete: `out` then ends before it (or after it, when
   // it is to be included) and the rest of the text is dropped.
@@ -23,12 +26,9 @@ class StopText {
   const std::string& found() const { return found_; }
 
  private:
-  // Length of the longest end of held_ that a stop string begins with.
-  size_t open_length() const;
-
-  std::vector<std::string> stops_;
+  StopStrings stops_;
   bool include_;
-  size_t longest_ = 0;
+  std::vector<int32_t> matched_;  // of each stop string: how much of its beginning is the end of the text so far
   std::string held_;
   std::string found_;
 };

@@ -49,14 +49,16 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   return out;
 }
 
-bool ApiKeys::admits(std::string_view authorization) const {
+std::optional<std::string> ApiKeys::holder(std::string_view authorization) const {
   constexpr std::string_view kScheme = "bearer";
-  if (authorization.size() <= kScheme.size() || authorization[kScheme.size()] != ' ') return false;
-  if (ascii_lower(authorization.substr(0, kScheme.size())) != kScheme) return false;
+  if (authorization.size() <= kScheme.size() || authorization[kScheme.size()] != ' ') return std::nullopt;
+  if (ascii_lower(authorization.substr(0, kScheme.size())) != kScheme) return std::nullopt;
   const Digest given = digest(trim(authorization.substr(kScheme.size())));
-  bool found = false;
-  for (const Digest& key : digests_) found |= CRYPTO_memcmp(key.data(), given.data(), given.size()) == 0;
-  return found;
+  size_t found = digests_.size();
+  for (size_t i = 0; i < digests_.size(); ++i)
+    if (CRYPTO_memcmp(digests_[i].data(), given.data(), given.size()) == 0) found = i;
+  if (found == digests_.size()) return std::nullopt;
+  return fmt::format("key {}", found);
 }
 
 bool needs_key_by_default(std::string_view path) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +16,9 @@ class ApiKeys {
 
   // No keys: everything is open.
   bool empty() const { return digests_.empty(); }
-  // Whether an Authorization header is `Bearer` and one of the keys. Takes the same time whichever key it is, and
-  // however much of one is right.
-  bool admits(std::string_view authorization) const;
+  // The holder of the key in an Authorization header, by a name that tells nothing of the key; nothing: it is not
+  // `Bearer` and one of the keys. Takes the same time whichever key it is, and however much of one is right.
+  std::optional<std::string> holder(std::string_view authorization) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;

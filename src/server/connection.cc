@@ -8,6 +8,7 @@
 #include <boost/asio/ssl/error.hpp>
 #include <exception>
 
+#include "core/heap.h"
 #include "server/ascii.h"
 #include "server/exchange.h"
 #include "server/http_error.h"
@@ -18,17 +19,21 @@ namespace ingot::server {
 namespace asio = boost::asio;
 
 namespace {
+constexpr size_t kLarge = 1 << 20;  // bytes of a body whose traces are worth giving back
 constexpr const char* kEndedInside = "the connection ended inside the request";
 constexpr const char* kFailed = "the server failed to handle this request";
 }  // namespace
 
 Connection::Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer,
-                       bool over_limit)
+                       std::string address, bool over_limit)
     : core_(std::move(core)),
       limits_(core_->options.limits),
       channel_(std::move(channel)),
       peer_(std::move(peer)),
+      address_(std::move(address)),
       over_limit_(over_limit),
+      counted_(!over_limit),
+      idle_since_(Clock::now().time_since_epoch().count()),
       timer_(channel_->executor()),
       parser_({.head_bytes = limits_.head_bytes, .body_bytes = limits_.body_bytes}) {}
 
@@ -77,6 +82,19 @@ void Connection::close_if_idle() {
   });
 }
 
+void Connection::give_way() {
+  leave();
+  idle_since_ = 0;  // it was asked once
+  post([this] {
+    if (phase_ == Phase::handshake) return close();
+    if (phase_ == Phase::head && parser_.empty() && input_.empty()) linger();
+  });
+}
+
+void Connection::leave() {
+  if (counted_.exchange(false)) core_->admitted.give(address_, 1);
+}
+
 void Connection::abort() {
   post([this] { lose_client(); });
 }
@@ -120,7 +138,11 @@ void Connection::on_disconnect(uint64_t exchange, std::function<void()> callback
 
 void Connection::begin_request(std::chrono::milliseconds wait) {
   parser_ = RequestParser({.head_bytes = limits_.head_bytes, .body_bytes = limits_.body_bytes});
-  lease_ = BufferLease(core_);
+  client_ = address_;
+  tenant_.clear();
+  lease_ = BufferLease(core_, client_);
+  reply_lease_ = BufferLease();
+  idle_since_ = Clock::now().time_since_epoch().count();
   head_judged_ = false;
   id_.clear();
   origin_.clear();
@@ -176,7 +198,10 @@ void Connection::process() {
   while (!input_.empty() && (phase_ == Phase::head || phase_ == Phase::body)) {
     const bool first = parser_.empty();
     input_.erase(0, parser_.feed(input_));
-    if (first && !parser_.empty()) set_deadline(Clock::now() + limits_.head_time);
+    if (first && !parser_.empty()) {
+      idle_since_ = 0;
+      set_deadline(Clock::now() + limits_.head_time);
+    }
     if (parser_.stage() == RequestParser::Stage::failed)
       return refuse(parser_.refusal().status, parser_.refusal().code, parser_.refusal().message);
     if (parser_.stage() == RequestParser::Stage::head) continue;
@@ -204,9 +229,13 @@ void Connection::judge_head() {
   keep_alive_ = parser_.keep_alive();
   head_only_ = request.method == "HEAD";
 
+  if (const auto refusal = core_->wall.judge(request, core_->cors)) return refuse(403, refusal->code, refusal->message);
   std::optional<HttpReply> answer = core_->cors.preflight(request);
-  if (!answer && !core_->keys.empty() && core_->needs_key(request.path) &&
-      !core_->keys.admits(request.header("authorization"))) {
+  if (const auto holder = core_->keys.empty() ? std::nullopt : core_->keys.holder(request.header("authorization"))) {
+    client_ = tenant_ = *holder;
+    lease_ = BufferLease(core_, client_);
+  }
+  if (!answer && !core_->keys.empty() && core_->needs_key(request.path) && tenant_.empty()) {
     const char* message = request.header("authorization").empty()
                               ? "an API key is needed: send the header `Authorization: Bearer KEY`"
                               : "this API key is not accepted";
@@ -233,12 +262,18 @@ void Connection::dispatch() {
   HttpRequest request = parser_.take_request();
   request.id = id_;
   request.peer = peer_;
+  request.client = client_;
+  request.tenant = tenant_;
   if (head_only_) request.method = "GET";
+  const bool quick = request.method == "GET" && !request.path.starts_with("/debug/");
   begin_reply();
   ++core_->requests;
+  const bool large = request.body.size() >= kLarge;
   auto exchange =
       std::make_shared<ConnectionExchange>(shared_from_this(), exchange_, std::move(request), std::move(lease_));
-  asio::post(core_->workers, [core = core_, exchange = std::move(exchange)] {
+  // Not the core itself: its threads would hold it, and it would end on one of them.
+  FairWorkers& workers = quick ? core_->control : core_->workers;
+  workers.post(client_, [core = core_.get(), exchange = std::move(exchange), large]() mutable {
     try {
       core->handler(exchange);
     } catch (const std::exception& error) {
@@ -247,6 +282,8 @@ void Connection::dispatch() {
     } catch (...) {
       exchange->reply(error_reply(500, "internal_error", kFailed));
     }
+    exchange.reset();
+    if (large) return_free_memory();
   });
 }
 
@@ -288,6 +325,11 @@ ReplyHead Connection::head_for(HttpReply& reply, BodyEnd end, uint64_t length) {
 
 void Connection::send_reply(HttpReply reply) {
   reply_begun_ = true;
+  reply_lease_ = BufferLease(core_, client_);
+  if (reply.body.size() > limits_.read_ahead_bytes && !reply_lease_.grow(reply.body.size())) {
+    reply = error_reply(503, "overloaded", "too many large answers are waiting for their readers; try again soon");
+    reply.headers.emplace_back("Retry-After", "1");
+  }
   const ReplyHead head = head_for(reply, BodyEnd::length, reply.body.size());
   queue_ += write_head(reply, head);
   if (!head_only_ && reply.status != 204 && reply.status != 304) queue_ += reply.body;
@@ -325,7 +367,7 @@ void Connection::pump() {
 void Connection::flush() {
   if (!writing_) {
     writing_ = true;
-    progress_ = Clock::now();
+    progress_ = write_start_ = Clock::now();
     out_.swap(queue_);
     queue_.clear();
     written_ = 0;
@@ -434,7 +476,10 @@ Connection::Clock::time_point Connection::body_deadline() const {
 // While the handler works there is no limit here; only a stuck reader and a client that left have one.
 void Connection::watch_client() {
   Clock::time_point when = Clock::time_point::max();
-  if (writing_) when = progress_ + limits_.write_time;
+  if (writing_) {
+    const uint64_t granted_ms = out_.size() * 1000 / std::max<uint64_t>(1, limits_.write_rate);
+    when = std::min(progress_, write_start_ + std::chrono::milliseconds(granted_ms)) + limits_.write_time;
+  }
   if (input_ended_) when = std::min(when, input_end_ + limits_.half_close_time);
   set_deadline(when);
 }

@@ -27,12 +27,17 @@ namespace ingot::server {
 // source is pulled only when that has been written.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // over_limit: there are too many connections; this one gets a 503 and nothing else.
-  Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer, bool over_limit);
+  // `address`: whose connection it is. over_limit: there are too many; this one gets a 503 and nothing else.
+  Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer, std::string address,
+             bool over_limit);
   ~Connection();
 
   void start();
   void close_if_idle();
+  void give_way();  // closes if idle, and counts no longer from now on
+  void leave();     // counts no longer
+  const std::string& address() const { return address_; }
+  int64_t idle_since() const { return idle_since_; }  // 0: busy
   void abort();
 
   // From an exchange, by its number; those of an exchange that is over do nothing.
@@ -89,7 +94,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const HttpLimits& limits_;
   const std::unique_ptr<Channel> channel_;
   const std::string peer_;
+  const std::string address_;
   const bool over_limit_;
+  std::atomic<bool> counted_;        // among the connections of its address
+  std::atomic<int64_t> idle_since_;  // of the steady clock, before and between requests
 
   Phase phase_ = Phase::handshake;
   boost::asio::steady_timer timer_;
@@ -103,8 +111,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point input_end_;   // when
   Clock::time_point body_start_;  // of the request being read
   RequestParser parser_;
-  BufferLease lease_;
+  BufferLease lease_, reply_lease_;
   bool head_judged_ = false;
+  std::string client_, tenant_;  // of the request
 
   // Of the request being answered.
   std::atomic<uint64_t> completed_{0};  // the last exchange that was answered to its end
@@ -123,7 +132,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t written_ = 0;
   std::string queue_;  // goes next
   bool writing_ = false;
-  Clock::time_point progress_;  // when the peer last took something
+  Clock::time_point progress_;     // when the peer last took something
+  Clock::time_point write_start_;  // of out_
   std::atomic<bool> wake_posted_{false};
 
   std::mutex post_mutex_;

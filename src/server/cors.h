@@ -20,10 +20,9 @@ class Cors {
   void add_headers(std::string_view origin, std::vector<std::pair<std::string, std::string>>& headers) const;
   // The answer to a preflight; nothing when the request is none, or no origin is allowed at all.
   std::optional<HttpReply> preflight(const HttpRequest& request) const;
-
- private:
   bool allows(std::string_view origin) const;
 
+ private:
   bool any_ = false;
   std::vector<std::string> origins_;
 };

@@ -17,8 +17,10 @@ struct HttpRequest {
   std::string query;                                         // after '?', as sent
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;
-  std::string id;    // X-Request-Id when it was sent and is harmless, else a new one; goes back in the reply
-  std::string peer;  // address:port
+  std::string id;      // X-Request-Id when it was sent and is harmless, else a new one; goes back in the reply
+  std::string peer;    // address:port
+  std::string client;  // whose request it is: the holder of its key, else its address. Shares and turns go by it
+  std::string tenant;  // the same for the holder of a key, else empty: whom walls stand between
 
   std::string_view header(std::string_view lower_case_name) const;  // empty when absent
 };

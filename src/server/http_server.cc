@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
@@ -23,7 +24,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr size_t kConnectionsAboveLimit = 64;  // that are told so; further ones wait in the system's queue
+// Above the limit and the reserve that newcomers have: those are told so; further ones wait in the system's queue.
+constexpr size_t kConnectionsAboveLimit = 64;
 
 // Address of a name or number, with or without the brackets of an IPv6 URL. Throws Error.
 tcp::endpoint resolve(asio::io_context& io, std::string host, uint16_t port) {
@@ -41,6 +43,17 @@ std::string to_text(const tcp::endpoint& endpoint) {
   const std::string address = endpoint.address().to_string();
   return endpoint.address().is_v6() ? fmt::format("[{}]:{}", address, endpoint.port())
                                     : fmt::format("{}:{}", address, endpoint.port());
+}
+
+// Whose connection it is: of IPv6 the first half, which is one network's.
+std::string address_of(const tcp::endpoint& peer) {
+  const asio::ip::address& address = peer.address();
+  if (address.is_v4()) return address.to_string();
+  const asio::ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return asio::ip::make_address_v4(asio::ip::v4_mapped, v6).to_string();
+  asio::ip::address_v6::bytes_type bytes = v6.to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), 0);
+  return asio::ip::address_v6(bytes).to_string();
 }
 
 }  // namespace
@@ -101,7 +114,8 @@ void HttpServer::Impl::bind() {
 
 void HttpServer::Impl::accept() {
   if (accepting || stopping) return;
-  if (core->connections() >= core->options.limits.connections + kConnectionsAboveLimit) return;  // on_room comes back
+  const size_t most = core->options.limits.connections;
+  if (core->connections() >= most + most / 8 + kConnectionsAboveLimit) return;  // on_room comes back
   accepting = true;
   acceptor.async_accept(asio::make_strand(core->io), [this](boost::system::error_code error, tcp::socket socket) {
     accepting = false;
@@ -128,9 +142,10 @@ void HttpServer::Impl::on_accept(boost::system::error_code error, tcp::socket so
     boost::system::error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);  // a token must not wait for the next one
     socket.set_option(asio::socket_base::keep_alive(true), ignored);
-    const bool over_limit = core->connections() >= core->options.limits.connections;
+    const std::string address = address_of(peer);
+    const bool over_limit = !core->admit(address);
     auto channel = core->tls ? core->tls->wrap(std::move(socket)) : make_plain_channel(std::move(socket));
-    auto connection = std::make_shared<Connection>(core, std::move(channel), to_text(peer), over_limit);
+    auto connection = std::make_shared<Connection>(core, std::move(channel), to_text(peer), address, over_limit);
     ++core->accepted;
     core->add(connection);
     connection->start();
@@ -195,7 +210,8 @@ void HttpServer::stop() {
   });
   closing.get_future().wait();
   impl->core->wait_closed();  // from here on no connection hands work to the workers
-  impl->core->workers.join();
+  impl->core->workers.stop();
+  impl->core->control.stop();
   impl->work.reset();
   for (std::thread& thread : impl->threads) thread.join();
 }

@@ -17,14 +17,15 @@ namespace ingot::server {
 struct HttpLimits {
   size_t head_bytes = 16 << 10;                 // request line and headers; more: 431
   uint64_t body_bytes = 16 << 20;               // more: 413, from Content-Length before any of it is read
-  uint64_t buffered_bytes = 256 << 20;          // bodies of all requests being received or handled; more: 503
-  size_t connections = 1024;                    // more: 503, and a few above that are not accepted until others close
+  uint64_t buffered_bytes = 256 << 20;          // bodies being received or handled, long replies being sent; more: 503
+  size_t connections = 1024;                    // more: the longest idle one is closed, or 503. Both are shared fairly
   size_t read_ahead_bytes = 64 << 10;           // of further requests, while one is being answered
   std::chrono::milliseconds head_time{10'000};  // from the first byte (or the accept) to the end of the head; more: 408
   std::chrono::milliseconds body_time{60'000};  // for the body, and on top of it what body_rate grants; more: 408
   uint64_t body_rate = 64 << 10;                // bytes a second
   std::chrono::milliseconds idle_time{75'000};  // of a kept-alive connection between two requests
-  std::chrono::milliseconds write_time{30'000};  // a reader that takes nothing for this long is gone
+  std::chrono::milliseconds write_time{30'000};  // a reader that takes nothing for this long is gone, ...
+  uint64_t write_rate = 16 << 10;  // ... or that is later than this with what was to be read; bytes a second
   // A client that ends its side of the connection is gone: most did close both. Those that wait for an answer
   // (`printf ... | nc -N`) have this long to get it.
   std::chrono::milliseconds half_close_time{500};
@@ -35,12 +36,13 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";  // an address of this machine or a name for one; 0.0.0.0 and ::: all of them
   uint16_t port = 0;               // 0: any free one
   int io_threads = 2;
-  int worker_threads = 4;  // run the handler
+  int worker_threads = 4;  // run the handler, for one client; GETs have a thread of their own
   HttpLimits limits;
   std::string tls_certificate;  // PEM files; both empty: plain HTTP
   std::string tls_key;
-  std::vector<std::string> cors_origins;  // see cors.h
-  std::vector<std::string> api_keys;      // no key and no file: everything is open
+  std::vector<std::string> cors_origins;   // see cors.h
+  std::vector<std::string> allowed_hosts;  // see browser_wall.h; looked at where there are no keys
+  std::vector<std::string> api_keys;       // no key and no file: everything is open
   std::string api_key_file;
   std::function<bool(std::string_view path)> needs_key;  // empty: needs_key_by_default() of api_keys.h
   // Told of each request that the transport answers itself (malformed, too large, no key, ...); `request` has what is

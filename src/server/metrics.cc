@@ -165,6 +165,8 @@ std::string format_metrics(const MetricsInfo& info, const LlmStats* stats,
     const std::string code = fmt::format("{}", status);
     text.sample("", {{"method", method}, {"path", path}, {"status", code}}, static_cast<double>(value));
   }
+  text.begin("ingot:log_lines_dropped_total", "counter", "Lines of the log that nobody read in time.");
+  text.sample("", {}, static_cast<double>(info.log_dropped));
   text.begin("ingot:build_info", "gauge", "Version and device, in labels; the value is always 1.");
   text.sample("", {{"version", info.version}, {"device", info.device}}, 1);
   text.begin("ingot:peak_resident_bytes", "gauge", "The most physical memory the process has held.");

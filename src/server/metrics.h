@@ -36,6 +36,7 @@ struct MetricsInfo {
   int64_t num_blocks = 0;
   std::vector<std::pair<std::string, std::string>> cache_labels;  // more about the KV cache
   double start_time_s = 0;                                        // of the process, seconds since 1970
+  uint64_t log_dropped = 0;                                       // lines
 };
 
 // `stats` may be null (still loading): then only what the server knows itself is written.

@@ -128,6 +128,16 @@ bool RequestParser::take_target(std::string_view target) {
     request_.path = "*";
     return true;
   }
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!ascii_lower(target.substr(0, scheme.size())).starts_with(scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const size_t slash = std::min(target.find_first_of("/?"), target.size());
+    authority_ = target.substr(0, slash);
+    target.remove_prefix(slash);
+    if (authority_->empty()) return fail(400, "malformed_target", "the target names no host");
+    if (target.empty()) target = "/";
+    break;
+  }
   if (!target.starts_with('/'))
     return fail(400, "malformed_target", "the target must be a path that begins with `/`: this is not a proxy");
   for (const char c : target)
@@ -146,6 +156,9 @@ bool RequestParser::finish_head() {
     if (name != "host") continue;
     ++hosts;
     if (!is_host(value)) return fail(400, "malformed_request", "the Host header is malformed");
+    // Whoever sits between may have gone by either of them.
+    if (authority_ && ascii_lower(*authority_) != ascii_lower(value))
+      return fail(400, "malformed_request", "the target and the Host header name different hosts");
   }
   if (hosts > 1 || (hosts == 0 && minor_version_ == 1))
     return fail(400, "malformed_request", "there must be exactly one Host header");

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -60,9 +61,10 @@ class RequestParser {
   Stage stage_ = Stage::head;
   Refusal refusal_;
   HttpRequest request_;
-  std::string head_;       // the head so far
-  size_t line_start_ = 0;  // of the line being read, in head_
-  int blank_lines_ = 0;    // before the request line
+  std::optional<std::string> authority_;  // of a target in absolute form
+  std::string head_;                      // the head so far
+  size_t line_start_ = 0;                 // of the line being read, in head_
+  int blank_lines_ = 0;                   // before the request line
   int minor_version_ = 1;
   bool keep_alive_ = true;
   bool chunked_ = false;

@@ -1,7 +1,5 @@
 #include "server/server_core.h"
 
-#include <algorithm>
-
 #include "server/connection.h"
 
 namespace ingot::server {
@@ -11,10 +9,26 @@ ServerCore::ServerCore(HttpServerOptions given, Handler on_request)
       handler(std::move(on_request)),
       keys(options.api_keys, options.api_key_file),
       cors(options.cors_origins),
+      wall(keys.empty(), options.host, options.allowed_hosts),
       tls(options.tls_certificate.empty() && options.tls_key.empty()
               ? nullptr
               : std::make_unique<Tls>(options.tls_certificate, options.tls_key)),
-      workers(static_cast<size_t>(std::max(1, options.worker_threads))) {}
+      workers(options.worker_threads, FairWorkers::Manners::yielding),
+      control(1),
+      buffered(options.limits.buffered_bytes),
+      admitted(options.limits.connections) {}
+
+bool ServerCore::admit(const std::string& address) {
+  if (admitted.take(address, 1)) return true;
+  std::shared_ptr<Connection> longest;
+  for (const auto& connection : all_connections())
+    if (connection->idle_since() != 0 && connection->address() == address &&
+        (!longest || connection->idle_since() < longest->idle_since()))
+      longest = connection;
+  if (!longest) return false;
+  longest->give_way();
+  return admitted.take(address, 1);
+}
 
 void ServerCore::add(const std::shared_ptr<Connection>& connection) {
   const std::lock_guard lock(mutex_);
@@ -25,6 +39,7 @@ void ServerCore::remove(Connection* connection) {
   {
     const std::lock_guard lock(mutex_);
     if (connections_.erase(connection) == 0) return;
+    connection->leave();
     fewer_.notify_all();
   }
   if (on_room) on_room();
@@ -70,9 +85,9 @@ void ServerCore::wait_closed() {
 
 bool BufferLease::grow(uint64_t bytes) {
   if (bytes <= bytes_) return true;
-  const uint64_t more = bytes - bytes_;
+  if (!core_->buffered.take(client_, bytes - bytes_)) return false;
   bytes_ = bytes;
-  return core_->buffered_bytes.fetch_add(more) + more <= core_->options.limits.buffered_bytes;
+  return true;
 }
 
 }  // namespace ingot::server

@@ -2,15 +2,17 @@
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string_view>
 #include <unordered_set>
 
+#include "core/fair_share.h"
 #include "server/api_keys.h"
+#include "server/browser_wall.h"
 #include "server/cors.h"
+#include "server/fair_workers.h"
 #include "server/http_server.h"
 #include "server/tls.h"
 
@@ -26,13 +28,16 @@ struct ServerCore {
   const Handler handler;
   const ApiKeys keys;
   const Cors cors;
+  const BrowserWall wall;
   const std::unique_ptr<Tls> tls;  // null: plain HTTP
   boost::asio::io_context io;
-  boost::asio::thread_pool workers;
+  FairWorkers workers;  // what a client can make long
+  FairWorkers control;  // probes, metrics, lists: never behind the others
+  FairShare buffered;   // bytes
+  FairShare admitted;   // connections, by address
 
   std::atomic<bool> draining{false};
   std::atomic<uint64_t> accepted{0}, requests{0}, refused{0}, disconnects{0};
-  std::atomic<uint64_t> buffered_bytes{0};
 
   bool needs_key(std::string_view path) const {
     return options.needs_key ? options.needs_key(path) : needs_key_by_default(path);
@@ -41,6 +46,8 @@ struct ServerCore {
     if (options.log) options.log(line);
   }
 
+  // False: this address has as many connections as it may, none of them idle.
+  bool admit(const std::string& address);
   void add(const std::shared_ptr<Connection>& connection);
   void remove(Connection* connection);  // also wakes up an acceptor that waits for room
   size_t connections() const;
@@ -60,26 +67,30 @@ struct ServerCore {
   size_t exchanges_ = 0;
 };
 
-// A share of HttpLimits::buffered_bytes, given back when it is destroyed.
+// A client's share of HttpLimits::buffered_bytes, given back when it is destroyed.
 class BufferLease {
  public:
   BufferLease() = default;
-  explicit BufferLease(std::shared_ptr<ServerCore> core) : core_(std::move(core)) {}
-  BufferLease(BufferLease&& other) noexcept : core_(std::move(other.core_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  BufferLease(std::shared_ptr<ServerCore> core, std::string client)
+      : core_(std::move(core)), client_(std::move(client)) {}
+  BufferLease(BufferLease&& other) noexcept
+      : core_(std::move(other.core_)), client_(std::move(other.client_)), bytes_(std::exchange(other.bytes_, 0)) {}
   BufferLease& operator=(BufferLease&& other) noexcept {
     std::swap(core_, other.core_);
+    std::swap(client_, other.client_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
   ~BufferLease() {
-    if (core_) core_->buffered_bytes -= bytes_;
+    if (core_ && bytes_ > 0) core_->buffered.give(client_, bytes_);
   }
 
-  // Grows to `bytes`; false when that is more than all requests together may have.
+  // Grows to `bytes`; false when that is more than the client may have now.
   bool grow(uint64_t bytes);
 
  private:
   std::shared_ptr<ServerCore> core_;
+  std::string client_;
   uint64_t bytes_ = 0;
 };
 

@@ -156,7 +156,9 @@ int32_t Bpe::find_char(char32_t code, std::string_view text) const {
   return code < 0x10000 ? bmp_ids_[code] : words_.find(text);
 }
 
-void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const {
+void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out,
+                 const CancelFlag* cancelled) const {
+  scratch.cancelled_ = cancelled;
   if (!cut_at_marks_) {
     encode_chunk(word, scratch, out);
     return;
@@ -313,7 +315,8 @@ void Bpe::merge_long(Scratch& scratch, std::vector<int32_t>& out) const {
   };
   for (int32_t i = 0; i < n; ++i) propose(i);
   std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
+  for (uint32_t round = 0; !heap.empty(); ++round) {
+    if (round % 4096 == 0) check_cancelled(scratch.cancelled_);
     std::pop_heap(heap.begin(), heap.end(), later);
     const Candidate top = heap.back();
     heap.pop_back();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cancel.h"
 #include "text/tokenizer_data.h"
 
 namespace ingot {
@@ -68,12 +69,14 @@ class Bpe {
     std::vector<int32_t> results_;
     std::vector<Symbol> symbols_;
     std::vector<Candidate> heap_;
+    const CancelFlag* cancelled_ = nullptr;  // of the text being encoded
   };
 
   explicit Bpe(const TokenizerData& data);  // refers to data.tokens: the data must outlive the model
 
   // Appends the tokens of `word` (valid UTF-8 unless byte-level) to `out`.
-  void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
+  void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out,
+              const CancelFlag* cancelled = nullptr) const;
 
  private:
   struct MergeSlot {

@@ -1,5 +1,6 @@
 #include "text/chat_template.h"
 
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -104,13 +105,13 @@ std::string ChatTemplate::render(const Json& messages, const ChatTemplateOptions
   if (options.continue_final_message) final_message = mark_final_message(last);
 
   std::vector<std::pair<std::string_view, jinja::Value>> variables;
-  const auto set = [&variables](std::string_view name, jinja::Value value) {
-    for (auto& [key, old] : variables) {
-      if (key != name) continue;
-      old = std::move(value);
-      return;
-    }
-    variables.emplace_back(name, std::move(value));
+  std::unordered_map<std::string_view, size_t> places;  // in variables
+  const auto set = [&](std::string_view name, jinja::Value value) {
+    const auto [place, fresh] = places.try_emplace(name, variables.size());
+    if (fresh)
+      variables.emplace_back(name, std::move(value));
+    else
+      variables[place->second].second = std::move(value);
   };
   try {
     set("bos_token", bos_token_);
@@ -130,6 +131,7 @@ std::string ChatTemplate::render(const Json& messages, const ChatTemplateOptions
   }
   jinja::RenderOptions render_options;
   render_options.now = options.now;
+  render_options.cancelled = options.cancelled;
   std::string text = template_->render(std::move(variables), render_options);
   return options.continue_final_message ? cut_at_mark(text, final_message) : text;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -21,6 +22,7 @@ struct ChatTemplateOptions {
   const nlohmann::ordered_json* tools = nullptr;  // an array of tool schemas; null: none
   const nlohmann::ordered_json* extra = nullptr;  // an object of more variables, e.g. {"enable_thinking": false}
   std::optional<std::tm> now;                     // what strftime_now() says; the local time when absent
+  const std::atomic<bool>* cancelled = nullptr;   // set from outside: render() throws Error (cancelled) soon
 };
 
 // A model's chat template: turns a conversation into the text the model was trained on. It is the Jinja template that

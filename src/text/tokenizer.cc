@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/cancel.h"
 #include "core/error.h"
 #include "text/byte_alphabet.h"
 #include "text/detokenizer.h"
@@ -55,13 +56,18 @@ TokenizerData check(TokenizerData data) {
 // Runs one text through BPE, word by word.
 class BpeSink final : public WordSink {
  public:
-  BpeSink(const Bpe& bpe, Bpe::Scratch& scratch, std::vector<int32_t>& out) : bpe_(bpe), scratch_(scratch), out_(out) {}
-  void word(std::string_view word) override { bpe_.encode(word, scratch_, out_); }
+  BpeSink(const Bpe& bpe, Bpe::Scratch& scratch, std::vector<int32_t>& out, const CancelFlag* cancelled)
+      : bpe_(bpe), scratch_(scratch), out_(out), cancelled_(cancelled) {}
+  void word(std::string_view word) override {
+    check_cancelled(cancelled_);
+    bpe_.encode(word, scratch_, out_, cancelled_);
+  }
 
  private:
   const Bpe& bpe_;
   Bpe::Scratch& scratch_;
   std::vector<int32_t>& out_;
+  const CancelFlag* cancelled_;
 };
 
 // Errors about patterns do not know the file: name it.
@@ -203,7 +209,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   if (options.add_special) out = impl_->data.prefix;
 
   std::unique_ptr<Bpe::Scratch> scratch = impl_->take_scratch();
-  BpeSink sink(impl_->bpe, *scratch, out);
+  BpeSink sink(impl_->bpe, *scratch, out, options.cancelled);
   std::vector<AddedTokenMatcher::Piece> raw, pieces;
   impl_->raw_added.split(text, options.parse_special, raw);
   std::string normalized;

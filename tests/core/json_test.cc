@@ -37,6 +37,7 @@ TEST(ParseJson, RefusesHostileText) {
   EXPECT_EQ(reason("[[\"[[[\\\"[[[\"]]", {.max_depth = 2}), "");
   EXPECT_EQ(reason("[1, 2]", {.max_bytes = 4}), "6 bytes of JSON are more than the 4 allowed");
   EXPECT_EQ(reason("[1, 2]", {.max_values = 2}), "holds more than 2 values");
+  EXPECT_EQ(reason(R"([{"a": 1}, {"a": {"b": 1}}])", {.max_keys = 2}), "holds more than 2 keys");
   EXPECT_EQ(reason(R"({"a": 1, "b": {"a": 1}, "a": 2})"), "has the key a twice in one object");
   EXPECT_EQ(reason(R"({"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]})"), "");
   EXPECT_EQ(reason(R"({"a": 1, "a": 2})", {.unique_keys = false}), "");

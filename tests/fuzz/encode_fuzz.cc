@@ -9,6 +9,7 @@
 #include "text/tokenizer_load.h"
 #include "text/unicode.h"
 #include "text/word_scanners.h"
+#include "time_bound.h"
 
 namespace {
 
@@ -46,10 +47,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string valid = replace_invalid_utf8(text);
-  const auto ids = bytes->encode(text, {.add_special = false, .parse_special = true});
+  const auto ids = [&] {
+    const TimeBound bound(size);
+    return bytes->encode(text, {.add_special = false, .parse_special = true});
+  }();
   if (bytes->decode(ids, false) != valid) __builtin_trap();
   if (stream(*bytes, ids) != valid) __builtin_trap();
-  const auto spm = pieces->encode(text);
+  const auto spm = [&] {
+    const TimeBound bound(size);
+    return pieces->encode(text);
+  }();
   if (stream(*pieces, spm) != pieces->decode(spm, false)) __builtin_trap();
   check_scanner(gpt2, scan_gpt2, valid);
   check_scanner(llama3, scan_llama3, valid);

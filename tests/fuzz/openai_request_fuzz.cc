@@ -7,12 +7,14 @@
 
 #include "server/openai/errors.h"
 #include "server/openai/request.h"
+#include "text/chat_template.h"
+#include "time_bound.h"
 
 namespace {
 
 using namespace ingot::server::openai;
 
-constexpr RequestLimits kLimits = {.vocab = 1000, .max_logprobs = 20, .max_choices = 16, .max_n = 8, .max_beams = 4};
+constexpr RequestLimits kLimits = {.vocab = 1000, .max_n = 8, .max_beams = 4, .max_choices = 16, .max_logprobs = 20};
 
 void require(bool holds) {
   if (!holds) __builtin_trap();
@@ -54,6 +56,21 @@ void check(const CompletionRequest& request) {
   }
 }
 
+// As the server makes a prompt of it.
+void render(const CompletionRequest& request) {
+  static const ingot::ChatTemplate chat(
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ m.tool_calls }}{{ m }}{% endfor %}{{ name }}{{ a }}{{ b "
+      "}}",
+      "<s>", "</s>");
+  try {
+    chat.render(*request.chat->messages, {.add_generation_prompt = request.chat->add_generation_prompt,
+                                          .continue_final_message = request.chat->continue_final_message,
+                                          .extra = request.chat->template_variables.get()});
+  } catch (const ingot::Error& error) {
+    require(error.kind() != ingot::ErrorKind::internal);
+  }
+}
+
 template <typename Parse>
 void attempt(Parse&& parse) {
   try {
@@ -69,7 +86,12 @@ void attempt(Parse&& parse) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  attempt([&] { check(parse_chat_request(body, kLimits)); });
+  const TimeBound bound(size);
+  attempt([&] {
+    const CompletionRequest request = parse_chat_request(body, kLimits);
+    check(request);
+    render(request);
+  });
   attempt([&] { check(parse_completion_request(body, kLimits)); });
   attempt([&] { parse_tokenize_request(body, kLimits); });
   attempt([&] { check_tokens(parse_detokenize_request(body, kLimits).tokens); });

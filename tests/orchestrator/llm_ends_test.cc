@@ -56,6 +56,41 @@ TEST(LlmEnds, CancelledAtAnyMoment) {
   expect_clean(llm);
 }
 
+// Where every token is forbidden the choice ends and says so; nobody else notices, not even when blocks are short and
+// sequences are computed again from their tokens.
+TEST(LlmEnds, NothingAllowedEndsTheChoice) {
+  LlmOptions options = tiny_options();
+  options.engine.kv_blocks = 24;  // for two of the neighbours at a time
+  Llm llm(Engine::load(options.engine), nullptr, options);
+  const std::vector<Choice> alone = answer(llm, greedy({9, 8, 7}, 60));
+  std::vector<std::shared_ptr<Generation>> neighbours, stuck;
+  for (int i = 0; i < 4; ++i) {
+    neighbours.push_back(llm.submit(greedy({9, 8, 7}, 60)));
+    GenerationRequest request = greedy(random_ids(20, llm.limits().vocab, i), 30);
+    request.sampling.allowed_token_ids = {5};
+    // At once, or after the first 5 has come.
+    request.sampling.bad_words = {i % 2 == 0 ? std::vector<int32_t>{5} : std::vector<int32_t>{5, 5}};
+    request.n = 1 + i;
+    request.best_of = i == 3 ? 5 : 0;
+    stuck.push_back(llm.submit(request));
+  }
+  for (size_t i = 0; i < stuck.size(); ++i) {
+    const std::vector<Choice> choices = collect(*stuck[i]);
+    ASSERT_EQ(choices.size(), i + 1);
+    for (const Choice& choice : choices) {
+      EXPECT_EQ(choice.finish, FinishReason::no_token);
+      EXPECT_EQ(choice.token_ids, std::vector<int32_t>(i % 2, 5));
+    }
+    const auto width = static_cast<int64_t>(i == 3 ? 5 : i + 1);
+    EXPECT_EQ(stuck[i]->summary().completion_tokens, i % 2 == 0 ? 0 : width);
+    EXPECT_EQ(stuck[i]->summary().error, "");
+  }
+  for (const auto& neighbour : neighbours) EXPECT_EQ(collect(*neighbour)[0].token_ids, alone[0].token_ids);
+  EXPECT_GT(llm.stats().preemptions, 0u);
+  EXPECT_EQ(llm.stats().failed_steps, 0u);
+  expect_clean(llm);
+}
+
 TEST(LlmEnds, DeadlineEndsARequestWithWhatItHas) {
   LlmOptions options = tiny_options();
   Llm llm(Engine::load(options.engine), nullptr, options);

@@ -53,7 +53,10 @@ void run_crowd(const LlmOptions& options, int clients, int rounds, bool expect_p
       std::mt19937 random(static_cast<uint32_t>(client));
       for (int round = 0; round < rounds; ++round) {
         const Case& c = cases[random() % cases.size()];
-        const std::shared_ptr<Generation> generation = llm.submit(c.request);
+        GenerationRequest request = c.request;
+        request.client = "client " + std::to_string(client % 4);
+        if (client % 3 == 0) request.cache_salt = request.client;
+        const std::shared_ptr<Generation> generation = llm.submit(request);
         const bool leave = random() % 6 == 0;
         if (leave) {
           std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
 
 namespace ingot {
@@ -56,6 +57,22 @@ TEST(StopText, EqualsASearchOfTheWholeText) {
     const std::string expected = at == std::string::npos ? text : text.substr(0, at) + "|";
     ASSERT_EQ(feed({needle}, text, 1 + random() % 5), expected) << text << " / " << needle;
   }
+}
+
+// Many stop strings that all but match, which a search from every position would look through again and again.
+TEST(StopText, TakesTimeLinearInTheText) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 64; ++i) texts.push_back(std::string(1000, 'a') + std::to_string(i));
+  const StopStrings stops(texts);
+  StopText stop(stops, false), other(stops, false);
+  std::string out;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20'000; ++i) ASSERT_FALSE(stop.push("aaaa", out));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << "a naive search takes minutes";
+  EXPECT_EQ(out.size(), 80'000u - 1000);
+  EXPECT_TRUE(stop.push("63", out));
+  EXPECT_FALSE(other.push("63", out)) << "the table is shared, the state is not";
+  EXPECT_LT(stops.bytes(), 64 * 6000u);
 }
 
 TEST(StopText, PassedTextCannotStop) {

@@ -5,6 +5,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -101,7 +102,7 @@ TEST(ApiKeys, PathsThatNeedOne) {
   for (const char* path : {"/v1", "/v1/models", "/v1/chat/completions", "/tokenize", "/detokenize", "/metrics",
                            "/debug/integrity", "/v1/"})
     EXPECT_TRUE(server::needs_key_by_default(path)) << path;
-  for (const char* path : {"/", "/health", "/ready", "/version", "/v10", "/metricsx", ""})
+  for (const char* path : {"/", "/live", "/health", "/ready", "/version", "/v10", "/metricsx", ""})
     EXPECT_FALSE(server::needs_key_by_default(path)) << path;
   // The decoded path is judged, so an escape does not lead around the key.
   HttpServerOptions options;
@@ -129,6 +130,57 @@ TEST(ApiKeys, BadKeysAreErrors) {
 }
 
 // ---- CORS ----
+
+int status_of(TestServer& server, const std::string& method, const std::string& headers) {
+  RawClient client(server.port());
+  client.send(method + " /echo HTTP/1.1\r\n" + headers + (method == "POST" ? "Content-Length: 0\r\n" : "") + "\r\n");
+  return client.receive().status;
+}
+
+TEST(BrowserWall, OnlyOwnNamesAreServedWithoutKeys) {
+  HttpServerOptions options;
+  options.allowed_hosts = {"Chat.Example.com"};
+  TestServer server(options);
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  for (const std::string& host :
+       {std::string("127.0.0.1"), std::string("127.0.0.1:8000"), std::string("10.1.2.3:80"), std::string("[::1]:8000"),
+        std::string("[fe80::1]"), std::string("localhost"), std::string("LocalHost:8000"), std::string("a.localhost"),
+        std::string("chat.example.com:443"), std::string("localhost."), std::string(name)})
+    EXPECT_EQ(status_of(server, "GET", "Host: " + host + "\r\n"), 200) << host;
+  for (const char* host : {"evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example",
+                           "notchat.example.com", "127.0.0.1x", "localhost1", "xlocalhost"})
+    for (const char* method : {"GET", "POST"})
+      EXPECT_EQ(status_of(server, method, "Host: " + std::string(host) + "\r\n"), 403) << host;
+
+  HttpServerOptions keyed;
+  keyed.api_keys = {"secret"};
+  keyed.allowed_hosts = {"chat.example.com"};
+  TestServer with_keys(keyed);
+  EXPECT_EQ(status_of(with_keys, "GET", "Host: any.example\r\n"), 200) << "a page that was rebound has no key";
+  options.allowed_hosts = {"https://x"};
+  EXPECT_THROW(TestServer{options}, Error);
+}
+
+TEST(BrowserWall, PagesOfOtherOriginsCannotPost) {
+  HttpServerOptions options;
+  options.cors_origins = {"https://chat.example"};
+  TestServer server(options);
+  const std::string host = "Host: box:8000\r\n";
+  for (const char* headers :
+       {"", "Origin: http://box:8000\r\n", "Origin: https://chat.example\r\n",
+        "Origin: https://chat.example\r\nSec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: none\r\n",
+        "Sec-Fetch-Site: same-origin\r\nOrigin: https://behind-a-proxy.example\r\n"})
+    EXPECT_EQ(status_of(server, "POST", host + headers), 200) << headers;
+  for (const char* headers :
+       {"Origin: https://evil.example\r\n", "Origin: null\r\n", "Origin: http://box:9000\r\n", "Origin: http://box\r\n",
+        "Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: same-site\r\n",
+        "Origin: http://box:8000\r\nSec-Fetch-Site: cross-site\r\n", "Origin: box:8000\r\n"}) {
+    EXPECT_EQ(status_of(server, "POST", host + headers), 403) << headers;
+    EXPECT_EQ(status_of(server, "GET", host + headers), 200) << "a link to here, and what the page cannot read";
+  }
+  EXPECT_EQ(status_of(server, "POST", "Host: box\r\nOrigin: http://box:80\r\n"), 200) << "the usual port is none";
+}
 
 TEST(Cors, NothingIsSentWithoutIt) {
   TestServer server;

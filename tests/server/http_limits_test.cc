@@ -142,9 +142,10 @@ TEST(HttpLimits, TooManyConnectionsAreToldSo) {
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
-    clients.back()->send(kGet);
-    EXPECT_EQ(clients.back()->receive().status, 200);
+    clients.back()->send("GET /echo HTTP/1.1\r\n");  // begun, so not idle
   }
+  ASSERT_TRUE(eventually([&] { return server.http().stats().connections == 3; }));
+  std::this_thread::sleep_for(50ms);  // for their first bytes to be read
   RawClient more(server.port());
   more.send(kGet);
   const RawReply reply = more.receive();
@@ -158,6 +159,48 @@ TEST(HttpLimits, TooManyConnectionsAreToldSo) {
     again.send(kGet);
     return again.receive().status == 200;
   }));
+}
+
+TEST(HttpLimits, IdleConnectionsGiveWay) {
+  HttpServerOptions options;
+  options.limits.connections = 3;
+  TestServer server(options);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    if (i % 2 == 1) continue;  // some never say anything
+    clients.back()->send(kGet);
+    EXPECT_EQ(clients.back()->receive().status, 200) << i;
+  }
+  EXPECT_TRUE(clients[0]->closed()) << "the longest idle";
+  clients[10]->send(kGet);
+  EXPECT_EQ(clients[10]->receive().status, 200) << "a newer one is left alone";
+  EXPECT_TRUE(eventually([&] { return server.http().stats().connections <= 3; }));
+}
+
+// Whatever the workers do, a probe is answered.
+TEST(HttpLimits, ProbesDoNotWaitForWork) {
+  std::atomic<bool> go_on{false};
+  HttpServerOptions options;
+  options.allowed_hosts = {"*"};
+  HttpServer server(options, [&](std::shared_ptr<Exchange> exchange) {
+    if (exchange->request().method == "POST")
+      while (!go_on) std::this_thread::sleep_for(1ms);
+    exchange->reply({.body = "{}"});
+  });
+  server.start();
+  std::vector<std::unique_ptr<RawClient>> busy;
+  for (int i = 0; i < 12; ++i) {
+    busy.push_back(std::make_unique<RawClient>(server.port()));
+    busy.back()->send(post("/work", "{}"));
+  }
+  ASSERT_TRUE(eventually([&] { return server.stats().exchanges == 12; }));
+  RawClient probe(server.port());
+  probe.send(get("/health"));
+  EXPECT_EQ(probe.receive().status, 200);
+  go_on = true;
+  for (auto& client : busy) EXPECT_EQ(client->receive().status, 200);
+  server.stop();
 }
 
 TEST(HttpLimits, SurvivesRunningOutOfFileDescriptors) {

@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         sent = time.perf_counter()
         if self.transport is None:
             raise ConnectionError("the connection is closed")
-        self.transport.write(f"{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n"
+        self.transport.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                              f"Content-Length: {len(data)}\r\n{headers}\r\n".encode() + data)
         try:
             complete = await asyncio.wait_for(asyncio.shield(self.waiter), cut_s if cut_s is not None else timeout)

@@ -97,7 +97,7 @@ def headers():
 
 
 def framing():
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: t\r\n"
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n"
     body = json.dumps(COMPLETION).encode()
     coding = {400, 501}
     for name, lines in [
@@ -146,7 +146,7 @@ def unfinished():
                       ("before the blank line", start), ("within the blank line", start + 3), ("before the body", start + 4),
                       ("in the body", len(whole) - 10), ("before the last byte", len(whole) - 1)]:
         yield Case("half-closed: " + name, whole[:cut], half_close=True, may_close=True)
-    chunked = b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked = b"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     for name, data in [("before the first chunk", b""), ("in a chunk's size", b"1"), ("in a chunk", b"10\r\n{"),
                        ("before the last chunk", b"2\r\n{}\r\n"), ("in the trailer", b"2\r\n{}\r\n0\r\nA: b\r\n")]:
         yield Case("half-closed: " + name, chunked + data, half_close=True, may_close=True)

@@ -65,7 +65,8 @@ std::vector<Case> cases() {
       {std::string(2000, 'A') + " /echo HTTP/1.1\r\n", 405},
       // Targets
       {"GET echo HTTP/1.1\r\n", 400},
-      {"GET http://a/echo HTTP/1.1\r\n", 400},
+      {"GET ftp://a/echo HTTP/1.1\r\n", 400},
+      {"GET http:///echo HTTP/1.1\r\n", 400},
       {"GET //a/echo#x HTTP/1.1\r\n", 400},
       {"GET * HTTP/1.1\r\n", 400},
       {"GET \\echo HTTP/1.1\r\n", 400},
@@ -102,6 +103,7 @@ std::vector<Case> cases() {
       {"GET /echo HTTP/1.1\r\nHost: a b\r\n\r\n", 400},
       {"GET /echo HTTP/1.1\r\nHost: a/b\r\n\r\n", 400},
       {"GET /echo HTTP/1.1\r\nHost: u@a\r\n\r\n", 400},
+      {"GET http://b/echo HTTP/1.1\r\nHost: a\r\n\r\n", 400},
       {"GET /echo HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400},
       // Lengths
       {kPost + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
@@ -231,6 +233,8 @@ TEST(Malformed, UnusualButRightIsTaken) {
       "GET /echo HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost:\r\n\r\n",
       "GET /%65cho HTTP/1.1\r\nHost: a\r\n\r\n",
+      "GET http://A/echo HTTP/1.1\r\nHost: a\r\n\r\n",
+      "GET https://a:8000/echo?x HTTP/1.1\r\nHost: a:8000\r\n\r\n",
       "GET /echo?x=%zz&y=/?:@ HTTP/1.1\r\nHost: a\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost: a\r\nX-Umlaut: \xc3\xa4\r\n\r\n",
       "GET /echo HTTP/1.1\r\nHost: a\r\nX-Empty:\r\n\r\n",

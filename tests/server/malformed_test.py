@@ -64,7 +64,7 @@ class MalformedTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         model = tiny_model.make(pathlib.Path(cls.folder.name) / "tiny")
-        cls.server = fixture.Server("--served-model-name", "test", "--threads", 1, *cls.limits(), model=model)
+        cls.server = fixture.Server("--served-model-name", "test", "--threads", 1, "--allowed-host", "t", *cls.limits(), model=model)
         cls.server.start()
 
     @classmethod

@@ -197,9 +197,10 @@ TEST(OpenaiAnswer, StopReasons) {
     generation.push({.index = 1, .text = "b", .finish = FinishReason::stop, .stop_reason = 77});
     generation.push({.index = 2, .text = "c", .token_ids = {'c'}, .finish = FinishReason::timeout});
     generation.push({.index = 3, .text = "d", .finish = FinishReason::length});
+    generation.push({.index = 4, .text = "e", .finish = FinishReason::no_token});
     generation.finish_quietly({});
   };
-  const Json json = Json::parse(rig.post(kText, {{"prompt", "hello"}, {"n", 4}}).body);
+  const Json json = Json::parse(rig.post(kText, {{"prompt", "hello"}, {"n", 5}}).body);
   const auto ends = [&](int i) {
     return json["choices"][i]["finish_reason"].dump() + json["choices"][i]["stop_reason"].dump();
   };
@@ -207,6 +208,7 @@ TEST(OpenaiAnswer, StopReasons) {
   EXPECT_EQ(ends(1), "\"stop\"77");
   EXPECT_EQ(ends(2), "\"length\"\"timeout\"");
   EXPECT_EQ(ends(3), "\"length\"null");
+  EXPECT_EQ(ends(4), "\"stop\"\"no_allowed_token\"");
 }
 
 TEST(OpenaiAnswer, TruncatesThePromptFromTheLeft) {

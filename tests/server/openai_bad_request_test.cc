@@ -191,7 +191,7 @@ const Row kBoth[] = {
     {R"("logits_processors":["x"])", "logits_processors"},
     {R"("vllm_xargs":{"a":1})", "vllm_xargs"},
     {R"("kv_transfer_params":{"a":1})", "kv_transfer_params"},
-    {R"("cache_salt":"s")", "cache_salt"},
+    {R"("cache_salt":5)", "cache_salt"},
     {R"("documents":[{"title":"t"}])", "documents"},
     {R"("user":1)", "user"},
     {R"("user":{"name":"x"})", "user"},

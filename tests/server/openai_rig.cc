@@ -76,8 +76,17 @@ void FakeExchange::wake() {
 }
 
 void FakeExchange::on_disconnect(std::function<void()> callback) {
-  const std::lock_guard lock(mutex_);
-  callback_ = std::move(callback);
+  {
+    const std::lock_guard lock(mutex_);
+    callback_ = callback;
+    if (!gone_) return;
+  }
+  callback();
+}
+
+void FakeExchange::come_from(const std::string& client, const std::string& tenant) {
+  request_.client = client;
+  request_.tenant = tenant;
 }
 
 bool FakeExchange::pull(std::string& out) {
@@ -120,6 +129,7 @@ void FakeExchange::disconnect() {
   std::function<void()> callback;
   {
     const std::lock_guard lock(mutex_);
+    gone_ = true;
     callback = std::exchange(callback_, nullptr);
     source_ = nullptr;
   }

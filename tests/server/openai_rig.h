@@ -46,7 +46,8 @@ class FakeExchange : public Exchange {
   HttpReply wait();
   // Waits for the head of a stream, and for something to pull; returns what one or more pulls gave.
   std::string pull_some();
-  void disconnect();
+  void disconnect();  // before the API has it, too
+  void come_from(const std::string& client, const std::string& tenant);
   int answers() const { return answers_; }
 
  private:
@@ -60,6 +61,7 @@ class FakeExchange : public Exchange {
   std::function<void()> callback_;
   bool woken_ = false;
   bool ended_ = false;
+  bool gone_ = false;
   int answers_ = 0;
 };
 

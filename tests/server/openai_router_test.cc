@@ -37,7 +37,8 @@ TEST(OpenaiRouter, WrongMethod) {
       EXPECT_EQ(header_of(reply, "Allow"), "POST");
       EXPECT_EQ(error_of(reply)["code"], "method_not_allowed");
     }
-  for (const char* path : {"/", "/health", "/ready", "/version", "/metrics", "/v1/models", "/v1/models/tiny"}) {
+  for (const char* path :
+       {"/", "/live", "/health", "/ready", "/version", "/metrics", "/v1/models", "/v1/models/tiny"}) {
     const HttpReply reply = rig.ask("POST", path);
     EXPECT_EQ(reply.status, 405) << path;
     EXPECT_EQ(header_of(reply, "Allow"), "GET, HEAD");
@@ -47,6 +48,7 @@ TEST(OpenaiRouter, WrongMethod) {
 TEST(OpenaiRouter, SmallEndpoints) {
   Rig rig({.page = [] { return std::string_view("<html>"); }});
   for (const char* method : {"GET", "HEAD"}) {
+    EXPECT_EQ(rig.ask(method, "/live").body, R"({"status":"alive"})");
     EXPECT_EQ(rig.ask(method, "/health").body, R"({"status":"ok"})");
     EXPECT_EQ(rig.ask(method, "/ready").body, R"({"status":"ready"})");
     EXPECT_EQ(rig.ask(method, "/version").body, R"({"version":"1.2.3"})");
@@ -101,7 +103,7 @@ TEST(OpenaiRouter, ContentType) {
     rig.api->handle(exchange);
     return exchange->wait().status;
   };
-  EXPECT_EQ(status({}), 200);
+  EXPECT_EQ(status({}), 415) << "a page elsewhere can send this without asking";
   EXPECT_EQ(status({{"content-type", "application/json"}}), 200);
   EXPECT_EQ(status({{"content-type", "Application/JSON ; charset=utf-8"}}), 200);
   EXPECT_EQ(status({{"content-type", "text/plain"}}), 415);
@@ -238,18 +240,25 @@ TEST(OpenaiRouter, HealthTellsOfADeviceThatFailsStepAfterStep) {
 }
 
 TEST(OpenaiRouter, Loading) {
-  const auto api = openai::make_api({.served_names = {"tiny"}, .version = "1"});
+  const auto api = openai::make_api({.served_names = {"tiny"}, .version = "1", .load_progress = [] { return 0.25; }});
   const auto status = [&](const char* method, const char* path) {
     auto exchange = std::make_shared<FakeExchange>(method, path, R"({"prompt":"a"})");
     api->handle(exchange);
     return exchange->wait().status;
   };
-  EXPECT_EQ(status("GET", "/health"), 200);
+  EXPECT_EQ(status("GET", "/live"), 200);
   EXPECT_EQ(status("GET", "/version"), 200);
+  auto probe = std::make_shared<FakeExchange>("GET", "/health");
+  api->handle(probe);
+  const HttpReply health = probe->wait();
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(health.body, R"({"status":"loading","progress":0.25})");
+  EXPECT_EQ(header_of(health, "Retry-After"), "1");
   for (const char* path : {"/ready", "/v1/models", "/v1/models/tiny"}) EXPECT_EQ(status("GET", path), 503) << path;
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
     EXPECT_EQ(status("POST", path), 503) << path;
   api->attach(std::make_shared<ScriptedGenerator>());
+  EXPECT_EQ(status("GET", "/health"), 200);
   EXPECT_EQ(status("GET", "/ready"), 200);
 }
 
@@ -300,13 +309,13 @@ TEST(OpenaiRouter, NoLogLineRepeatsWhatWasSent) {
 
 TEST(OpenaiRouter, ProbesAreLoggedOnlyWhenAskedFor) {
   Rig quiet;
-  for (const char* path : {"/health", "/ready", "/metrics"}) quiet.ask("GET", path);
+  for (const char* path : {"/live", "/health", "/ready", "/metrics"}) quiet.ask("GET", path);
   EXPECT_EQ(quiet.log_lines().size(), 0u);
   quiet.ask("GET", "/version");
   EXPECT_EQ(quiet.log_lines().size(), 1u);
   Rig loud({.log_probes = true});
-  for (const char* path : {"/health", "/ready", "/metrics"}) loud.ask("GET", path);
-  EXPECT_EQ(loud.log_lines().size(), 3u);
+  for (const char* path : {"/live", "/health", "/ready", "/metrics"}) loud.ask("GET", path);
+  EXPECT_EQ(loud.log_lines().size(), 4u);
 }
 
 TEST(OpenaiRouter, CountsRequestsByRoute) {

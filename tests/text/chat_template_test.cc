@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -133,6 +135,33 @@ TEST(ChatTemplate, ExtraVariablesComeAfterTheTokensAndBeforeTheConversation) {
   ChatTemplateOptions options;
   options.extra = &extra;
   EXPECT_EQ(chat.render(Json::array(), options), "bE0NoneTrue1");
+}
+
+// A look through all of them for each of them, and for each name in the template, took half a minute.
+TEST(ChatTemplate, ManyExtraVariablesAreFoundByTheirHash) {
+  const ChatTemplate chat("{% for i in range(20000) %}{{ k99999 }}{% endfor %}{{ k7 }}{{ eos_token }}", "B", "E");
+  Json::object_t::Container members;
+  for (int i = 0; i < 100'000; ++i) members.emplace_back("k" + std::to_string(i), i % 10);
+  Json extra = Json::object();
+  static_cast<Json::object_t::Container&>(extra.get_ref<Json::object_t&>()) = std::move(members);
+  ChatTemplateOptions options;
+  options.extra = &extra;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(chat.render(Json::array(), options), std::string(20000, '9') + "7E");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(ChatTemplate, EndsWhenNobodyWaitsForIt) {
+  const ChatTemplate chat("{% macro m() %}{% endmacro %}{% for a in range(99999) %}{{ a }}{% endfor %}", "", "");
+  std::atomic<bool> cancelled{true};
+  ChatTemplateOptions options;
+  options.cancelled = &cancelled;
+  try {
+    chat.render(Json::array(), options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+  }
 }
 
 TEST(ChatTemplate, TheTimeIsTheLocalTimeUnlessGiven) {

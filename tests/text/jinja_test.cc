@@ -225,6 +225,10 @@ TEST(Jinja, LimitsCanBeSet) {
   options.limits.max_output = 10;
   EXPECT_EQ(render("0123456789", {}, options), "0123456789");
   EXPECT_NE(error_of("0123456789x", ErrorKind::bad_file, options).find("10 bytes"), std::string::npos);
+  RenderOptions short_time;
+  short_time.limits.max_time = std::chrono::milliseconds(0);
+  const char* loop = "{% for i in range(9999) %}{% endfor %}";
+  EXPECT_NE(error_of(loop, ErrorKind::bad_file, short_time).find("0 ms"), std::string::npos);
   options.limits.max_steps = 5;
   EXPECT_NE(error_of("{{ 1 }}{{ 1 }}{{ 1 }}{{ 1 }}", ErrorKind::bad_file, options).find("5 steps"), std::string::npos);
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -280,6 +281,23 @@ TEST(Tokenizer, LooksUpTokens) {
   EXPECT_EQ(tokenizer->token_text(tokenizer->vocab_size()), "");
   EXPECT_EQ(tokenizer->token_bytes(1 << 30), "");
   EXPECT_FALSE(tokenizer->is_special(-5));
+}
+
+TEST(Tokenizer, EndsWhenNobodyWaitsForIt) {
+  const auto tokenizer = open(sentencepiece());
+  std::atomic<bool> cancelled{true};
+  const EncodeOptions options{.cancelled = &cancelled};
+  // One word or many.
+  for (const std::string& text : {std::string(100'000, 'a'), std::string("a b c d")}) {
+    try {
+      tokenizer->encode(text, options);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::cancelled);
+    }
+  }
+  cancelled = false;
+  EXPECT_EQ(tokenizer->encode("a b", options), tokenizer->encode("a b"));
 }
 
 }  // namespace

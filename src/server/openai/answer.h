@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,12 +62,26 @@ class AnswerWriter {
 std::unique_ptr<AnswerWriter> make_chat_writer(AnswerContext context);
 std::unique_ptr<AnswerWriter> make_completion_writer(AnswerContext context);
 
+// The answer, or in a stream the part of it that cannot be written bit by bit: about how many bytes. Known from the
+// request and the lengths of its prompts and of what may be generated for them, so that nothing is generated in vain.
+struct AnswerSize {
+  uint64_t bytes = 0;
+  uint64_t fixed = 0;                // of those, what does not depend on how much is generated
+  const char* param = "max_tokens";  // what most of it comes from
+};
+AnswerSize estimate_answer(const AnswerContext& context, const GenerationRequest& generation, bool chat,
+                           std::span<const int64_t> new_tokens);
+
 // Pieces that both writers share.
 nlohmann::ordered_json answer_head(const AnswerContext& context, const char* object);
 nlohmann::ordered_json usage_json(const Usage& usage);
 nlohmann::ordered_json finish_json(FinishReason reason);
 nlohmann::ordered_json stop_reason_json(const ChoiceDelta& delta);
 std::string dump(const nlohmann::ordered_json& json);  // one line; never throws for broken UTF-8
+// `head` with "choices" and then the members of `tail`. Choices are texts already: a tree of all of them would be many
+// times their size.
+std::string whole_answer(const nlohmann::ordered_json& head, const std::vector<std::string>& choices,
+                         const nlohmann::ordered_json& tail);
 void append_choice_event(const AnswerContext& context, const nlohmann::ordered_json& head,
                          nlohmann::ordered_json choice, const Usage& usage, std::string& out);
 void append_usage_event(const nlohmann::ordered_json& head, const Usage& usage, std::string& out);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,7 @@ namespace {
 
 enum class Endpoint {
   page,
+  live,
   health,
   ready,
   version,
@@ -39,6 +41,7 @@ struct Route {
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/", Endpoint::page},
+    {"GET", "/live", Endpoint::live},
     {"GET", "/health", Endpoint::health},
     {"GET", "/ready", Endpoint::ready},
     {"GET", "/version", Endpoint::version},
@@ -64,13 +67,14 @@ bool allows(const Route& route, std::string_view method) {
   return method == route.method || (method == "HEAD" && route.method == "GET");
 }
 
-// A body in another type is refused, so that a web page cannot send one here without asking (CORS).
+// A body in another type, or in none, is refused, so that a web page cannot send one here without asking (CORS).
 void check_content_type(const HttpRequest& request) {
   const std::string_view header = request.header("content-type");
   const std::string type = ascii_lower(trim(header.substr(0, header.find(';'))));
-  if (type == "application/json" || type.empty()) return;
+  if (type == "application/json") return;
   throw ApiError(415,
-                 fmt::format("the body must be application/json, got {}: set the header Content-Type", printable(type)),
+                 fmt::format("the body must be application/json, got {}: set the header Content-Type",
+                             type.empty() ? "no type" : printable(type)),
                  "", "unsupported_media_type");
 }
 
@@ -111,15 +115,17 @@ class ApiImpl final : public Api {
     const HttpRequest& request = exchange->request();
     const Route* route = find_route(request.path);
     RequestTrace trace(state_, known_method(request), route_name(route));
+    const auto cancelled = std::make_shared<CancelFlag>(false);
+    if (request.method == "POST") exchange->on_disconnect([cancelled] { *cancelled = true; });
     std::shared_ptr<Call> call;
     try {
       if (route == nullptr)
         throw ApiError(404, fmt::format("there is nothing at {}", printable(request.path)), "", "not_found");
       if (!allows(*route, request.method)) return refuse_method(*exchange, *route, trace);
       if (route->endpoint == Endpoint::chat || route->endpoint == Endpoint::completions) {
-        start_call(exchange, route->endpoint == Endpoint::chat, trace, call);
+        start_call(exchange, route->endpoint == Endpoint::chat, *cancelled, trace, call);
       } else {
-        HttpReply reply = reply_to(request, route->endpoint);
+        HttpReply reply = reply_to(request, route->endpoint, *cancelled);
         const int status = reply.status;
         exchange->reply(std::move(reply));
         trace.finish(status);
@@ -177,9 +183,10 @@ class ApiImpl final : public Api {
     trace.finish(405);
   }
 
-  HttpReply reply_to(const HttpRequest& request, Endpoint endpoint) {
+  HttpReply reply_to(const HttpRequest& request, Endpoint endpoint, const CancelFlag& cancelled) {
     switch (endpoint) {
       case Endpoint::page: return page();
+      case Endpoint::live: return {.body = R"({"status":"alive"})"};
       case Endpoint::health: return health();
       case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
@@ -187,19 +194,25 @@ class ApiImpl final : public Api {
       case Endpoint::models: return list_models(*model(false), loaded_s_);
       case Endpoint::model: return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
       case Endpoint::integrity: return integrity();
-      case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body);
-      default: check_content_type(request); return detokenize(*model(false), request.body);
+      case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body, &cancelled);
+      default: check_content_type(request); return detokenize(*model(false), request.body, &cancelled);
     }
   }
 
-  // A device that fails step after step (a lost GPU, say) does not come back by itself: whoever watches may start anew.
+  // 200 as soon as a request would be served. A device that fails step after step (a lost GPU, say) does not come back
+  // by itself: whoever watches may start anew.
   HttpReply health() const {
-    if (const auto model = model_or_null()) {
-      const LlmStats stats = model->generator().stats();
-      if (stats.failed_in_a_row >= kFailuresInARow)
-        throw ApiError(503, fmt::format("the last {} steps failed: {}", stats.failed_in_a_row, stats.failure), "",
-                       "device_failed");
+    const auto model = model_or_null();
+    if (!model) {
+      const double progress = state_->options.load_progress ? state_->options.load_progress() : 0;
+      return {.status = 503,
+              .body = dump({{"status", "loading"}, {"progress", std::round(progress * 1000) / 1000}}),
+              .headers = {{"Retry-After", "1"}}};
     }
+    const LlmStats stats = model->generator().stats();
+    if (stats.failed_in_a_row >= kFailuresInARow)
+      throw ApiError(503, fmt::format("the last {} steps failed: {}", stats.failed_in_a_row, stats.failure), "",
+                     "device_failed");
     return {.body = R"({"status":"ok"})"};
   }
 
@@ -222,7 +235,8 @@ class ApiImpl final : public Api {
   HttpReply metrics() const {
     MetricsInfo info{.version = state_->options.version,
                      .cache_labels = state_->options.cache_labels,
-                     .start_time_s = static_cast<double>(started_s_)};
+                     .start_time_s = static_cast<double>(started_s_),
+                     .log_dropped = state_->options.log_dropped ? state_->options.log_dropped() : 0};
     std::optional<LlmStats> stats;
     if (const auto model = model_or_null()) {
       stats = model->generator().stats();
@@ -235,18 +249,22 @@ class ApiImpl final : public Api {
             .body = format_metrics(info, stats ? &*stats : nullptr, state_->counts.snapshot())};
   }
 
-  void start_call(const std::shared_ptr<Exchange>& exchange, bool chat, RequestTrace& trace,
-                  std::shared_ptr<Call>& call) {
+  void start_call(const std::shared_ptr<Exchange>& exchange, bool chat, const CancelFlag& cancelled,
+                  RequestTrace& trace, std::shared_ptr<Call>& call) {
     const auto arrival = std::chrono::steady_clock::now();
     const HttpRequest& http = exchange->request();
     check_content_type(http);
     const std::shared_ptr<const ServedModel> served = model(true);
     const RequestLimits& limits = served->request_limits();
-    CompletionRequest request =
-        chat ? parse_chat_request(http.body, limits) : parse_completion_request(http.body, limits);
+    CompletionRequest request = chat ? parse_chat_request(http.body, limits, &cancelled)
+                                     : parse_completion_request(http.body, limits, &cancelled);
     served->check_name(request.model);
     trace.record().model = request.model.empty() ? served->name() : request.model;
+    if (request.generation.priority != 0 && !state_->options.priority_scheduling)
+      fail("priority", "unsupported_parameter",
+           "is not taken from requests: start the server with --priority-scheduling");
     const OutputOptions output = request.output;
+    served->tokenize_bad_words(request.generation, &cancelled);
     AnswerContext context{.id = (chat ? "chatcmpl-" : "cmpl-") + http.id,
                           .created = state_->now_s(),
                           .model = trace.record().model,
@@ -255,14 +273,29 @@ class ApiImpl final : public Api {
                           .names = {served->generator().tokenizer(), output.tokens_as_ids},
                           .skip_special = request.generation.skip_special_tokens,
                           .n = request.generation.n,
-                          .prompts = served->prompts(request)};
+                          .prompts = served->prompts(request, &cancelled)};
+    std::vector<int64_t> lengths;
+    for (const PromptTokens& prompt : context.prompts)
+      lengths.push_back(new_tokens(*served, request, prompt.ids.size()));
+    AnswerSize size = estimate_answer(context, request.generation, chat, lengths);
+    if (!request.max_tokens && size.bytes > size.fixed) {  // nobody asked for all that the context would hold
+      const auto most = static_cast<uint64_t>(limits.max_answer_bytes);
+      const uint64_t each = std::max<uint64_t>(1, (size.bytes - size.fixed) / static_cast<uint64_t>(lengths[0]));
+      if (size.bytes > most)
+        lengths[0] = static_cast<int64_t>(std::max<uint64_t>(1, (most - std::min(most, size.fixed)) / each));
+      size = estimate_answer(context, request.generation, chat, lengths);
+    }
+    served->check_answer(size.param, size.bytes);
 
     std::vector<GenerationRequest> requests;
     for (size_t i = 0; i < context.prompts.size(); ++i) {
       GenerationRequest one = request.generation;
       one.id = context.prompts.size() == 1 ? http.id : fmt::format("{}-{}", http.id, i);
       one.prompt = context.prompts[i].ids;
-      one.max_tokens = new_tokens(*served, request, one.prompt.size());
+      one.max_tokens = lengths[i];
+      one.client = http.client;
+      one.cache_salt = cache_salt(http, request.generation.cache_salt);
+      one.shared_tokens = one.cache_salt.empty() ? 0 : served->shared_tokens(one.prompt);
       if (state_->options.request_timeout.count() > 0) one.deadline = arrival + state_->options.request_timeout;
       requests.push_back(std::move(one));
     }
@@ -272,6 +305,12 @@ class ApiImpl final : public Api {
         chat ? make_chat_writer(std::move(context)) : make_completion_writer(std::move(context));
     call = std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(writer), output);
     call->start(std::move(requests));
+  }
+
+  // A request's own salt is added to that of its key, never put in its place.
+  std::string cache_salt(const HttpRequest& http, const std::string& asked) const {
+    const std::string tenant = state_->options.share_prefixes ? "" : http.tenant;
+    return tenant.empty() && asked.empty() ? "" : tenant + "\n" + asked;
   }
 
   int64_t new_tokens(const ServedModel& served, const CompletionRequest& request, size_t prompt) const {

@@ -11,6 +11,7 @@
 
 #include "ingot/llm.h"
 #include "server/http.h"
+#include "server/openai/limits.h"
 #include "server/request_log.h"
 
 // The OpenAI-compatible API, with vLLM's extensions: what the server says, whatever carries it. docs/server.md lists
@@ -24,23 +25,26 @@
 namespace ingot::server::openai {
 
 struct ApiOptions {
-  std::vector<std::string> served_names;   // what clients may call the model; the first is written into answers
-  std::string version;                     // of the server, for /version and the fingerprint
-  std::string chat_template;               // Jinja source; empty: the model's own
-  std::function<std::string_view()> page;  // HTML at "/"; empty: none
-  std::string page_policy;                 // its Content-Security-Policy
-  bool debug_endpoints = false;            // GET /debug/integrity: the orchestrator checks itself
+  std::vector<std::string> served_names;     // what clients may call the model; the first is written into answers
+  std::string version;                       // of the server, for /version and the fingerprint
+  std::string chat_template;                 // Jinja source; empty: the model's own
+  std::function<std::string_view()> page;    // HTML at "/"; empty: none
+  std::string page_policy;                   // its Content-Security-Policy
+  bool priority_scheduling = false;          // take `priority` from requests
+  bool share_prefixes = false;               // holders of different keys meet in the prefix cache
+  std::vector<std::string> shared_prefixes;  // texts whose holders meet there in any case: system prompts, beginnings
+  bool debug_endpoints = false;              // GET /debug/integrity: the orchestrator checks itself
 
-  int32_t max_choices = 128;  // prompts times choices (n, best_of, beams) of one request
-  size_t max_prompts = 256;   // of one completions request
-  int32_t max_logprobs = 20;  // alternatives a token
-  size_t max_stop = 64;       // stop strings; bad words
-  int64_t max_tokens = 0;     // new tokens a choice, whatever a request asks for; 0: as the context allows
+  RequestLimits limits;    // what does not follow from the model
+  int64_t max_tokens = 0;  // new tokens a choice, whatever a request asks for; 0: as the context allows
   std::chrono::milliseconds request_timeout{0};  // from arrival; then a request ends with what it has. 0: none
 
   RequestLog::Sink log;  // one line a request, without line end; called by one thread at a time
   LogFormat log_format = LogFormat::text;
-  bool log_probes = false;  // also log GET /health, /ready and /metrics that were answered with 200
+  bool log_probes = false;  // also log GET /live, /health, /ready and /metrics that were answered with 200
+  std::function<uint64_t()> log_dropped;  // lines that the sink had to drop; empty: none
+
+  std::function<double()> load_progress;  // of the model, 0 ... 1, until attach()
 
   std::vector<std::pair<std::string, std::string>> cache_labels;  // more labels of vllm:cache_config_info
   std::function<int64_t()> clock;                                 // seconds since 1970; empty: the system's

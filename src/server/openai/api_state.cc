@@ -40,7 +40,7 @@ void RequestTrace::finish(int status) {
   record_.status = status;
   record_.duration_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   state_->counts.add(record_.method, route_, status);
-  const bool probe = route_ == "/health" || route_ == "/ready" || route_ == "/metrics";
+  const bool probe = route_ == "/live" || route_ == "/health" || route_ == "/ready" || route_ == "/metrics";
   if (!probe || status != 200 || state_->options.log_probes) state_->log.write(record_);
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <unordered_set>
 
+#include "server/fair_workers.h"
 #include "server/metrics.h"
 #include "server/openai/api.h"
-#include "server/openai/task_thread.h"
 #include "server/request_log.h"
 
 namespace ingot::server::openai {
@@ -22,7 +22,7 @@ struct ApiState {
   const ApiOptions options;
   RequestLog log;
   HttpCounts counts;
-  TaskThread tasks;
+  FairWorkers tasks{2, FairWorkers::Manners::yielding};  // put whole answers together
 
   int64_t now_s() const;  // since 1970
 

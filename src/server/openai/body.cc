@@ -22,10 +22,14 @@ std::string show(const Json& value) {
 
 }  // namespace
 
-Json parse_body(std::string_view text) {
+Json parse_body(std::string_view text, const RequestLimits& limits, const CancelFlag* cancelled) {
   if (text.find_first_not_of(" \t\r\n") == text.npos) bad_json("is empty: a JSON object is expected");
   try {
-    return parse_ordered_json(text, "the body", {.max_depth = kMaxDepth, .max_values = kMaxValues});
+    return parse_ordered_json(text, "the body",
+                              {.max_depth = kMaxDepth,
+                               .max_values = static_cast<size_t>(limits.max_values),
+                               .max_keys = static_cast<size_t>(limits.max_keys),
+                               .cancelled = cancelled});
   } catch (const JsonError& error) {
     bad_json(error.reason());
   }
@@ -123,15 +127,16 @@ std::optional<std::string> Fields::string(const std::string& name) {
   return value->get<std::string>();
 }
 
-std::vector<std::string> Fields::strings(const std::string& name, size_t most) {
+std::vector<std::string> Fields::strings(const std::string& name, const RequestLimits& limits) {
   const Json* value = take(name);
   if (value == nullptr) return {};
   std::vector<std::string> strings;
   if (value->is_string()) {
     strings.push_back(value->get<std::string>());
   } else if (value->is_array()) {
-    if (value->size() > most)
-      fail(path_of(name), "array_above_max_length", "may hold at most {} strings, got {}", most, value->size());
+    if (value->size() > static_cast<size_t>(limits.max_stop))
+      fail(path_of(name), "array_above_max_length", "may hold at most {} strings (--limit stops), got {}",
+           limits.max_stop, value->size());
     for (const Json& element : *value) {
       if (!element.is_string())
         fail(fmt::format("{}[{}]", path_of(name), strings.size()), "invalid_type", "must be a string, got {}",
@@ -142,7 +147,12 @@ std::vector<std::string> Fields::strings(const std::string& name, size_t most) {
     fail(path_of(name), "invalid_type", "must be a string or a list of strings, got {}", show(*value));
   }
   for (const std::string& text : strings)
-    if (text.empty()) fail(path_of(name), "invalid_value", "may not hold an empty string");
+    if (text.empty())
+      fail(path_of(name), "invalid_value", "may not hold an empty string");
+    else if (text.size() > static_cast<size_t>(limits.max_stop_bytes))
+      fail(path_of(name), "string_above_max_length",
+           "may hold strings of at most {} bytes (--limit stop-bytes), got one of {}", limits.max_stop_bytes,
+           text.size());
   return strings;
 }
 

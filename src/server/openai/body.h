@@ -9,6 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/cancel.h"
+#include "server/openai/limits.h"
+
 namespace ingot {
 struct SamplingRange;
 }
@@ -16,11 +19,11 @@ struct SamplingRange;
 namespace ingot::server::openai {
 
 // Parses a request body of unknown origin: strict JSON with valid UTF-8, no key twice in one object, at most
-// kMaxDepth levels and kMaxValues values. Key order is kept, since chat templates may print objects. Time and memory
-// are linear in the text. Throws ApiError (400).
+// kMaxDepth levels, and values and keys within the limits. Key order is kept, since chat templates may print objects.
+// Time and memory are linear in the text. Throws ApiError (400).
 inline constexpr int kMaxDepth = 64;
-inline constexpr size_t kMaxValues = 2'000'000;
-nlohmann::ordered_json parse_body(std::string_view text);
+nlohmann::ordered_json parse_body(std::string_view text, const RequestLimits& limits = {},
+                                  const CancelFlag* cancelled = nullptr);
 
 // Typed access to the parameters of one JSON object. A null counts as absent everywhere. Every error is an ApiError
 // that names the parameter, the range and the value. The json value must outlive the view.
@@ -41,8 +44,8 @@ class Fields {
   std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high);
   std::optional<double> number(const std::string& name, const SamplingRange& range);
   std::optional<std::string> string(const std::string& name);
-  // A string or a list of at most `most` strings, none of them empty.
-  std::vector<std::string> strings(const std::string& name, size_t most);
+  // A string or a list of strings, none of them empty; stops and stop-bytes of the limits hold.
+  std::vector<std::string> strings(const std::string& name, const RequestLimits& limits);
   // A list of at most `most` token ids, all below `vocab`.
   std::vector<int32_t> tokens(const std::string& name, size_t most, int64_t vocab);
 

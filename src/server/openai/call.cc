@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "core/heap.h"
 #include "server/openai/sse.h"
 
 namespace ingot::server::openai {
 namespace {
-
-constexpr int kClientGone = 499;
-
-}  // namespace
+constexpr size_t kLarge = 1 << 20;  // bytes of an answer
+}
 
 Call::Call(std::shared_ptr<ApiState> state, std::shared_ptr<const ServedModel> model,
            std::shared_ptr<Exchange> exchange, RequestTrace trace, std::unique_ptr<AnswerWriter> writer,
@@ -19,6 +18,7 @@ Call::Call(std::shared_ptr<ApiState> state, std::shared_ptr<const ServedModel> m
       output_(output),
       trace_(std::move(trace)),
       writer_(std::move(writer)),
+      client_(exchange->request().client),
       exchange_(std::move(exchange)) {}
 
 void Call::start(std::vector<GenerationRequest> requests) {
@@ -79,7 +79,7 @@ bool Call::all_done() {
 
 void Call::post_finish() {
   if (finish_posted_.exchange(true)) return;
-  state_->tasks.post([self = shared_from_this()] { self->finish(); });
+  state_->tasks.post(client_, [self = shared_from_this()] { self->finish(); });
 }
 
 void Call::cancel() {
@@ -167,8 +167,12 @@ void Call::reply_whole() {
     exchange->reply(failure->reply(model_->generator().retry_after_s()));
     return end(failure->status);
   }
-  exchange->reply({.body = writer_->whole(answers, final_usage())});
+  std::string body = writer_->whole(answers, final_usage());
+  const bool large = body.size() >= kLarge;
+  exchange->reply({.body = std::move(body)});
   end(200);
+  answers.clear();
+  if (large) return_free_memory();  // of the tree it was written from
 }
 
 bool Call::pull(std::string& out) {

@@ -15,7 +15,7 @@
 namespace ingot::server::openai {
 
 // One completions request from its submission to its log line. The step loop only ever wakes it: answers are put
-// together where the transport pulls (streams) or on the task thread (whole answers).
+// together where the transport pulls (streams) or on a task thread (whole answers).
 class Call : public BodySource, public std::enable_shared_from_this<Call> {
  public:
   Call(std::shared_ptr<ApiState> state, std::shared_ptr<const ServedModel> model, std::shared_ptr<Exchange> exchange,
@@ -34,7 +34,7 @@ class Call : public BodySource, public std::enable_shared_from_this<Call> {
   void notified();
   bool all_done();
   void post_finish();
-  void finish();  // on the task thread
+  void finish();  // on a task thread
   bool pull_events(std::string& out);
   void reply_whole();
   std::optional<ErrorReply> failure_of(size_t prompt, const ChoiceDelta& delta) const;
@@ -48,6 +48,7 @@ class Call : public BodySource, public std::enable_shared_from_this<Call> {
   const OutputOptions output_;
   RequestTrace trace_;
   std::unique_ptr<AnswerWriter> writer_;
+  const std::string client_;
 
   std::vector<std::shared_ptr<Generation>> generations_;  // complete before submitted_ is set, then constant
   std::atomic<bool> submitted_{false};

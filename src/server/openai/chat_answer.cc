@@ -16,7 +16,7 @@ class ChatWriter final : public AnswerWriter {
 
   std::string whole(const std::vector<PromptAnswer>& answers, const Usage& usage) override {
     const PromptAnswer& answer = answers.at(0);
-    Json choices = Json::array();
+    std::vector<std::string> choices;
     for (const ChoiceDelta& choice : answer.choices) {
       Json entry = {{"index", choice.index},
                     {"message", {{"role", "assistant"}, {"content", echo() + choice.text}, {"refusal", nullptr}}},
@@ -24,16 +24,13 @@ class ChatWriter final : public AnswerWriter {
                     {"finish_reason", finish_json(choice.finish)},
                     {"stop_reason", stop_reason_json(choice)}};
       if (context_.output.token_ids) entry["token_ids"] = choice.token_ids;
-      choices.push_back(std::move(entry));
+      choices.push_back(dump(entry));
     }
-    Json body = answer_head(context_, "chat.completion");
-    body["choices"] = std::move(choices);
-    body["usage"] = usage_json(usage);
-    body["service_tier"] = nullptr;
+    Json tail = {{"usage", usage_json(usage)}, {"service_tier", nullptr}};
     if (context_.output.prompt_logprobs)
-      body["prompt_logprobs"] = prompt_logprobs(context_.names, answer.prompt_scores);
-    if (context_.output.token_ids) body["prompt_token_ids"] = context_.prompts.at(0).ids;
-    return dump(body);
+      tail["prompt_logprobs"] = prompt_logprobs(context_.names, answer.prompt_scores);
+    if (context_.output.token_ids) tail["prompt_token_ids"] = context_.prompts.at(0).ids;
+    return whole_answer(answer_head(context_, "chat.completion"), choices, tail);
   }
 
   void stream(size_t, const ChoiceDelta& delta, const std::vector<TokenScore>&, const Usage& usage,

@@ -8,8 +8,8 @@
 
 namespace ingot::server::openai {
 
-CompletionRequest parse_chat_request(std::string_view body, const RequestLimits& limits) {
-  nlohmann::ordered_json json = parse_body(body);
+CompletionRequest parse_chat_request(std::string_view body, const RequestLimits& limits, const CancelFlag* cancelled) {
+  nlohmann::ordered_json json = parse_body(body, limits, cancelled);
   Fields fields(json);
   CompletionRequest request;
   request.chat = take_chat_input(fields, json);

@@ -14,20 +14,19 @@ class CompletionWriter final : public AnswerWriter {
       : context_(std::move(context)), head_(answer_head(context_, "text_completion")) {}
 
   std::string whole(const std::vector<PromptAnswer>& answers, const Usage& usage) override {
-    Json choices = Json::array();
+    std::vector<std::string> choices;
     for (size_t prompt = 0; prompt < answers.size(); ++prompt) {
       const PromptAnswer& answer = answers[prompt];
       for (const ChoiceDelta& choice : answer.choices) {
         Json entry = choice_json(prompt, choice, answer.prompt_scores, true);
+        // Once a prompt: they are the same for all its choices.
         if (context_.output.prompt_logprobs)
-          entry["prompt_logprobs"] = prompt_logprobs(context_.names, answer.prompt_scores);
-        choices.push_back(std::move(entry));
+          entry["prompt_logprobs"] =
+              &choice == &answer.choices.front() ? prompt_logprobs(context_.names, answer.prompt_scores) : Json();
+        choices.push_back(dump(entry));
       }
     }
-    Json body = head_;
-    body["choices"] = std::move(choices);
-    body["usage"] = usage_json(usage);
-    return dump(body);
+    return whole_answer(head_, choices, {{"usage", usage_json(usage)}});
   }
 
   void stream(size_t prompt, const ChoiceDelta& delta, const std::vector<TokenScore>& prompt_scores, const Usage& usage,

@@ -25,8 +25,9 @@ std::vector<Prompt> take_prompts(Fields& fields, const RequestLimits& limits) {
     fail("prompt", "invalid_type", "must be a string, token ids, or a list of either, got {}", kind_of(*prompt));
   if (prompt->empty()) fail("prompt", "empty_array", "may not be empty");
   if ((*prompt)[0].is_number()) return {token_prompt(*prompt, "prompt", limits.vocab)};
-  if (prompt->size() > limits.max_prompts)
-    fail("prompt", "array_above_max_length", "may hold at most {} prompts, got {}", limits.max_prompts, prompt->size());
+  if (prompt->size() > static_cast<size_t>(limits.max_prompts))
+    fail("prompt", "array_above_max_length", "may hold at most {} prompts (--limit prompts), got {}",
+         limits.max_prompts, prompt->size());
   std::vector<Prompt> prompts;
   for (const Json& element : *prompt) {
     const std::string path = fmt::format("prompt[{}]", prompts.size());
@@ -43,8 +44,9 @@ std::vector<Prompt> take_prompts(Fields& fields, const RequestLimits& limits) {
 
 }  // namespace
 
-CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits) {
-  const Json json = parse_body(body);
+CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits,
+                                           const CancelFlag* cancelled) {
+  const Json json = parse_body(body, limits, cancelled);
   Fields fields(json);
   CompletionRequest request;
   request.prompts = take_prompts(fields, limits);

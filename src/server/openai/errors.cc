@@ -41,6 +41,7 @@ ErrorReply to_error_reply(const std::exception& error) {
   }
   switch (known->kind()) {
     case ErrorKind::bad_call: return {400, known->what(), known->param(), "invalid_value"};
+    case ErrorKind::cancelled: return {kClientGone, known->what(), "", "cancelled"};
     case ErrorKind::declined: return {400, known->what(), "", "unsupported_value"};
     case ErrorKind::overloaded:
     case ErrorKind::out_of_memory: return {503, known->what(), "", "overloaded"};

@@ -31,6 +31,8 @@ template <typename... Args>
   throw ApiError(400, param + " " + fmt::format(format, std::forward<Args>(args)...), param, std::move(code));
 }
 
+inline constexpr int kClientGone = 499;  // the client left before the answer was complete; for the log
+
 // What an exception means to a client.
 struct ErrorReply {
   int status = 500;

@@ -84,7 +84,6 @@ constexpr auto kRules = std::to_array<Rule>({
     {"logits_processors", Off::empty},
     {"vllm_xargs", Off::empty},
     {"kv_transfer_params", Off::empty},
-    {"cache_salt", Off::empty, "is not supported: the prefix cache is shared by all requests"},
     {"lora_request", Off::empty},
     {"return_hidden_states", Off::is_false},
 });

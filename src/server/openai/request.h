@@ -9,21 +9,12 @@
 #include <variant>
 #include <vector>
 
+#include "core/cancel.h"
 #include "ingot/llm.h"
+#include "server/openai/limits.h"
 
 // What a client asked for, read out of its JSON and checked as far as that goes without tokenizing.
 namespace ingot::server::openai {
-
-// What the checks need to know about the model and the server.
-struct RequestLimits {
-  int64_t vocab = 0;
-  int32_t max_logprobs = 20;  // alternatives a token
-  int32_t max_choices = 128;  // prompts times choices, best_of included
-  int32_t max_n = 128;        // choices of one prompt
-  int32_t max_beams = 16;     // likewise, with beam search
-  size_t max_prompts = 256;   // of one completions request
-  size_t max_stop = 64;       // stop strings; likewise the other lists of strings
-};
 
 // How the answer is written.
 struct OutputOptions {
@@ -78,10 +69,15 @@ struct DetokenizeRequest : ModelRequest {
   std::vector<int32_t> tokens;
 };
 
-// All throw ApiError. A name that is neither supported nor known to be harmless is refused (parameters.h).
-CompletionRequest parse_chat_request(std::string_view body, const RequestLimits& limits);
-CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits);
-TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimits& limits);
-DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestLimits& limits);
+// All throw ApiError, and Error (cancelled) soon after `cancelled` is set. A name that is neither supported nor known
+// to be harmless is refused (parameters.h).
+CompletionRequest parse_chat_request(std::string_view body, const RequestLimits& limits,
+                                     const CancelFlag* cancelled = nullptr);
+CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits,
+                                           const CancelFlag* cancelled = nullptr);
+TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimits& limits,
+                                       const CancelFlag* cancelled = nullptr);
+DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestLimits& limits,
+                                           const CancelFlag* cancelled = nullptr);
 
 }  // namespace ingot::server::openai

@@ -79,8 +79,8 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   s.stop_token_ids = fields.tokens("stop_token_ids", 1024, limits.vocab);
   s.min_tokens = static_cast<int32_t>(fields.integer("min_tokens", 0, kMaxInt32).value_or(0));
 
-  g.stop = fields.strings("stop", limits.max_stop);
-  g.bad_words = fields.strings("bad_words", limits.max_stop);
+  g.stop = fields.strings("stop", limits);
+  g.bad_words = fields.strings("bad_words", limits);
   take_flag(fields, "include_stop_str_in_output", g.include_stop);
   take_flag(fields, "ignore_eos", g.ignore_eos);
   take_flag(fields, "skip_special_tokens", g.skip_special_tokens);
@@ -88,6 +88,10 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   g.n = static_cast<int32_t>(fields.integer("n", 1, limits.max_n).value_or(1));
   g.best_of = static_cast<int32_t>(fields.integer("best_of", 1, limits.max_n).value_or(0));
   g.priority = static_cast<int32_t>(fields.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
+  g.cache_salt = fields.string("cache_salt").value_or("");
+  if (g.cache_salt.size() > static_cast<size_t>(limits.max_stop_bytes))
+    fail("cache_salt", "string_above_max_length", "may have at most {} bytes (--limit stop-bytes), got {}",
+         limits.max_stop_bytes, g.cache_salt.size());
   take_flag(fields, "use_beam_search", g.beam_search);
   g.length_penalty = fields.number("length_penalty", {"length_penalty", -10, 10}).value_or(g.length_penalty);
   take_flag(fields, "early_stopping", g.early_stopping);
@@ -143,7 +147,7 @@ void check_together(const RequestLimits& limits, size_t prompts, const Completio
   const int64_t choices = static_cast<int64_t>(std::max(g.n, g.best_of)) * static_cast<int64_t>(prompts);
   if (choices > limits.max_choices)
     fail(g.best_of > g.n ? "best_of" : "n", "integer_above_max_value",
-         "asks for {} choices over all prompts; this server generates at most {} a request", choices,
+         "asks for {} choices over all prompts; this server generates at most {} a request (--limit choices)", choices,
          limits.max_choices);
   if (g.beam_search && std::max(g.n, g.best_of) > limits.max_beams)
     fail(g.best_of > g.n ? "best_of" : "n", "integer_above_max_value",

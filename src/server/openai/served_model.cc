@@ -5,6 +5,7 @@
 
 #include "core/printable.h"
 #include "server/openai/errors.h"
+#include "text/bad_words.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -14,6 +15,17 @@ uint64_t hash_text(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
+}
+
+// Texts up to this size are tokenized whatever the context is, so that their tokens can be counted.
+constexpr uint64_t kAlwaysTokenized = 64 << 10;
+
+uint64_t find_longest_token(const Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest = std::max(longest,
+                       tokenizer.is_special(id) ? tokenizer.token_text(id).size() : tokenizer.token_bytes(id).size());
+  return longest;
 }
 
 void cut_front(std::vector<int32_t>& ids, const CompletionRequest& request, int64_t context) {
@@ -30,13 +42,11 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
     : generator_(std::move(generator)), names_(options.served_names) {
   if (names_.empty()) names_.push_back("ingot");
   const EngineLimits& engine = generator_->limits();
-  limits_ = {.vocab = engine.vocab,
-             .max_logprobs = std::min(options.max_logprobs, engine.max_top),
-             .max_choices = options.max_choices,
-             .max_n = std::min(options.max_choices, engine.max_seqs),
-             .max_beams = std::min({options.max_choices, engine.max_seqs, engine.max_top / 2}),
-             .max_prompts = options.max_prompts,
-             .max_stop = options.max_stop};
+  limits_ = options.limits;
+  limits_.vocab = engine.vocab;
+  limits_.max_logprobs = std::min<int64_t>(limits_.max_logprobs, engine.max_top);
+  limits_.max_n = std::min<int64_t>(limits_.max_choices, engine.max_seqs);
+  limits_.max_beams = std::min<int64_t>(limits_.max_n, engine.max_top / 2);
   const std::string build = options.version + "\n" + names_[0] + "\n" + generator_->device_description();
   fingerprint_ = fmt::format("fp_{:010x}", hash_text(build) & 0xffffffffff);
   if (const Tokenizer* tokenizer = generator_->tokenizer()) {
@@ -44,7 +54,31 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
         options.chat_template.empty() ? tokenizer->chat_template().value_or("") : options.chat_template;
     if (!source.empty())
       template_ = std::make_unique<ChatTemplate>(source, tokenizer->bos_token(), tokenizer->eos_token());
+    for (const std::string& text : options.shared_prefixes) add_shared(text);
+    longest_token_ = find_longest_token(*tokenizer);
+    most_prompt_bytes_ = std::max(kAlwaysTokenized, static_cast<uint64_t>(context()) * longest_token_);
   }
+}
+
+// As the beginning of a text, and as the system prompt of a conversation where the template knows one.
+void ServedModel::add_shared(const std::string& text) {
+  const Tokenizer& words = tokenizer("prompt");
+  shared_.push_back(words.encode(text));
+  if (!template_) return;
+  const nlohmann::ordered_json chat = {{{"role", "system"}, {"content", text}}, {{"role", "user"}, {"content", "a"}}};
+  try {
+    shared_.push_back(words.encode(template_->render(chat), {.add_special = false}));
+  } catch (const Error&) {
+    return;  // this template has no system prompts
+  }
+}
+
+int64_t ServedModel::shared_tokens(std::span<const int32_t> prompt) const {
+  ptrdiff_t longest = 0;
+  for (const std::vector<int32_t>& known : shared_)
+    longest = std::max(longest,
+                       std::mismatch(prompt.begin(), prompt.end(), known.begin(), known.end()).first - prompt.begin());
+  return longest;
 }
 
 void ServedModel::check_name(const std::string& name) const {
@@ -61,7 +95,7 @@ const Tokenizer& ServedModel::tokenizer(const char* param) const {
   return *tokenizer;
 }
 
-std::vector<int32_t> ServedModel::encode(const ChatInput& chat) const {
+std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled) const {
   const Tokenizer& words = tokenizer("messages");
   if (!template_)
     fail("messages", "unsupported_value", "need a chat template, which this model has not: use /v1/completions");
@@ -69,17 +103,47 @@ std::vector<int32_t> ServedModel::encode(const ChatInput& chat) const {
   try {
     text = template_->render(*chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
                                               .continue_final_message = chat.continue_final_message,
-                                              .extra = chat.template_variables.get()});
+                                              .extra = chat.template_variables.get(),
+                                              .cancelled = cancelled});
   } catch (const Error& error) {
     // Whatever a conversation does to the template is the conversation's fault, short of a bug of ours.
-    if (error.kind() == ErrorKind::internal) throw;
+    if (error.kind() == ErrorKind::internal || error.kind() == ErrorKind::cancelled) throw;
     fail("messages", "invalid_value", "were refused by the model's chat template: {}", error.what());
   }
-  return words.encode(text, {.add_special = chat.add_special_tokens, .parse_special = true});
+  return words.encode(within_bytes("messages", text, whole),
+                      {.add_special = chat.add_special_tokens, .parse_special = true, .cancelled = cancelled});
 }
 
-std::vector<int32_t> ServedModel::encode(std::string_view text, bool add_special) const {
-  return tokenizer("prompt").encode(text, {.add_special = add_special, .parse_special = true});
+std::vector<int32_t> ServedModel::encode(const std::string& param, std::string_view text, bool add_special, bool whole,
+                                         const CancelFlag* cancelled) const {
+  return tokenizer(param.c_str())
+      .encode(within_bytes(param, text, whole),
+              {.add_special = add_special, .parse_special = true, .cancelled = cancelled});
+}
+
+void ServedModel::tokenize_bad_words(GenerationRequest& generation, const CancelFlag* cancelled) const {
+  if (generation.bad_words.empty()) return;
+  generation.sampling.bad_words = bad_word_ids(tokenizer("bad_words"), generation.bad_words, cancelled);
+  generation.bad_words.clear();
+}
+
+std::string_view ServedModel::within_bytes(const std::string& param, std::string_view text, bool whole) const {
+  if (text.size() <= most_prompt_bytes_) return text;
+  if (!whole) {
+    text.remove_prefix(text.size() - most_prompt_bytes_);
+    while (!text.empty() && (static_cast<unsigned char>(text[0]) & 0xC0) == 0x80) text.remove_prefix(1);
+    return text;
+  }
+  fail(param, "context_length_exceeded",
+       "has {} bytes, but no text of more than {} fits into the model's context of {} tokens: shorten it, or keep its "
+       "end with truncate_prompt_tokens",
+       text.size(), most_prompt_bytes_, context());
+}
+
+void ServedModel::check_answer(const std::string& param, uint64_t bytes) const {
+  if (bytes <= static_cast<uint64_t>(limits_.max_answer_bytes)) return;
+  fail(param, "answer_too_large", "asks for an answer of about {} bytes, at most {} are given (--limit answer-bytes)",
+       bytes, limits_.max_answer_bytes);
 }
 
 void ServedModel::check_length(size_t tokens, int64_t new_tokens, const char* param) const {
@@ -89,10 +153,11 @@ void ServedModel::check_length(size_t tokens, int64_t new_tokens, const char* pa
          "has {} tokens, but the model's context holds {}, the answer included: shorten it", tokens, context());
 }
 
-std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request) const {
+std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request, const CancelFlag* cancelled) const {
+  const bool whole = !request.truncate_prompt;
   std::vector<PromptTokens> prompts;
   if (request.chat) {
-    PromptTokens prompt{.ids = encode(*request.chat), .text = {}};
+    PromptTokens prompt{.ids = encode(*request.chat, whole, cancelled), .text = {}};
     if (request.output.echo && request.chat->last_role() == "assistant") prompt.text = request.chat->last_text();
     cut_front(prompt.ids, request, context());
     check_length(prompt.ids.size(), 1, "messages");
@@ -103,7 +168,7 @@ std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request)
     const std::string param = request.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", i);
     PromptTokens prompt;
     const auto* text = std::get_if<std::string>(&request.prompts[i]);
-    prompt.ids = text != nullptr ? encode(*text, request.add_special_tokens)
+    prompt.ids = text != nullptr ? encode(param, *text, request.add_special_tokens, whole, cancelled)
                                  : std::get<std::vector<int32_t>>(request.prompts[i]);
     const size_t before = prompt.ids.size();
     cut_front(prompt.ids, request, context());

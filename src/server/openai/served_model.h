@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,24 +25,42 @@ class ServedModel {
   const RequestLimits& request_limits() const { return limits_; }
   int64_t context() const { return generator_->limits().max_model_len; }
 
+  // The most bytes that a token stands for.
+  uint64_t longest_token() const { return longest_token_; }
+
   // 404 when `name` is not served. An empty name is the model's own.
   void check_name(const std::string& name) const;
   const Tokenizer& tokenizer(const char* param) const;  // 400 naming `param` when there is none
 
-  std::vector<int32_t> encode(const ChatInput& chat) const;
-  std::vector<int32_t> encode(std::string_view text, bool add_special) const;
+  // What a text, or a conversation, is to the model. A text that cannot fit the context is refused before it is
+  // tokenized, or, where its end will do (not `whole`), cut to what could fit. Both throw Error (cancelled) soon after
+  // `cancelled` is set.
+  std::vector<int32_t> encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled) const;
+  std::vector<int32_t> encode(const std::string& param, std::string_view text, bool add_special, bool whole,
+                              const CancelFlag* cancelled) const;
 
   // The prompts of a request as the model gets them, cut as the request says. 400 when one does not fit the context.
-  std::vector<PromptTokens> prompts(const CompletionRequest& request) const;
+  std::vector<PromptTokens> prompts(const CompletionRequest& request, const CancelFlag* cancelled) const;
+  // How many tokens of a prompt's beginning are no secret (ApiOptions::shared_prefixes).
+  int64_t shared_tokens(std::span<const int32_t> prompt) const;
+  // 400 when an answer of about so many bytes is more than a client may ask for; `param` makes it so long.
+  void check_answer(const std::string& param, uint64_t bytes) const;
+  // Turns bad_words into token ids, once for all prompts.
+  void tokenize_bad_words(GenerationRequest& generation, const CancelFlag* cancelled) const;
 
  private:
+  void add_shared(const std::string& text);
+  std::string_view within_bytes(const std::string& param, std::string_view text, bool whole) const;
   void check_length(size_t tokens, int64_t new_tokens, const char* param) const;
 
   std::shared_ptr<Generator> generator_;
   std::vector<std::string> names_;
   std::string fingerprint_;
   RequestLimits limits_;
+  uint64_t longest_token_ = 1;
+  uint64_t most_prompt_bytes_ = 0;  // a longer text is more tokens than the context holds
   std::unique_ptr<const ChatTemplate> template_;
+  std::vector<std::vector<int32_t>> shared_;  // beginnings
 };
 
 }  // namespace ingot::server::openai

@@ -8,7 +8,7 @@
 namespace ingot::server::openai {
 
 // POST /tokenize and /detokenize, in vLLM's shape.
-HttpReply tokenize(const ServedModel& model, std::string_view body);
-HttpReply detokenize(const ServedModel& model, std::string_view body);
+HttpReply tokenize(const ServedModel& model, std::string_view body, const CancelFlag* cancelled);
+HttpReply detokenize(const ServedModel& model, std::string_view body, const CancelFlag* cancelled);
 
 }  // namespace ingot::server::openai

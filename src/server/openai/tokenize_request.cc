@@ -7,8 +7,9 @@
 
 namespace ingot::server::openai {
 
-TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimits&) {
-  nlohmann::ordered_json json = parse_body(body);
+TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimits& limits,
+                                       const CancelFlag* cancelled) {
+  nlohmann::ordered_json json = parse_body(body, limits, cancelled);
   Fields fields(json);
   TokenizeRequest request;
   request.model = fields.string("model").value_or("");
@@ -25,8 +26,9 @@ TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimit
   return request;
 }
 
-DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestLimits& limits) {
-  const nlohmann::ordered_json json = parse_body(body);
+DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestLimits& limits,
+                                           const CancelFlag* cancelled) {
+  const nlohmann::ordered_json json = parse_body(body, limits, cancelled);
   Fields fields(json);
   DetokenizeRequest request;
   request.model = fields.string("model").value_or("");

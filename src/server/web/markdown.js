@@ -7,7 +7,8 @@ const Markdown = (() => {
   const kRule = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
   const kQuote = /^ {0,3}> ?(.*)$/;
   const kItem = /^( *)([-*+]|\d{1,9}[.)])(?:( +)(.*))?$/;
-  const kTableRule = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+  // Of a line without spaces at its end: nowhere can two parts of it share a run of them, which would take quadratic time.
+  const kTableRule = /^ {0,3}\|?[ \t]*:?-+:?(?:[ \t]*\|[ \t]*:?-+:?)*(?:[ \t]*\|)?$/;
 
   const blank = (line) => /^\s*$/.test(line);
   const indent = (line) => line.length - line.trimStart().length;
@@ -27,7 +28,7 @@ const Markdown = (() => {
 
   function startsTable(lines, i) {
     if (i + 1 >= lines.length || !lines[i].includes('|') || !lines[i + 1].includes('-')) return false;
-    return kTableRule.test(lines[i + 1]) && cells(lines[i]).length === cells(lines[i + 1]).length;
+    return kTableRule.test(lines[i + 1].trimEnd()) && cells(lines[i]).length === cells(lines[i + 1]).length;
   }
 
   // What ends a paragraph. A numbered list does only from 1 on, so that a sentence may begin a line with a year.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -7,10 +8,11 @@ namespace ingot::jinja {
 
 // Bounds that keep a hostile template from using up time, memory or stack. Real templates stay far below all of them.
 struct Limits {
-  int64_t max_steps = 10'000'000;         // nodes evaluated, items iterated, and more for work on long texts
-  size_t max_memory = size_t{512} << 20;  // bytes of all values alive
-  size_t max_output = size_t{64} << 20;   // bytes of the rendered text
-  int max_recursion = 600;                // nested evaluations: statements, expressions and macro calls together
+  int64_t max_steps = 10'000'000;             // nodes evaluated, items iterated, and more for work on long texts
+  size_t max_memory = size_t{512} << 20;      // bytes of all values alive
+  size_t max_output = size_t{64} << 20;       // bytes of the rendered text
+  std::chrono::milliseconds max_time{5'000};  // of the clock: a machine can be slow, but not for ever
+  int max_recursion = 600;                    // nested evaluations: statements, expressions and macro calls together
 };
 
 // A value, everything it contains counted as often as it is contained: bytes, roughly. A list of lists of lists that

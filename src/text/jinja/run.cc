@@ -6,25 +6,53 @@
 
 namespace ingot::jinja {
 
-const Value* Scope::find(std::string_view name) const {
-  for (const Scope* s = this; s != nullptr; s = s->parent.get()) {
-    for (const auto& [key, value] : s->variables)
-      if (key == name) return &value;
+namespace {
+constexpr size_t kFewVariables = 16;   // a look at each is quicker than a hash
+constexpr int64_t kLookEvery = 1'000;  // steps between two looks at the clock
+}  // namespace
+
+Scope::Scope(std::shared_ptr<Scope> parent, Variables variables)
+    : parent_(std::move(parent)), variables_(std::move(variables)) {
+  if (variables_.size() > kFewVariables)
+    for (size_t i = 0; i < variables_.size(); ++i) places_.emplace(variables_[i].first, i);
+}
+
+const Value* Scope::find_here(std::string_view name) const {
+  if (!places_.empty()) {
+    const auto place = places_.find(name);
+    return place == places_.end() ? nullptr : &variables_[place->second].second;
   }
+  for (const auto& [key, value] : variables_)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+const Value* Scope::find(std::string_view name) const {
+  for (const Scope* s = this; s != nullptr; s = s->parent_.get())
+    if (const Value* value = s->find_here(name)) return value;
   return nullptr;
 }
 
 void Scope::set(std::string_view name, Value value) {
-  for (auto& [key, old] : variables) {
-    if (key != name) continue;
-    old = std::move(value);
+  if (const Value* old = find_here(name)) {
+    const_cast<Value&>(*old) = std::move(value);
     return;
   }
-  variables.emplace_back(name, std::move(value));
+  if (!places_.empty()) places_.emplace(name, variables_.size());
+  variables_.emplace_back(name, std::move(value));
 }
 
-Run::Run(const Limits& limits, std::optional<std::tm> now)
-    : limits_(limits), now_(now), memory_at_start_(Footprint::live()) {}
+void Scope::clear() {
+  places_.clear();
+  variables_.clear();
+}
+
+Run::Run(const Limits& limits, std::optional<std::tm> now, const CancelFlag* cancelled)
+    : limits_(limits),
+      now_(now),
+      cancelled_(cancelled),
+      end_(std::chrono::steady_clock::now() + limits.max_time),
+      memory_at_start_(Footprint::live()) {}
 
 Run::~Run() {
   for (const auto& object : kept_) object->forget();
@@ -43,6 +71,11 @@ void Run::spend(uint64_t steps) {
   if (steps_ > limits_.max_steps) raise_limit("the template took more than {} steps", limits_.max_steps);
   if (Footprint::live() - memory_at_start_ > static_cast<int64_t>(limits_.max_memory))
     raise_limit("the template used more than {} MiB of memory", limits_.max_memory >> 20);
+  if (steps_ - looked_ < kLookEvery) return;
+  looked_ = steps_;
+  check_cancelled(cancelled_);
+  if (std::chrono::steady_clock::now() > end_)
+    raise_limit("the template took more than {} ms", limits_.max_time.count());
 }
 
 std::string Run::text_of(const Value& v) {

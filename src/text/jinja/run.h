@@ -1,14 +1,17 @@
 #pragma once
 
+#include <chrono>
 #include <ctime>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "core/cancel.h"
 #include "text/jinja/args.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/value.h"
@@ -16,19 +19,29 @@
 namespace ingot::jinja {
 
 // The variables of a template, loop iteration, macro call or block; what is not here is in the parent.
-struct Scope {
-  std::shared_ptr<Scope> parent;
-  std::vector<std::pair<std::string_view, Value>> variables;  // names point into the template or its caller
+class Scope {
+ public:
+  using Variables = std::vector<std::pair<std::string_view, Value>>;  // names point into the template or its caller
+
+  explicit Scope(std::shared_ptr<Scope> parent, Variables variables = {});
 
   const Value* find(std::string_view name) const;
   void set(std::string_view name, Value value);
+  void clear();
+
+ private:
+  const Value* find_here(std::string_view name) const;
+
+  std::shared_ptr<Scope> parent_;
+  Variables variables_;
+  std::unordered_map<std::string_view, size_t> places_;  // in variables_, once there are more than a few
 };
 using ScopePtr = std::shared_ptr<Scope>;
 
 // One run of a template: what it has written and what it may still use.
 class Run {
  public:
-  Run(const Limits& limits, std::optional<std::tm> now);
+  Run(const Limits& limits, std::optional<std::tm> now, const CancelFlag* cancelled);
   ~Run();
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -81,7 +94,10 @@ class Run {
 
   const Limits& limits_;
   std::optional<std::tm> now_;
+  const CancelFlag* cancelled_;
+  const std::chrono::steady_clock::time_point end_;
   int64_t steps_ = 0;
+  int64_t looked_ = 0;  // steps when the clock was last looked at
   int64_t memory_at_start_;
   int depth_ = 0;
   std::string text_;

@@ -41,7 +41,7 @@ Stmt plain(uint32_t pos, Body body) {
   });
 }
 
-ScopePtr inside(const ScopePtr& parent) { return std::make_shared<Scope>(Scope{parent, {}}); }
+ScopePtr inside(const ScopePtr& parent) { return std::make_shared<Scope>(parent); }
 
 }  // namespace
 

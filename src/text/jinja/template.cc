@@ -19,15 +19,18 @@ Template& Template::operator=(Template&&) noexcept = default;
 
 std::string Template::render(std::vector<std::pair<std::string_view, Value>> variables,
                              const RenderOptions& options) const {
-  Run run(options.limits, options.now);
-  const auto scope = std::make_shared<Scope>(Scope{nullptr, std::move(variables)});
+  Run run(options.limits, options.now, options.cancelled);
+  const auto scope = std::make_shared<Scope>(nullptr, std::move(variables));
   try {
     execute(parsed_->body, run, scope);
   } catch (const Raise& e) {
-    scope->variables.clear();  // macros point back at their scope
+    scope->clear();  // macros point back at their scope
     throw_error(e.kind, "chat template, {}: {}", describe_position(parsed_->source, run.pos), e.message);
+  } catch (...) {
+    scope->clear();
+    throw;
   }
-  scope->variables.clear();
+  scope->clear();
   return run.take_output();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cancel.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/value.h"
 
@@ -15,7 +16,8 @@ namespace ingot::jinja {
 
 struct RenderOptions {
   Limits limits;
-  std::optional<std::tm> now;  // what strftime_now() says; the local time when absent
+  const CancelFlag* cancelled = nullptr;  // set from outside: render() throws Error (cancelled) soon
+  std::optional<std::tm> now;             // what strftime_now() says; the local time when absent
 };
 
 // A parsed template, as jinja2's sandbox would run it with trim_blocks and lstrip_blocks and Hugging Face's additions.

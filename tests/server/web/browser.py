@@ -36,13 +36,13 @@ def binaries():
 
 
 class Page:
-    def __init__(self, url, width=1280, height=860, scale=1, dark=False):
+    def __init__(self, url, width=1280, height=860, scale=1, dark=False, flags=()):
         browser, driver = binaries()
         options = Options()
         options.binary_location = browser
         for flag in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--no-first-run",
                      "--disable-background-networking", "--hide-scrollbars", f"--window-size={width},{height}",
-                     f"--force-device-scale-factor={scale}", "--lang=en"):
+                     f"--force-device-scale-factor={scale}", "--lang=en", *flags):
             options.add_argument(flag)
         if os.geteuid() == 0:
             options.add_argument("--no-sandbox")  # Chromium's own sandbox does not run as root

@@ -1,0 +1,177 @@
+// What a request costs is linear in its size: twice of any field takes at most 2.6 times as long on the host, whether
+// it is served or refused.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "server/openai_rig.h"
+#include "soak.h"
+
+namespace ingot::server::testing {
+namespace {
+
+constexpr double kMost = 2.6;
+
+double cpu_s() {  // of all threads: whole answers are put together on others
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+struct Field {
+  const char* name;
+  const char* path;
+  int64_t size;                            // of the smaller one
+  std::function<Json(int64_t size)> body;  // grows by one thing only
+};
+
+Json user(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
+std::string repeat(const std::string& text, int64_t count) {
+  std::string out;
+  for (int64_t i = 0; i < count; ++i) out += text;
+  return out;
+}
+Json many_keys(int64_t count) {
+  Json::object_t::Container members;
+  for (int64_t i = 0; i < count; ++i) members.emplace_back("k" + std::to_string(i), i);
+  Json object = Json::object();
+  static_cast<Json::object_t::Container&>(object.get_ref<Json::object_t&>()) = std::move(members);
+  return object;
+}
+Json with(const char* name, Json value) {
+  Json body = {{"prompt", "a"}, {"max_tokens", 1}};
+  body[name] = std::move(value);
+  return body;
+}
+Json chat_with(const char* name, Json value) {
+  Json body = {{"messages", user("a")}, {"max_tokens", 1}};
+  body[name] = std::move(value);
+  return body;
+}
+template <typename Value>
+Json list_of(int64_t count, const Value& value) {
+  return Json(std::vector<Value>(static_cast<size_t>(count), value));
+}
+
+std::vector<Field> fields() {
+  std::vector<Field> all;
+  const auto text = [&](const char* name, int64_t size, std::function<Json(int64_t)> value) {
+    all.push_back({name, kText, size, [name, value = std::move(value)](int64_t n) {
+                     return with(std::string(name).substr(0, std::string(name).find(' ')).c_str(), value(n));
+                   }});
+  };
+  for (const auto& [name, piece] : {std::pair("prompt letters", "a"), std::pair("prompt words", "hello "),
+                                    std::pair("prompt spaces", " "), std::pair("prompt accents", "\u0301"),
+                                    std::pair("prompt special", "<|im_start|>"), std::pair("prompt euros", "\u20ac")})
+    text(name, 60'000, [piece](int64_t n) { return Json(repeat(piece, n)); });
+  text("prompt ids", 100'000, [](int64_t n) { return list_of(n, 7); });
+  text("prompt texts", 100, [](int64_t n) { return list_of<std::string>(n, repeat("hello ", 200)); });
+  text("stop many", 32, [](int64_t n) { return list_of<std::string>(n, std::string(1000, 'a')); });
+  text("stop long", 500'000, [](int64_t n) { return Json(std::string(static_cast<size_t>(n), 'a')); });
+  text("bad_words many", 100, [](int64_t n) { return list_of<std::string>(n, repeat("hello ", 100)); });
+  text("logit_bias ids", 20'000, [](int64_t n) {
+    Json biases = Json::object();
+    static_cast<Json::object_t::Container&>(biases.get_ref<Json::object_t&>()) = [&] {
+      Json::object_t::Container members;
+      for (int64_t i = 0; i < n; ++i) members.emplace_back(std::to_string(i), 1);
+      return members;
+    }();
+    return biases;
+  });
+  text("allowed_token_ids ids", 50'000, [](int64_t n) { return list_of(n, 7); });
+  text("stop_token_ids ids", 50'000, [](int64_t n) { return list_of(n, 7); });
+  text("cache_salt text", 500'000, [](int64_t n) { return Json(std::string(static_cast<size_t>(n), 's')); });
+  text("metadata keys", 20'000, many_keys);
+  text("user text", 500'000, [](int64_t n) { return Json(std::string(static_cast<size_t>(n), 'u')); });
+  text("model text", 500'000, [](int64_t n) { return Json(std::string(static_cast<size_t>(n), 'm')); });
+  all.push_back({"unknown names", kText, 20'000, [](int64_t n) {
+                   Json body = many_keys(n);
+                   static_cast<Json::object_t::Container&>(body.get_ref<Json::object_t&>()).emplace_back("prompt", "a");
+                   return body;
+                 }});
+  const auto chat = [&](const char* name, int64_t size, std::function<Json(int64_t)> messages) {
+    all.push_back({name, kChat, size, [messages = std::move(messages)](int64_t n) {
+                     return Json{{"messages", messages(n)}, {"max_tokens", 1}};
+                   }});
+  };
+  chat("content", 60'000, [](int64_t n) { return user(repeat("hello ", n)); });
+  chat("messages", 5'000, [](int64_t n) {
+    Json messages = Json::array();
+    for (int64_t i = 0; i < n; ++i) messages.push_back({{"role", "user"}, {"content", "hello"}});
+    return messages;
+  });
+  chat("parts", 5'000, [](int64_t n) {
+    Json parts = Json::array();
+    for (int64_t i = 0; i < n; ++i) parts.push_back({{"type", "text"}, {"text", "hello"}});
+    return Json::array({{{"role", "user"}, {"content", parts}}});
+  });
+  chat("role", 300'000,
+       [](int64_t n) { return Json::array({{{"role", std::string(static_cast<size_t>(n), 'r')}, {"content", "a"}}}); });
+  chat("keys of a message", 10'000, [](int64_t n) {
+    Json message = many_keys(n);
+    auto& members = static_cast<Json::object_t::Container&>(message.get_ref<Json::object_t&>());
+    members.emplace_back("role", "user");
+    members.emplace_back("content", "a");
+    members.emplace_back("reasoning", "why");
+    return Json::array({message});
+  });
+  chat("tool calls", 3'000, [](int64_t n) {
+    Json calls = Json::array();
+    for (int64_t i = 0; i < n; ++i) calls.push_back({{"function", {{"name", "f"}, {"arguments", R"({"a":1})"}}}});
+    return Json::array({{{"role", "assistant"}, {"content", "a"}, {"tool_calls", calls}}});
+  });
+  chat("arguments", 100'000, [](int64_t n) {
+    const Json call = {{"function", {{"name", "f"}, {"arguments", "[" + repeat("1,", n) + "1]"}}}};
+    return Json::array({{{"role", "assistant"}, {"content", "a"}, {"tool_calls", Json::array({call})}}});
+  });
+  all.push_back({"chat_template_kwargs keys", kChat, 20'000,
+                 [](int64_t n) { return chat_with("chat_template_kwargs", many_keys(n)); }});
+  all.push_back({"chat_template_kwargs text", kChat, 60'000,
+                 [](int64_t n) { return chat_with("chat_template_kwargs", {{"greeting", repeat("hello ", n)}}); }});
+  all.push_back({"tokenize text", "/tokenize", 60'000,
+                 [](int64_t n) { return Json{{"prompt", repeat("hello ", n)}, {"return_token_strs", true}}; }});
+  all.push_back({"tokenize messages", "/tokenize", 5'000, [](int64_t n) {
+                   Json messages = Json::array();
+                   for (int64_t i = 0; i < n; ++i) messages.push_back({{"role", "user"}, {"content", "hello"}});
+                   return Json{{"messages", messages}};
+                 }});
+  all.push_back(
+      {"detokenize ids", "/detokenize", 100'000, [](int64_t n) { return Json{{"tokens", list_of(n, 262)}}; }});
+  return all;
+}
+
+TEST(OpenaiDoubling, TwiceOfAnyFieldTakesTwiceAsLong) {
+  if (test::kSanitized) GTEST_SKIP() << "times of a sanitizer mean nothing";
+  Rig rig({.limits = {.max_choices = 4096, .max_prompts = 4096, .max_stop = 4096, .max_stop_bytes = 4 << 20}});
+  rig.generator->limits_now.max_model_len = int64_t{1} << 30;  // whatever is sent fits
+  rig.generator->on_submit = [](ScriptedGeneration& generation) { generation.finish(); };
+  rig.api->attach(rig.generator);
+  const auto best_of_five = [&](const Field& field, int64_t size) {
+    const std::string body = field.body(size).dump();
+    double best = std::numeric_limits<double>::max();
+    for (int round = 0; round < 5; ++round) {
+      rig.generator->generations.clear();
+      const double start = cpu_s();
+      rig.ask("POST", field.path, body);
+      best = std::min(best, cpu_s() - start);
+    }
+    return best;
+  };
+  for (const Field& field : fields()) {
+    double first = best_of_five(field, field.size), twice = best_of_five(field, 2 * field.size);
+    EXPECT_LT(twice, 2.0) << field.name;
+    if (twice <= kMost * first) continue;
+    // A table that grew just then, or a neighbour that took the cache: four times as much tells. It would take sixteen
+    // times as long if it were quadratic.
+    first = std::min(first, best_of_five(field, field.size));
+    const double four_times = best_of_five(field, 4 * field.size);
+    EXPECT_LE(four_times, kMost * kMost * first)
+        << field.name << ": " << first * 1e3 << " ms, " << twice * 1e3 << ", " << four_times * 1e3;
+  }
+}
+
+}  // namespace
+}  // namespace ingot::server::testing
