@@ -31,7 +31,8 @@ struct Rule {
   std::string_view hint = "is not supported by this server";
 };
 
-constexpr std::string_view kTools = "is not supported by this server yet: leave it out or send an empty list";
+constexpr std::string_view kFunctions = "is not supported by this server: use tools and tool_choice";
+constexpr std::string_view kChatOnly = "is not supported here: use /v1/chat/completions";
 constexpr std::string_view kSchema = "is not supported by this server yet: answers cannot be held to a format";
 
 // Sorted by subject.
@@ -44,14 +45,16 @@ constexpr auto kRules = std::to_array<Rule>({
     {"prompt_cache_key", Off::always},
     {"prompt_cache_retention", Off::always},
     {"prediction", Off::always},  // helps speed only
-    {"parallel_tool_calls", Off::always},
     {"request_id", Off::always},  // the header X-Request-Id names a request here
     {"spaces_between_special_tokens", Off::always},
 
-    {"tools", Off::empty, kTools},
-    {"functions", Off::empty, kTools},
-    {"tool_choice", Off::no_choice, kTools},
-    {"function_call", Off::no_choice, kTools},
+    {"functions", Off::empty, kFunctions},
+    {"function_call", Off::no_choice, kFunctions},
+    {"tools", Off::empty, kChatOnly},
+    {"tool_choice", Off::no_choice, kChatOnly},
+    {"parallel_tool_calls", Off::always},
+    {"reasoning_effort", Off::never, kChatOnly},
+    {"include_reasoning", Off::is_true, kChatOnly},
 
     {"response_format", Off::text_format, kSchema},
     {"structured_outputs", Off::empty, kSchema},
@@ -68,9 +71,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"modalities", Off::text_only, "is not supported by this server except as [\"text\"]"},
     {"audio", Off::empty},
     {"web_search_options", Off::never},
-    {"reasoning_effort", Off::never, "is not supported: use chat_template_kwargs, if the model's template knows it"},
     {"reasoning", Off::empty},
-    {"include_reasoning", Off::is_true},
     {"thinking_token_budget", Off::never},
     {"verbosity", Off::medium},
     {"moderation", Off::empty},

@@ -1,7 +1,10 @@
 #include "text/calls/call_grammar.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "text/calls/form_reader.h"
 
 namespace ingot {
 namespace {
@@ -83,7 +86,14 @@ CallGrammar make_call_grammar(const Dialect& dialect, std::string_view template_
   if (!dialect.forms.empty()) frame = frame_of(dialect, form_of(dialect, template_source), grammar);
   grammar.close += dialect.section_close;
   const std::string first = grammar.open + frame.before;
-  grammar.trigger = first.substr(0, first.find(kName));
+  if (!dialect.section_open.empty()) grammar.triggers.emplace_back(dialect.section_open);
+  for (const Form& form : dialect.forms)
+    for (std::string& opening : form_openings(form))
+      if (opening.size() > 1) grammar.triggers.push_back(std::move(opening));  // a bracket alone is ordinary text
+  const auto begins = [&](const std::string& trigger) { return first.starts_with(trigger); };
+  const bool marked = std::any_of(grammar.triggers.begin(), grammar.triggers.end(), begins);
+  if (!marked && grammar.arguments != CallGrammar::Arguments::python)
+    grammar.triggers.push_back(first.substr(0, first.find(kName)));
   for (const ToolJson& tool : tools) {
     const ToolJson* inner = member_of(tool, "function");
     const ToolJson& function = inner != nullptr ? *inner : tool;
@@ -95,6 +105,8 @@ CallGrammar make_call_grammar(const Dialect& dialect, std::string_view template_
                             .end = with_name(frame.behind, name),
                             .schema = schema != nullptr ? schema : member_of(function, "input_schema"),
                             .strict = strict != nullptr && *strict == true});
+    if (!marked && grammar.arguments == CallGrammar::Arguments::python)
+      grammar.triggers.push_back(grammar.open + grammar.tags.back().begin);
   }
   return grammar;
 }

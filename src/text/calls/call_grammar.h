@@ -22,9 +22,9 @@ struct CallGrammar {
   };
 
   Arguments arguments = Arguments::json;
-  Fields fields{};      // how they are written, for Arguments::fields
-  std::string trigger;  // in free text: from here on it is a call
-  std::string open;     // before the first
+  Fields fields{};                    // how they are written, for Arguments::fields
+  std::vector<std::string> triggers;  // in free text: from one of these on it is a call
+  std::string open;                   // before the first
   std::string separator;
   std::string close;      // behind the last
   std::vector<Tag> tags;  // one a tool

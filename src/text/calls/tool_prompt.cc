@@ -40,7 +40,8 @@ std::string describe(const ChatJson& tools, const Dialect& dialect, std::string_
   const CallGrammar grammar = make_call_grammar(dialect, source, kExample);
   const CallGrammar::Tag& tag = grammar.tags.front();
   std::string text(kAsk);
-  text += "\n" + grammar.open + tag.begin + example_arguments(grammar) + tag.end + grammar.close + "\nThe functions are:";
+  text +=
+      "\n" + grammar.open + tag.begin + example_arguments(grammar) + tag.end + grammar.close + "\nThe functions are:";
   for (const ChatJson& tool : tools) {
     ChatJson function = function_of(tool);
     if (function.is_object()) function.erase("strict");
@@ -63,6 +64,7 @@ class Retelling {
     if (role == "tool" || role == "function") return add_result(message);
     told.push_back(message);
     results_ = false;
+    if (!message.is_object()) return;
     if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_array()) add_calls(*calls);
     told.back().erase("tool_calls");
   }
@@ -119,7 +121,7 @@ ChatJson tell_tools(const ChatJson& messages, const ChatJson* tools, const Diale
     return told;
   }
   if (has_system) {
-    told.insert(told.begin(), {{"role", "system"}, {"content", text}});
+    told.insert(told.begin(), ChatJson::object({{"role", "system"}, {"content", text}}));
     return told;
   }
   for (ChatJson& message : told) {

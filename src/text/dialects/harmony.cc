@@ -8,10 +8,10 @@ const Dialect dialects::harmony{
     .models = "gpt-oss",
     .template_marks = {{"<|channel|>", "<|message|>"}},
     .order = 10,
-    .reasoning = {{"<|channel|>analysis<|message|>", "<|end|>"}},
+    .reasoning = {{"<|channel|>analysis<|message|>", "<|end|><|start|>assistant"}},
     .make_parser = make_harmony_parser,
     .call_open = "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>",
-    .call_close = "<|call|>",
+    .call_close = "",  // <|call|> ends the answer
 };
 
 }  // namespace ingot

@@ -5,7 +5,12 @@ namespace ingot {
 const Dialect dialects::pythonic{
     .name = "pythonic",
     .models = "Llama 3.2 and 4, LFM2, ToolACE, where the template asks for Python",
-    .template_marks = {{"<|python_start|>"}, {"<|tool_list_start|>"}, {"List of tools: ["}, {"<|tool_call_start|>"}, {"func_name1("}, {"func_name("}},
+    .template_marks = {{"<|python_start|>"},
+                       {"<|tool_list_start|>"},
+                       {"List of tools: ["},
+                       {"<|tool_call_start|>"},
+                       {"func_name1("},
+                       {"func_name("}},
     .order = 70,
     .forms = {{.pieces = {{Piece::Kind::maybe, "<|python_start|>"},
                           {Piece::Kind::space, ""},
