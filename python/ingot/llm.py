@@ -1,6 +1,7 @@
 """Prompts in, text out: the native orchestrator."""
 
 import json
+import uuid
 from dataclasses import dataclass, field
 from typing import Iterator, Optional, Sequence, Union
 
@@ -14,12 +15,25 @@ Prompt = Union[str, Sequence[int]]  # text, or token ids
 
 @dataclass
 class Choice:
-    """One answer. `scores` has one entry a token when logprobs were asked for: token, logprob, rank, top."""
+    """One answer. `scores` has one entry a token when logprobs were asked for: token, logprob, rank, top.
+
+    Of chat() it also has what the text means: `content`, `reasoning` and `tool_calls`.
+    """
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str = ""
     scores: list[dict] = field(default_factory=list)
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: list[dict] = field(default_factory=list)
+
+    def message(self) -> dict:
+        """The assistant's message, to go on with the conversation."""
+        message = {"role": "assistant", "content": self.content or None}
+        if self.tool_calls:
+            message["tool_calls"] = self.tool_calls
+        return message
 
 
 @dataclass
@@ -114,10 +128,36 @@ class LLM:
         finally:
             generation.cancel()
 
-    def chat(self, messages: Sequence[dict], **options) -> Completion:
-        """generate() on a conversation: a list of {"role", "content"}, put into the model's chat template."""
-        text = self._core.render_chat(json.dumps(list(messages)))
-        return self.generate(self._core.encode(text, False, True), **options)
+    def chat(
+        self,
+        messages: Sequence[dict],
+        *,
+        tools: Optional[Sequence[dict]] = None,
+        tool_format: str = "",
+        **options,
+    ) -> Completion:
+        """generate() on a conversation: a list of {"role", "content"}, put into the model's chat template.
+
+        `tools` are offered to the model as OpenAI's API has them; its calls come back in `tool_calls` of each choice, as that API
+        has them too. The conversation goes on with the message of the choice (`Choice.message()`) and one of the role "tool" for
+        each result. `tool_format` says how the model writes calls; default: as its template does.
+        """
+        offered = json.dumps(list(tools)) if tools else ""
+        text, in_reasoning = self._core.render_chat(json.dumps(list(messages)), offered, tool_format)
+        completion = self.generate(self._core.encode(text, False, True), **options)
+        for choice in completion.choices:
+            self._read(choice, offered, tool_format, in_reasoning)
+        return completion
+
+    def _read(self, choice: Choice, tools: str, tool_format: str, in_reasoning: bool) -> None:
+        content, reasoning, calls, cut = self._core.read_chat(choice.text, choice.token_ids, tools, tool_format, in_reasoning)
+        choice.content, choice.reasoning = content, reasoning
+        choice.tool_calls = [
+            {"id": id or f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": {"name": name, "arguments": arguments}}
+            for id, name, arguments in calls
+        ]
+        if choice.finish_reason == "stop" and (calls or cut):
+            choice.finish_reason = "length" if cut else "tool_calls"
 
     def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = False) -> list[int]:
         """Token ids of a text."""

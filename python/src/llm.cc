@@ -19,7 +19,7 @@
 #include "core/json.h"
 #include "ingot/tokenizer.h"
 #include "module.h"
-#include "text/chat_template.h"
+#include "text/chat_format.h"
 
 // The orchestrator as _ingot.LlmCore: what ingot/llm.py is made of.
 namespace ingot::python {
@@ -160,12 +160,42 @@ const Tokenizer& tokenizer_of(const Llm& llm) {
   return *llm.tokenizer();
 }
 
-std::string render_chat(const Llm& llm, const std::string& messages_json) {
+// `tools_json`: a list, or "" for none; `tool_format`: "" for the template's own.
+ChatFormat chat_format(const Llm& llm, const std::string& tool_format) {
   const Tokenizer& tokenizer = tokenizer_of(llm);
   if (!tokenizer.chat_template())
     throw_error(ErrorKind::declined, "this model has no chat template: use generate() with the whole prompt");
-  const ChatTemplate chat(*tokenizer.chat_template(), tokenizer.bos_token(), tokenizer.eos_token());
-  return chat.render(parse_ordered_json(messages_json, "messages"));
+  return ChatFormat(*tokenizer.chat_template(), tokenizer.bos_token(), tokenizer.eos_token(), tool_format);
+}
+
+nb::tuple render_chat(const Llm& llm, const std::string& messages_json, const std::string& tools_json,
+                      const std::string& tool_format) {
+  nlohmann::ordered_json tools;
+  if (!tools_json.empty()) tools = parse_ordered_json(tools_json, "tools");
+  const ChatFormat::Prompt prompt =
+      chat_format(llm, tool_format)
+          .render(parse_ordered_json(messages_json, "messages"), {.tools = tools.is_null() ? nullptr : &tools});
+  return nb::make_tuple(prompt.text, prompt.in_reasoning);
+}
+
+// What a choice means: (content, reasoning, [(id, name, arguments)], whether it ends within a call).
+nb::tuple read_chat(const Llm& llm, std::string text, std::vector<int32_t> ids, const std::string& tools_json,
+                    const std::string& tool_format, bool in_reasoning) {
+  const ChatFormat format = chat_format(llm, tool_format);
+  const Tokenizer& tokenizer = tokenizer_of(llm);
+  ChatParserOptions options{.calls = !tools_json.empty(), .reasoning = format.reasons(), .in_reasoning = in_reasoning};
+  if (options.calls) options.tools = ToolSchemas(parse_ordered_json(tools_json, "tools"));
+  if ((options.calls || options.reasoning) && format.has_special_marks(tokenizer)) {
+    while (!ids.empty() && tokenizer.is_end(ids.back())) ids.pop_back();
+    text = tokenizer.decode(ids, false);
+  }
+  const std::unique_ptr<ChatParser> parser = make_chat_parser(format.dialect(), options);
+  ParsedChat chat;
+  chat.add(parser->feed(text));
+  chat.add(parser->finish());
+  nb::list calls;
+  for (const ParsedCall& call : chat.calls) calls.append(nb::make_tuple(call.id, call.name, call.arguments));
+  return nb::make_tuple(chat.content, chat.reasoning, calls, parser->cut());
 }
 
 }  // namespace
@@ -215,7 +245,9 @@ void bind_llm(nb::module_& m) {
       .def(
           "decode", [](const Llm& llm, const std::vector<int32_t>& ids) { return tokenizer_of(llm).decode(ids, true); },
           nb::arg("ids"))
-      .def("render_chat", &render_chat, nb::arg("messages_json"))
+      .def("render_chat", &render_chat, nb::arg("messages_json"), nb::arg("tools_json"), nb::arg("tool_format"))
+      .def("read_chat", &read_chat, nb::arg("text"), nb::arg("token_ids"), nb::arg("tools_json"),
+           nb::arg("tool_format"), nb::arg("in_reasoning"))
       .def_prop_ro("limits", &Llm::limits)
       .def_prop_ro("device", &Llm::device_description);
 }

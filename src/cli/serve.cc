@@ -76,6 +76,7 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
   if (options.served_names.empty()) options.served_names = {server::openai::default_model_name(model)};
   options.version = INGOT_VERSION;
   if (!args.chat_template.empty()) options.chat_template = read_file(args.chat_template);
+  options.tool_format = args.tool_format;
   if (!args.no_web) {
     options.page = server::chat_page;
     options.page_policy = server::chat_page_csp();

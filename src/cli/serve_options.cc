@@ -4,6 +4,7 @@
 
 #include "cli/options.h"
 #include "server/openai/limits.h"
+#include "text/dialects/dialect.h"
 
 namespace ingot::cli {
 namespace {
@@ -39,6 +40,8 @@ void add_serve_options(Options command, ServeArgs& args) {
   add_model_argument(command, args.model);
   command.option("--chat-template", args.chat_template, "file with a Jinja chat template; default: the model's own")
       .existing_file();
+  command.option("--tool-format", args.tool_format, "how the model writes tool calls; default: as its template says")
+      .one_of(dialect_names());
 
   command.heading("Server");
   command.option("--host", args.host, "address to listen on; 0.0.0.0 or :: for all").show_default();

@@ -46,6 +46,7 @@ struct ServeArgs {
   bool priority_scheduling = false;
   uint64_t min_free_memory = 128 << 20;
   std::string chat_template;
+  std::string tool_format;
 };
 
 void add_serve_options(Options command, ServeArgs& args);

@@ -281,6 +281,35 @@ TEST_F(DefaultModel, PeakMemoryIsTheFileAndThePlan) {
   EXPECT_NEAR(report["peak_rss_mb"].get<double>(), outcome.peak_mb, 0.03 * outcome.peak_mb) << "to its very end";
 }
 
+TEST_F(Cli, ToolsParseTellsWhatATextMeans) {
+  std::ofstream(file("text")) << "<think>Hm.</think>Look:<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n"
+                                 "<parameter=b>\n\u00fc\n</parameter>\n</function>\n</tool_call>";
+  std::ofstream(file("tools.json")) << R"([{"type": "function", "function": {"name": "add", "parameters":
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}}}])";
+  const std::string parse = "tools parse --tool-format qwen3_coder --tools " + file("tools.json") + " " + file("text");
+  const Outcome outcome = ingot(parse);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(
+      outcome.out,
+      R"({"content":"Look:","reasoning":"Hm.","tool_calls":[{"name":"add","arguments":"{\"a\": 2, \"b\": \"ü\"}"}],)"
+      R"("finish_reason":"tool_calls"})"
+      "\n");
+  for (const char* cut : {" --cut 1", " --cut 2", " --cut 7", " --cut 100000"})
+    EXPECT_EQ(ingot(parse + cut).out, outcome.out) << cut;
+  const json other = json::parse(ingot("tools parse --tool-format hermes " + file("text")).out);
+  EXPECT_EQ(other["tool_calls"], json::array());
+  EXPECT_EQ(other["finish_reason"], "stop");
+  EXPECT_EQ(other["reasoning"], "Hm.");
+
+  EXPECT_THAT(ingot("tools --help").out, HasSubstr("qwen3_coder"));
+  expect_failure("tools parse --tool-format hermit " + file("text"), 2, "hermes");
+  expect_failure("tools parse " + file("text"), 2, "--tool-format");
+  expect_failure("tools parse --tool-format hermes", 2, "FILE");
+  expect_failure("tools eat --tool-format hermes " + file("text"), 2, "parse");
+  expect_failure("tools parse --tool-format hermes " + file("none"), 1, "none");
+  expect_failure("tools parse --tool-format hermes --tools " + file("text") + " " + file("text"), 1, "JSON");
+}
+
 TEST_F(DefaultModel, TokenizesBothWays) {
   const Outcome outcome = ingot("tokenize -p 'Hello, world!'");
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -268,7 +268,7 @@ CHAT_ONLY = {
                  [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}],
                  [{"role": "user", "content": [{"type": "nonsense"}]}], [{"role": "", "content": "x"}]],
     "max_completion_tokens": [*INTEGER, 0, -5], "logprobs": FLAG, "top_logprobs": [*INTEGER, -1, 10**6, 3],
-    "tools": [1, "x", {"a": 1}, [1], [{"type": "function", "function": {"name": "f"}}]], "tool_choice": [1, "required", {"type": "function"}],
+    "tools": [1, "x", {"a": 1}, [1], [{"type": "function"}], [{"type": "function", "function": {"name": "a b"}}]], "tool_choice": [1, "required", {"type": "function"}],
     "functions": [[{"name": "f"}], 1], "function_call": [{"name": "f"}, "f"],
     "response_format": [1, "text", [], {"type": "json_object", "x": 1}, {"type": "json_schema", "json_schema": {}}, {"type": "xml"},
                         {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}, {"type": "json_schema", "json_schema": {"schema": False}}],

@@ -46,13 +46,12 @@ class FakeExchange : public Exchange {
   HttpReply wait();
   // Waits for the head of a stream, and for something to pull; returns what one or more pulls gave.
   std::string pull_some();
-  void disconnect();  // before the API has it, too
+  bool pull(std::string& out);  // once, when woken; possibly nothing. True at the end
+  void disconnect();            // before the API has it, too
   void come_from(const std::string& client, const std::string& tenant);
   int answers() const { return answers_; }
 
  private:
-  bool pull(std::string& out);
-
   HttpRequest request_;
   std::mutex mutex_;
   std::condition_variable changed_;

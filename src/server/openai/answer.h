@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ingot/llm.h"
+#include "server/openai/chat_reading.h"
 #include "server/openai/logprobs.h"
 #include "server/openai/request.h"
 
@@ -17,7 +18,8 @@ namespace ingot::server::openai {
 // A prompt as it was given to the model.
 struct PromptTokens {
   std::vector<int32_t> ids;
-  std::string text;  // what comes back with echo
+  std::string text;           // what comes back with echo
+  bool in_reasoning = false;  // chat: it ends where reasoning begins
 };
 
 struct Usage {
@@ -35,8 +37,9 @@ struct AnswerContext {
   OutputOptions output;
   TokenNames names;
   bool skip_special = true;
-  int32_t n = 1;                      // choices a prompt
-  std::vector<PromptTokens> prompts;  // chat: one
+  int32_t n = 1;                         // choices a prompt
+  std::vector<PromptTokens> prompts;     // chat: one
+  std::optional<ChatReading> reading{};  // chat: how its text is taken apart; none: it is content
 };
 
 // All that was generated for one prompt: a whole delta for each choice, in order.

@@ -29,6 +29,7 @@ struct ApiOptions {
   std::vector<std::string> served_names;     // what clients may call the model; the first is written into answers
   std::string version;                       // of the server, for /version and the fingerprint
   std::string chat_template;                 // Jinja source; empty: the model's own
+  std::string tool_format;                   // how the model writes calls (text/dialects); empty: as its template says
   std::function<std::string_view()> page;    // HTML at "/"; empty: none
   std::string page_policy;                   // its Content-Security-Policy
   bool priority_scheduling = false;          // take `priority` from requests

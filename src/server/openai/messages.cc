@@ -4,6 +4,7 @@
 
 #include "core/printable.h"
 #include "server/openai/errors.h"
+#include "server/openai/tools.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -116,6 +117,8 @@ ChatInput take_chat_input(Fields& fields, Json& body) {
         fail(fmt::format("chat_template_kwargs.{}", name), "invalid_value", "may not be set here");
     if (!extra->empty()) chat.template_variables = std::make_shared<Json>(std::move(body["chat_template_kwargs"]));
   }
+  take_tools(fields, body, chat);
+  take_reasoning(fields, chat);
   return chat;
 }
 

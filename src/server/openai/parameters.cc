@@ -30,7 +30,8 @@ struct Rule {
   std::string_view hint = "is not supported by this server";
 };
 
-constexpr std::string_view kTools = "is not supported by this server yet: leave it out or send an empty list";
+constexpr std::string_view kFunctions = "is not supported by this server: use tools and tool_choice";
+constexpr std::string_view kChatOnly = "is not supported here: use /v1/chat/completions";
 
 // Sorted by subject.
 constexpr auto kRules = std::to_array<Rule>({
@@ -42,14 +43,16 @@ constexpr auto kRules = std::to_array<Rule>({
     {"prompt_cache_key", Off::always},
     {"prompt_cache_retention", Off::always},
     {"prediction", Off::always},  // helps speed only
-    {"parallel_tool_calls", Off::always},
     {"request_id", Off::always},  // the header X-Request-Id names a request here
     {"spaces_between_special_tokens", Off::always},
 
-    {"tools", Off::empty, kTools},
-    {"functions", Off::empty, kTools},
-    {"tool_choice", Off::no_choice, kTools},
-    {"function_call", Off::no_choice, kTools},
+    {"functions", Off::empty, kFunctions},
+    {"function_call", Off::no_choice, kFunctions},
+    {"tools", Off::empty, kChatOnly},
+    {"tool_choice", Off::no_choice, kChatOnly},
+    {"parallel_tool_calls", Off::always},
+    {"reasoning_effort", Off::never, kChatOnly},
+    {"include_reasoning", Off::is_true, kChatOnly},
 
     {"guided_decoding_backend", Off::always},  // there is one
     {"guided_whitespace_pattern", Off::empty, "is not supported by this server: white space is what JSON allows"},
@@ -57,9 +60,7 @@ constexpr auto kRules = std::to_array<Rule>({
     {"modalities", Off::text_only, "is not supported by this server except as [\"text\"]"},
     {"audio", Off::empty},
     {"web_search_options", Off::never},
-    {"reasoning_effort", Off::never, "is not supported: use chat_template_kwargs, if the model's template knows it"},
     {"reasoning", Off::empty},
-    {"include_reasoning", Off::is_true},
     {"thinking_token_budget", Off::never},
     {"verbosity", Off::medium},
     {"moderation", Off::empty},

@@ -35,9 +35,19 @@ struct ModelRequest {
   std::string model;  // empty: not given
 };
 
+struct ToolChoice {
+  enum class Kind { automatic, none, required, named };
+  Kind kind = Kind::automatic;
+  std::string name;  // of the function, where one is named
+};
+
 // A conversation, as /v1/chat/completions and /tokenize take it.
 struct ChatInput {
   std::shared_ptr<const nlohmann::ordered_json> messages;
+  std::shared_ptr<const nlohmann::ordered_json> tools;  // null: none are offered
+  ToolChoice tool_choice;
+  bool parallel_tool_calls = true;  // otherwise only the first call is handed on
+  bool include_reasoning = true;
   std::shared_ptr<const nlohmann::ordered_json> template_variables;  // chat_template_kwargs; may be null
   bool add_generation_prompt = true;
   bool continue_final_message = false;

@@ -53,8 +53,11 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
   if (const Tokenizer* tokenizer = generator_->tokenizer()) {
     const std::string source =
         options.chat_template.empty() ? tokenizer->chat_template().value_or("") : options.chat_template;
-    if (!source.empty())
-      template_ = std::make_unique<ChatTemplate>(source, tokenizer->bos_token(), tokenizer->eos_token());
+    if (!source.empty()) {
+      format_ =
+          std::make_shared<ChatFormat>(source, tokenizer->bos_token(), tokenizer->eos_token(), options.tool_format);
+      special_marks_ = format_->has_special_marks(*tokenizer);
+    }
     for (const std::string& text : options.shared_prefixes) add_shared(text);
     longest_token_ = find_longest_token(*tokenizer);
     most_prompt_bytes_ = std::max(kAlwaysTokenized, static_cast<uint64_t>(context()) * longest_token_);
@@ -65,10 +68,10 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
 void ServedModel::add_shared(const std::string& text) {
   const Tokenizer& words = tokenizer("prompt");
   shared_.push_back(words.encode(text));
-  if (!template_) return;
+  if (!format_) return;
   const nlohmann::ordered_json chat = {{{"role", "system"}, {"content", text}}, {{"role", "user"}, {"content", "a"}}};
   try {
-    shared_.push_back(words.encode(template_->render(chat), {.add_special = false}));
+    shared_.push_back(words.encode(format_->render(chat).text, {.add_special = false}));
   } catch (const Error&) {
     return;  // this template has no system prompts
   }
@@ -96,14 +99,17 @@ const Tokenizer& ServedModel::tokenizer(const char* param) const {
   return *tokenizer;
 }
 
-std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled) const {
+std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled,
+                                         bool* in_reasoning) const {
   const Tokenizer& words = tokenizer("messages");
-  if (!template_)
+  if (!format_)
     fail("messages", "unsupported_value", "need a chat template, which this model has not: use /v1/completions");
-  std::string text;
+  ChatFormat::Prompt prompt;
   try {
-    text = template_->render(*chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
+    const bool offered = chat.tool_choice.kind != ToolChoice::Kind::none;
+    prompt = format_->render(*chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
                                               .continue_final_message = chat.continue_final_message,
+                                              .tools = offered ? chat.tools.get() : nullptr,
                                               .extra = chat.template_variables.get(),
                                               .cancelled = cancelled});
   } catch (const Error& error) {
@@ -111,7 +117,8 @@ std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, cons
     if (error.kind() == ErrorKind::internal || error.kind() == ErrorKind::cancelled) throw;
     fail("messages", "invalid_value", "were refused by the model's chat template: {}", error.what());
   }
-  return words.encode(within_bytes("messages", text, whole),
+  if (in_reasoning != nullptr) *in_reasoning = prompt.in_reasoning;
+  return words.encode(within_bytes("messages", prompt.text, whole),
                       {.add_special = chat.add_special_tokens, .parse_special = true, .cancelled = cancelled});
 }
 
@@ -141,6 +148,20 @@ std::string_view ServedModel::within_bytes(const std::string& param, std::string
        text.size(), most_prompt_bytes_, context());
 }
 
+std::optional<ChatReading> ServedModel::reading(CompletionRequest& request) const {
+  if (!request.chat || !format_) return std::nullopt;
+  const ChatInput& chat = *request.chat;
+  ChatReading reading{.format = format_,
+                      .options = {.calls = chat.tools && chat.tool_choice.kind != ToolChoice::Kind::none,
+                                  .reasoning = format_->reasons()},
+                      .parallel_calls = chat.parallel_tool_calls,
+                      .include_reasoning = chat.include_reasoning};
+  if (!reading.options.calls && !reading.options.reasoning) return std::nullopt;
+  if (chat.tools) reading.options.tools = ToolSchemas(*chat.tools);
+  if (special_marks_) request.generation.skip_special_tokens = false;
+  return reading;
+}
+
 void ServedModel::check_answer(const std::string& param, uint64_t bytes) const {
   if (bytes <= static_cast<uint64_t>(limits_.max_answer_bytes)) return;
   fail(param, "answer_too_large", "asks for an answer of about {} bytes, at most {} are given (--limit answer-bytes)",
@@ -158,7 +179,8 @@ std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request,
   const bool whole = !request.truncate_prompt;
   std::vector<PromptTokens> prompts;
   if (request.chat) {
-    PromptTokens prompt{.ids = encode(*request.chat, whole, cancelled), .text = {}};
+    PromptTokens prompt;
+    prompt.ids = encode(*request.chat, whole, cancelled, &prompt.in_reasoning);
     if (request.output.echo && request.chat->last_role() == "assistant") prompt.text = request.chat->last_text();
     cut_front(prompt.ids, request, context());
     check_length(prompt.ids.size(), 1, "messages");

@@ -9,7 +9,7 @@
 #include "server/openai/answer.h"
 #include "server/openai/api.h"
 #include "server/openai/request.h"
-#include "text/chat_template.h"
+#include "text/chat_format.h"
 
 namespace ingot::server::openai {
 
@@ -35,12 +35,15 @@ class ServedModel {
   // What a text, or a conversation, is to the model. A text that cannot fit the context is refused before it is
   // tokenized, or, where its end will do (not `whole`), cut to what could fit. Both throw Error (cancelled) soon after
   // `cancelled` is set.
-  std::vector<int32_t> encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled) const;
+  std::vector<int32_t> encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled,
+                              bool* in_reasoning = nullptr) const;
   std::vector<int32_t> encode(const std::string& param, std::string_view text, bool add_special, bool whole,
                               const CancelFlag* cancelled) const;
 
   // The prompts of a request as the model gets them, cut as the request says. 400 when one does not fit the context.
   std::vector<PromptTokens> prompts(const CompletionRequest& request, const CancelFlag* cancelled) const;
+  // How the answer to a conversation is taken apart, if it is; what it needs of the request is set there.
+  std::optional<ChatReading> reading(CompletionRequest& request) const;
   // How many tokens of a prompt's beginning are no secret (ApiOptions::shared_prefixes).
   int64_t shared_tokens(std::span<const int32_t> prompt) const;
   // 400 when an answer of about so many bytes is more than a client may ask for; `param` makes it so long.
@@ -58,8 +61,9 @@ class ServedModel {
   std::string fingerprint_;
   RequestLimits limits_;
   uint64_t longest_token_ = 1;
-  uint64_t most_prompt_bytes_ = 0;  // a longer text is more tokens than the context holds
-  std::unique_ptr<const ChatTemplate> template_;
+  uint64_t most_prompt_bytes_ = 0;            // a longer text is more tokens than the context holds
+  std::shared_ptr<const ChatFormat> format_;  // null: the model has no chat template
+  bool special_marks_ = false;                // calls or reasoning are marked by special tokens
   std::vector<std::vector<int32_t>> shared_;  // beginnings
 };
 

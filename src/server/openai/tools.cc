@@ -1,0 +1,106 @@
+#include "server/openai/tools.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/printable.h"
+#include "server/openai/errors.h"
+
+namespace ingot::server::openai {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxFunctionName = 128;
+
+void check_name(const std::string& name, const std::string& path) {
+  if (name.empty()) fail(path, "invalid_value", "may not be empty");
+  if (name.size() > kMaxFunctionName)
+    fail(path, "string_above_max_length", "may have at most {} bytes, got {}", kMaxFunctionName, name.size());
+  for (const char c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-' && c != '.' && c != ':')
+      fail(path, "invalid_value", "may have letters, digits, '_', '-', '.' and ':' only, got \"{}\"", printable(name));
+}
+
+// Returns the function's name.
+std::string check_tool(const Json& tool, const std::string& path) {
+  Fields fields(tool, path);
+  const std::optional<std::string> type = fields.string("type");
+  if (!type) fail(path + ".type", "missing_required_parameter", "is missing");
+  if (*type != "function")
+    fail(path + ".type", "unsupported_value", "is \"{}\": only functions can be offered here", printable(*type));
+  const Json* function = fields.take("function");
+  if (function == nullptr) fail(path + ".function", "missing_required_parameter", "is missing");
+  Fields inner(*function, path + ".function");
+  const std::optional<std::string> name = inner.string("name");
+  if (!name) fail(inner.path_of("name"), "missing_required_parameter", "is missing");
+  check_name(*name, inner.path_of("name"));
+  inner.string("description");
+  inner.boolean("strict");
+  const Json* parameters = inner.take("parameters");
+  if (parameters != nullptr && !parameters->is_object())
+    fail(inner.path_of("parameters"), "invalid_type", "must be a JSON schema, an object, got {}", kind_of(*parameters));
+  return *name;
+}
+
+ToolChoice read_choice(const Json& choice, const std::set<std::string>& names) {
+  using Kind = ToolChoice::Kind;
+  if (choice.is_string()) {
+    for (const auto& [word, kind] :
+         {std::pair{"auto", Kind::automatic}, {"none", Kind::none}, {"required", Kind::required}})
+      if (choice == word) {
+        if (kind == Kind::required && names.empty())
+          fail("tool_choice", "invalid_value", "is \"required\", but there are no tools");
+        return {.kind = kind, .name = {}};
+      }
+    fail("tool_choice", "invalid_value", "must be \"auto\", \"none\", \"required\" or a function, got \"{}\"",
+         printable(choice.get<std::string>()));
+  }
+  Fields fields(choice, "tool_choice");
+  const std::optional<std::string> type = fields.string("type");
+  if (!type) fail("tool_choice.type", "missing_required_parameter", "is missing");
+  if (*type != "function")
+    fail("tool_choice.type", "unsupported_value", "is \"{}\": only a function can be chosen here", printable(*type));
+  const Json* function = fields.take("function");
+  if (function == nullptr) fail("tool_choice.function", "missing_required_parameter", "is missing");
+  Fields inner(*function, "tool_choice.function");
+  const std::optional<std::string> name = inner.string("name");
+  if (!name) fail("tool_choice.function.name", "missing_required_parameter", "is missing");
+  if (names.find(*name) == names.end())
+    fail("tool_choice.function.name", "invalid_value", "is \"{}\", which is not among the tools", printable(*name));
+  return {.kind = Kind::named, .name = *name};
+}
+
+}  // namespace
+
+void take_tools(Fields& fields, Json& body, ChatInput& chat) {
+  std::set<std::string> names;
+  if (const Json* tools = fields.take("tools")) {
+    if (!tools->is_array()) fail("tools", "invalid_type", "must be an array, got {}", kind_of(*tools));
+    for (size_t i = 0; i < tools->size(); ++i) {
+      const std::string path = fmt::format("tools[{}]", i);
+      const std::string name = check_tool((*tools)[i], path);
+      if (!names.insert(name).second)
+        fail(path + ".function.name", "invalid_value", "is \"{}\", as that of another tool", printable(name));
+    }
+    if (!tools->empty()) chat.tools = std::make_shared<Json>(std::move(body["tools"]));
+  }
+  if (const Json* choice = fields.take("tool_choice")) chat.tool_choice = read_choice(*choice, names);
+  chat.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
+}
+
+void take_reasoning(Fields& fields, ChatInput& chat) {
+  chat.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  const std::optional<std::string> effort = fields.string("reasoning_effort");
+  if (!effort) return;
+  static const std::set<std::string> kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh"};
+  if (kEfforts.find(*effort) == kEfforts.end())
+    fail("reasoning_effort", "invalid_value", "must be none, minimal, low, medium, high or xhigh, got \"{}\"",
+         printable(*effort));
+  Json variables = chat.template_variables ? *chat.template_variables : Json::object();
+  if (!variables.contains("reasoning_effort")) variables["reasoning_effort"] = *effort;
+  if (*effort == "none" && !variables.contains("enable_thinking")) variables["enable_thinking"] = false;
+  chat.template_variables = std::make_shared<Json>(std::move(variables));
+}
+
+}  // namespace ingot::server::openai

@@ -1,0 +1,79 @@
+// ingot's API over HTTP with a model that says what it is told: scripted_server ANSWERS.json [--tool-format NAME]
+// [--template FILE]. The answers are texts; a request gets the next one, a few bytes at a time. Prints its address,
+// ends with its standard input.
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "server/http_server.h"
+#include "server/openai_rig.h"
+
+namespace {
+
+using namespace ingot::server;
+namespace rig = ingot::server::testing;
+
+std::string slurp(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Each answer in a thread of its own, as a model would give it: beside whoever reads it.
+class TalkingGenerator : public rig::ScriptedGenerator {
+ public:
+  explicit TalkingGenerator(std::vector<std::string> answers) : answers_(std::move(answers)) {
+    limits_now.max_model_len = 8192;
+  }
+  ~TalkingGenerator() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  std::shared_ptr<ingot::Generation> submit(ingot::GenerationRequest request, std::function<void()> notify) override {
+    const std::lock_guard lock(mutex_);
+    const std::string text = answers_[next_++ % answers_.size()];
+    ScriptedGenerator::submit(std::move(request), std::move(notify));
+    threads_.emplace_back([generation = last(), text] {
+      constexpr size_t kPiece = 5;
+      for (size_t at = 0; at < text.size(); at += kPiece) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        generation->push_text(text.substr(at, kPiece));
+      }
+      generation->finish();
+    });
+    return last();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> answers_;
+  size_t next_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  openai::ApiOptions options{.served_names = {"scripted"}};
+  std::vector<std::string> answers;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--tool-format" && i + 1 < argc)
+      options.tool_format = argv[++i];
+    else if (word == "--template" && i + 1 < argc)
+      options.chat_template = slurp(argv[++i]);
+    else
+      answers = rig::Json::parse(slurp(word)).get<std::vector<std::string>>();
+  }
+  const auto generator = std::make_shared<TalkingGenerator>(std::move(answers));
+  const auto api = openai::make_api(options);
+  api->attach(generator);
+  HttpServer server({.port = 0}, openai::make_handler(api));
+  server.start();
+  std::cout << server.url() << std::endl;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+  }
+  server.stop();
+  return 0;
+}
