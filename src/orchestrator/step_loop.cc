@@ -119,7 +119,8 @@ void StepLoop::step() {
 bool StepLoop::waits_first() const {
   if (!options_.overlap) return true;
   const ScheduledStep& running = in_flight_->scheduled;
-  const auto drawn = static_cast<int32_t>(running.step.sample_rows.size());
+  const auto drawn = static_cast<int32_t>(
+      std::ranges::count_if(running.sequences, [](const ScheduledSequence& part) { return part.sample >= 0; }));
   return scheduler_.pacer().waiting_pays(running.guided_rows, drawn - running.guided_rows);
 }
 
