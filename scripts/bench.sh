@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make bench`: the speed of the default model, then the race against llama.cpp where a build of it is at hand.
 #   scripts/bench.sh          PEER_BIN=folder of its binaries (default: what --peer made), ROUNDS=5, THREADS=all
-#   scripts/bench.sh --server the server: the race against llama-server, then what a long prompt does to running streams
+#   scripts/bench.sh --server the server: the race against llama-server, then what a long prompt does to running streams, and what schemas cost
 #   scripts/bench.sh --peer   builds llama.cpp into the cache
 source "$(dirname "$0")/lib.sh"
 cd "$root"
@@ -25,6 +25,8 @@ if [ "${1:-}" = --server ]; then
     --json build/race-server.json
   say "A long prompt among running streams"
   python3 bench/long_prompt_stall.py --threads "$threads" --json build/long-prompt-stall.json
+  say "Streams with a schema each, and without"
+  python3 bench/structured_streams.py --ingot-args="--threads $threads" --json build/structured-streams.json
   exit
 fi
 

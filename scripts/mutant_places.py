@@ -15,6 +15,7 @@ PLACES = [
     ("formats", ["src/formats/*.cc", "src/formats/*.h"], 6),
     ("tokenizer", ["src/text/*.cc", "src/text/*.h"], 6),
     ("templates", ["src/text/jinja/*.cc", "src/text/jinja/*.h"], 5),
+    ("grammar", ["src/grammar/*.cc", "src/grammar/*.h"], 6),
     ("model", ["src/model/*.cc", "src/model/*.h"], 6),
     ("engine", ["src/engine/*.cc", "src/engine/*.h", "src/step/*.cc", "src/step/*.h", "include/ingot/*.h"], 8),
     ("cpu", ["src/backend/cpu/*.cc", "src/backend/cpu/*.h", "src/backend/*.cc"], 7),

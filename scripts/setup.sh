@@ -229,4 +229,8 @@ fi
 if [ "$goal" = test ] && [ "$(uname -sm)" = "Linux x86_64" ]; then
   "$root/scripts/fetch_ptxas.sh" || warn "the CUDA device's kernels will not be checked for spills"
 fi
-if runs_python; then setup_venv; fi
+if runs_python; then
+  setup_venv
+  # Without it the grammar library is not held against the suite.
+  "$root/scripts/fetch_json_schema_suite.sh" || warn "the test with JSON-Schema-Test-Suite will be skipped"
+fi

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # `make soak`: the long forms of the suite, one after the other until SOAK_MINUTES (60) are over; every part runs even when one before
 # it failed. The suite itself runs a seeded sample of each.
-#   scripts/soak.sh [PART]...      pairings, loads, threads, fuzz; all by default
+#   scripts/soak.sh [PART]...      pairings, loads, structured, threads, fuzz; all by default
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 use_cmake
 INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
 export INGOT_DEFAULT_MODEL INGOT_SOAK=1
 minutes=${SOAK_MINUTES:-60}
-if [ $# -eq 0 ]; then set -- pairings loads threads fuzz; fi
+if [ $# -eq 0 ]; then set -- pairings loads structured threads fuzz; fi
 share=$((minutes * 60 / $#))  # seconds of a part
 
 failed=""
@@ -28,6 +28,13 @@ loads() {
     INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/load_test.py --tiny --seconds $((share / 4)) --mode $mode || return
   done
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/many_test.py --requests $((share * 20)) || return
+}
+
+# Schemas and instances beside llguidance; 300 schemas, 5 answers each, drawn at temperature 1.
+structured() {
+  scripts/build.sh release ingot grammar_decide
+  GRAMMAR_DECIDE=$root/build/tests/grammar_decide scripts/python_test.sh tests/grammar/llguidance_test.py || return
+  INGOT_BINARY=$root/build/bin/ingot within "$share" scripts/python_test.sh tests/server/samples_test.py || return
 }
 
 # The race detector over everything with threads.
@@ -50,8 +57,8 @@ fuzz() {
 
 for part in "$@"; do
   case "$part" in
-    pairings | loads | threads | fuzz) ;;
-    *) die "unknown part '$part'" "Known: pairings loads threads fuzz" ;;
+    pairings | loads | structured | threads | fuzz) ;;
+    *) die "unknown part '$part'" "Known: pairings loads structured threads fuzz" ;;
   esac
   say "$part: up to $((share / 60)) minutes"
   "$part" || failed="$failed $part"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,9 @@
 namespace ingot {
 
 class Tokenizer;
+namespace grammar {
+class Grammar;
+}
 
 struct LlmOptions {
   EngineOptions engine;
@@ -48,6 +52,28 @@ class StopStrings {
   std::shared_ptr<const Table> table_;
 };
 
+// What the text of an answer must be. End of text is allowed exactly where it is complete.
+struct StructuredOutput {
+  enum class Kind : uint8_t {
+    none,            // anything
+    json_object,     // any JSON object
+    json_schema,     // text: the schema
+    regex,           // text: the expression, of the whole answer
+    choice,          // one of `choices`
+    gbnf,            // text: the grammar
+    structural_tag,  // text: JSON; free text with islands of a schema
+  };
+  Kind kind = Kind::none;
+  std::string text;
+  std::vector<std::string> choices;
+  bool strict = false;               // of JSON: keys in the schema's order, numbers in their shortest form
+  std::string param = "structured";  // what errors call it
+  std::string cache_salt;            // compiled grammars are shared only under the same salt, as prompts are
+
+  // Set by Llm::compile(), which takes `text` and `choices`. Copies share it.
+  std::shared_ptr<grammar::Grammar> compiled;
+};
+
 // A request. `sampling.seed`, `sampling.min_tokens` and `sampling.stop_token_ids` are taken from here, as the rest of
 // SamplingParams is; the model's own end tokens are added unless ignore_eos.
 struct GenerationRequest {
@@ -63,6 +89,7 @@ struct GenerationRequest {
   bool early_stopping = false;         // a beam search ends as soon as it has enough finished beams
   StopStrings stop;                    // cut off unless include_stop
   std::vector<std::string> bad_words;  // texts that must not be generated; tokenized here
+  StructuredOutput structured;         // holds ignore_eos off; not with beam_search
   bool include_stop = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;  // special tokens leave no text
@@ -75,8 +102,8 @@ struct GenerationRequest {
   std::optional<std::chrono::steady_clock::time_point> deadline;  // then it ends with FinishReason::timeout
 };
 
-// no_token: what the request forbids (allowed_token_ids, bad_words, end tokens before min_tokens) left the sampler
-// nothing to choose from; the choice has the tokens before that.
+// no_token: what the request forbids (allowed_token_ids, bad_words, structured, end tokens before min_tokens) left the
+// sampler nothing to choose from; the choice has the tokens before that.
 enum class FinishReason : uint8_t { none, stop, length, no_token, cancelled, timeout, error };
 const char* to_string(FinishReason reason);  // "stop", "length", ...; "" for none
 
@@ -108,7 +135,8 @@ struct GenerationSummary {
   double prefill_s = 0;  // from there until its first token
   double decode_s = 0;   // from there until it was done
   double first_token_s() const { return queue_s + prefill_s; }
-  std::string error;  // why it failed; empty otherwise
+  std::string error;        // why it failed; empty otherwise
+  std::string error_param;  // the parameter of the request that is at fault; empty: none
 };
 
 // One request being served: the reader's end. Deltas of a choice that were not taken yet are merged into one, so a slow
@@ -171,6 +199,11 @@ class Llm {
   // Takes over an engine; `tokenizer` may be null (then no text, stop strings or bad words).
   Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokenizer, const LlmOptions& options);
   ~Llm();  // cancels what is running
+
+  // Makes structured output ready, in the calling thread: about a millisecond, never long; submit() does it for what is
+  // not. Grammars of equal text are compiled once, while they are among the latest. Throws Error: bad_call when it
+  // cannot be held to (the message names the place), cancelled soon after `cancelled` is set.
+  void compile(StructuredOutput& structured, const std::atomic<bool>* cancelled = nullptr);
 
   // Queues a request. Throws Error: bad_call when it can never be served (the message names the parameter and the
   // limit), overloaded when it cannot be now (retry_after_s() says when to try again). `notify`, if any, is called from

@@ -21,8 +21,10 @@ class StepBuilder {
 
   // Adds rows for positions [start, start + ids.size()) of a sequence whose blocks are `blocks`; returns its first row.
   int32_t add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks);
-  // Asks for the output of a row (rows in ascending order).
-  void sample(int32_t row, SamplingParams params, int32_t slot = -1, RowOutput output = {});
+  // Asks for the output of a row (rows in ascending order). `mask`: the tokens it may draw, ceil(vocab / 32) words that
+  // live until finish(); empty: all.
+  void sample(int32_t row, SamplingParams params, int32_t slot = -1, RowOutput output = {},
+              std::span<const uint32_t> mask = {});
   void reset_sampler(SamplerReset reset) { step_.sampler_resets.push_back(std::move(reset)); }
 
   // Fills in the totals and the block table. The reference stays valid until the next change.
@@ -32,8 +34,9 @@ class StepBuilder {
  private:
   int64_t block_size_;
   Step step_;
-  std::vector<int32_t> blocks_;      // those that each sequence fills, one sequence after the other
-  std::vector<int32_t> num_blocks_;  // how many of them a sequence has
+  std::vector<int32_t> blocks_;                   // those that each sequence fills, one sequence after the other
+  std::vector<int32_t> num_blocks_;               // how many of them a sequence has
+  std::vector<std::span<const uint32_t>> masks_;  // of each sampled row
 };
 
 // The kind and the totals that follow from a step's arrays; the first `num_decode` sequences are decoding.

@@ -8,6 +8,7 @@ from typing import Iterator, Optional, Sequence, Union
 from . import _ingot
 from .default_model import default_model
 from .hub import find_model
+from .structured import read_format
 
 Prompt = Union[str, Sequence[int]]  # text, or token ids
 
@@ -99,9 +100,14 @@ class LLM:
         Options: max_tokens (16), n (1), temperature (1.0; 0 is greedy), top_k, top_p, min_p, presence_penalty,
         frequency_penalty, repetition_penalty, seed (random without one), min_tokens, stop, stop_token_ids, bad_words,
         logit_bias (a dict), allowed_token_ids, ignore_eos, logprobs and prompt_logprobs (alternatives reported).
+
+        The format of the answer, one of: response_format, as OpenAI's API has it, or a pydantic model; structured, as
+        vLLM has it: {"json": a schema or a pydantic model}, {"regex": ...}, {"choice": [...]}, {"grammar": GBNF},
+        {"json_object": True} or {"structural_tag": ...}.
         """
         single = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
         every = [prompts] if single else list(prompts)
+        options = self._with_format(options)
         running = []
         try:
             for prompt in every:
@@ -115,7 +121,7 @@ class LLM:
 
     def stream(self, prompt: Prompt, **options) -> Iterator[Delta]:
         """Yields a Delta as soon as there is something new. Closing the iterator cancels the request."""
-        generation = self._submit(prompt, options)
+        generation = self._submit(prompt, self._with_format(options))
         try:
             for delta in self._deltas(generation):
                 yield Delta(*delta)
@@ -177,6 +183,13 @@ class LLM:
     def device(self) -> str:
         return self._core.device
 
+    def _with_format(self, options: dict) -> dict:
+        """Options with the answer's format compiled, once for all prompts."""
+        structured = read_format(options)
+        self._core.compile(structured)
+        rest = {name: value for name, value in options.items() if name not in ("response_format", "structured")}
+        return {**rest, "structured": structured}
+
     def _submit(self, prompt: Prompt, options: dict) -> _ingot.Generation:
         options = dict(options)
         ids = self._core.encode(prompt, True, False) if isinstance(prompt, str) else list(prompt)
@@ -189,6 +202,7 @@ class LLM:
             "ignore_eos": options.pop("ignore_eos", False),
             "logprobs": _count(options.pop("logprobs", None)),
             "prompt_logprobs": _count(options.pop("prompt_logprobs", None)),
+            "structured": options.pop("structured"),
         }
         if "logit_bias" in options:
             options["logit_bias"] = [(int(token), float(bias)) for token, bias in options["logit_bias"].items()]

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -43,10 +44,24 @@ std::unique_ptr<Llm> load_llm(std::string model, std::string quantize, std::stri
   return Llm::load(options);
 }
 
+StructuredOutput::Kind structured_kind(const std::string& name) {
+  using Kind = StructuredOutput::Kind;
+  static const std::map<std::string, Kind> kKinds = {{"none", Kind::none},
+                                                     {"json_object", Kind::json_object},
+                                                     {"json", Kind::json_schema},
+                                                     {"regex", Kind::regex},
+                                                     {"choice", Kind::choice},
+                                                     {"grammar", Kind::gbnf},
+                                                     {"structural_tag", Kind::structural_tag}};
+  const auto found = kKinds.find(name);
+  if (found == kKinds.end()) throw_bad_parameter("structured", "has no kind `{}`", name);
+  return found->second;
+}
+
 std::shared_ptr<Generation> submit(Llm& llm, std::vector<int32_t> prompt, SamplingParams sampling, bool random_seed,
                                    int64_t max_tokens, int32_t n, std::vector<std::string> stop,
                                    std::vector<std::string> bad_words, bool ignore_eos, int32_t logprobs,
-                                   int32_t prompt_logprobs) {
+                                   int32_t prompt_logprobs, const StructuredOutput& structured) {
   GenerationRequest request;
   request.prompt = std::move(prompt);
   request.sampling = std::move(sampling);
@@ -58,6 +73,7 @@ std::shared_ptr<Generation> submit(Llm& llm, std::vector<int32_t> prompt, Sampli
   request.ignore_eos = ignore_eos;
   request.logprobs = logprobs;
   request.prompt_logprobs = prompt_logprobs;
+  request.structured = structured;
   const nb::gil_scoped_release release;
   return llm.submit(std::move(request));
 }
@@ -185,6 +201,21 @@ nb::tuple read_chat(const Llm& llm, std::string text, std::vector<int32_t> ids, 
 }  // namespace
 
 void bind_llm(nb::module_& m) {
+  nb::class_<StructuredOutput>(m, "StructuredOutput", "What an answer must be; use `structured` of ingot.LLM.")
+      .def(
+          "__init__",
+          [](StructuredOutput* self, const std::string& kind, std::string text, std::vector<std::string> choices,
+             bool strict, std::string param) {
+            new (self) StructuredOutput;
+            self->kind = structured_kind(kind);
+            self->text = std::move(text);
+            self->choices = std::move(choices);
+            self->strict = strict;
+            self->param = std::move(param);
+          },
+          nb::arg("kind") = "none", nb::arg("text") = "", nb::arg("choices") = std::vector<std::string>(),
+          nb::arg("strict") = false, nb::arg("param") = "structured");
+
   nb::class_<Generation>(m, "Generation", "One request being served: the reader's end.")
       .def("take", &take, "What is new: a list of (choice, text, token_ids, scores, finish_reason).")
       .def_prop_ro("done", &Generation::done)
@@ -199,7 +230,10 @@ void bind_llm(nb::module_& m) {
            nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"))
       .def("submit", &submit, nb::keep_alive<0, 1>(), nb::arg("prompt"), nb::arg("sampling"), nb::arg("random_seed"),
            nb::arg("max_tokens"), nb::arg("n"), nb::arg("stop"), nb::arg("bad_words"), nb::arg("ignore_eos"),
-           nb::arg("logprobs"), nb::arg("prompt_logprobs"))
+           nb::arg("logprobs"), nb::arg("prompt_logprobs"), nb::arg("structured"))
+      .def(
+          "compile", [](Llm& llm, StructuredOutput& structured) { llm.compile(structured); },
+          nb::call_guard<nb::gil_scoped_release>(), nb::arg("structured"))
       .def("stats", &stats)
       .def("check_integrity", &Llm::check_integrity, nb::call_guard<nb::gil_scoped_release>())
       .def(

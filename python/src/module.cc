@@ -15,6 +15,7 @@ const char* kind_name(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::bad_call: return "bad_call";
     case ErrorKind::bad_file: return "bad_file";
+    case ErrorKind::cancelled: return "cancelled";
     case ErrorKind::declined: return "declined";
     case ErrorKind::out_of_memory: return "out_of_memory";
     case ErrorKind::overloaded: return "overloaded";

@@ -69,6 +69,7 @@ void add_logits(Program& program);
 void add_perplexity(Program& program);
 void add_tokenize(Program& program);
 void add_tools(Program& program);
+void add_grammar(Program& program);
 void add_inspect(Program& program);
 void add_quantize(Program& program);
 void add_doctor(Program& program);

@@ -70,6 +70,12 @@ Options Options::exactly_one(const char* name, const char* help) {
   return Options(*group);
 }
 
+Options Options::at_most_one(const char* name, const char* help) {
+  CLI::App* group = app_->add_option_group(name, help);
+  group->require_option(0, 1);
+  return Options(*group);
+}
+
 void Options::heading(const char* name) {
   app_->option_defaults()->group(name != nullptr ? name : CLI::OptionDefaults().get_group());
 }

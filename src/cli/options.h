@@ -63,8 +63,9 @@ class Options {
   Option option(const char* names, T& value, const char* help);
   Option flag(const char* names, bool& value, const char* help);  // a switch: no value
 
-  // Options of which exactly one must be given.
+  // Options of which exactly one must be given, or at most one.
   Options exactly_one(const char* name, const char* help);
+  Options at_most_one(const char* name, const char* help);
 
   void heading(const char* name);  // in --help, of the options added from now on; nullptr: the usual one
   void footer(const char* text);   // the end of --help

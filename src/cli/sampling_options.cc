@@ -25,6 +25,8 @@ void add_sampling_options(Options command, SamplingArgs& args) {
   command.option("--bad-word", args.bad_words, "text that must not appear; may be given several times");
   command.flag("--ignore-eos", args.ignore_eos, "go on after the end-of-text token");
   command.heading(nullptr);
+  add_structured_options(command, command.at_most_one("Format", "what the answer must be: at most one of these"),
+                         args.structured);
 }
 
 GenerationRequest make_request(const SamplingArgs& args) {
@@ -36,6 +38,7 @@ GenerationRequest make_request(const SamplingArgs& args) {
   request.stop = args.stop;
   request.bad_words = args.bad_words;
   request.ignore_eos = args.ignore_eos;
+  request.structured = read_structured(args.structured);
   return request;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/structured_options.h"
 #include "ingot/llm.h"
 
 namespace ingot::cli {
@@ -18,6 +19,7 @@ struct SamplingArgs {
   std::vector<std::string> stop;
   std::vector<std::string> bad_words;
   bool ignore_eos = false;
+  StructuredArgs structured;
 };
 
 // The defaults in `args` are shown by --help.

@@ -104,8 +104,9 @@ void accept_token(Sequence& sequence, const RowResult& row) {
 void end_without_token(Sequence& sequence) {
   Request& request = *sequence.request;
   const SamplingParams& sampling = request.spec.sampling;
-  const bool forbidden =
-      !sampling.allowed_token_ids.empty() || !sampling.bad_words.empty() || sequence.generated() < sampling.min_tokens;
+  if (sequence.guide && sequence.guide->complete()) return end_choice(sequence, FinishReason::stop);
+  const bool forbidden = sequence.guide || !sampling.allowed_token_ids.empty() || !sampling.bad_words.empty() ||
+                         sequence.generated() < sampling.min_tokens;
   if (!forbidden) request.summary.error = kNoLogits;
   end_choice(sequence, forbidden ? FinishReason::no_token : FinishReason::error);
 }

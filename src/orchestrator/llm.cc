@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "core/sampling_ranges.h"
 #include "orchestrator/free_memory.h"
+#include "orchestrator/grammars.h"
 #include "orchestrator/step_loop.h"
 #include "step/validate.h"
 #include "text/bad_words.h"
@@ -28,8 +29,10 @@ int64_t list_words(const SamplingParams& p) {
   return static_cast<int64_t>(words);
 }
 
-// What a request will hold on the host at most: its tokens, their text and their scores.
-uint64_t host_bytes(const Request& request) {
+// What a request will hold on the host at most: its tokens, their text and their scores. (Grammars are shared, and
+// held within bytes of their own.)
+uint64_t host_bytes(const Request& request, uint64_t mask_bytes) {
+  constexpr uint64_t kGuidedTokenBytes = 32;                                     // a matcher's text, and its way back
   constexpr uint64_t kTokenBytes = sizeof(int32_t) + 8 + sizeof(BlockHash) / 8;  // id, text, hash
   const GenerationRequest& spec = request.spec;
   const auto score_bytes = [](int32_t top) {
@@ -40,7 +43,18 @@ uint64_t host_bytes(const Request& request) {
   return sizeof(Request) + spec.client.size() + spec.cache_salt.size() + spec.stop.bytes() +
          prompt * (kTokenBytes + score_bytes(spec.prompt_logprobs)) +
          width * (sizeof(Sequence) + prompt * sizeof(int32_t) + fresh * (kTokenBytes + score_bytes(spec.logprobs))) +
+         (spec.structured.compiled ? width * (mask_bytes + fresh * kGuidedTokenBytes) : 0) +
          static_cast<uint64_t>(request.list_words) * 4;
+}
+
+// Whatever ends a text: what the model says, then what its tokenizer says.
+std::vector<int32_t> find_end_ids(const Engine& engine, const Tokenizer* tokenizer) {
+  std::vector<int32_t> ids = engine.model().eos_ids;
+  if (tokenizer != nullptr)
+    for (const int32_t id : tokenizer->end_ids())
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  std::erase_if(ids, [&](int32_t id) { return id < 0 || id >= engine.limits().vocab; });
+  return ids;
 }
 
 void check_ranges(const SamplingParams& p) {
@@ -71,6 +85,7 @@ void check_beams(const GenerationRequest& spec) {
   if (!p.allowed_token_ids.empty()) refuse("allowed_token_ids");
   if (!p.bad_words.empty()) refuse("bad_words");
   if (!spec.stop.empty()) refuse("stop");
+  if (spec.structured.kind != StructuredOutput::Kind::none) refuse(spec.structured.param.c_str());
   if (!std::isfinite(spec.length_penalty)) throw_bad_parameter("length_penalty", "must be a number");
 }
 
@@ -82,15 +97,11 @@ struct Llm::Impl {
         tokenizer(std::move(tokenizer_in)),
         options(options_in),
         limits(engine->limits()),
-        loop(*engine, tokenizer.get(), options_in,
+        end_ids(find_end_ids(*engine, tokenizer.get())),
+        grammars(tokenizer.get(), limits.vocab, end_ids),
+        loop(*engine, tokenizer.get(), grammars, options_in,
              static_cast<uint64_t>(options.max_waiting) + static_cast<uint64_t>(limits.max_seqs),
-             options.host_budget > 0 ? options.host_budget : kHostBudget) {
-    end_ids = engine->model().eos_ids;
-    if (tokenizer)
-      for (const int32_t id : tokenizer->end_ids())
-        if (std::find(end_ids.begin(), end_ids.end(), id) == end_ids.end()) end_ids.push_back(id);
-    std::erase_if(end_ids, [this](int32_t id) { return id < 0 || id >= limits.vocab; });
-  }
+             options.host_budget > 0 ? options.host_budget : kHostBudget) {}
 
   void take_share(const Request& request);
   void check_counts(const GenerationRequest& spec) const;
@@ -100,7 +111,8 @@ struct Llm::Impl {
   std::shared_ptr<const Tokenizer> tokenizer;
   const LlmOptions options;
   const EngineLimits limits;
-  std::vector<int32_t> end_ids;
+  const std::vector<int32_t> end_ids;
+  Grammars grammars;
   FreeMemory free_memory;
   std::atomic<uint64_t> arrivals{0};
   std::atomic<uint64_t> refused{0};
@@ -173,7 +185,7 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   request->width = std::max(spec.n, spec.best_of);
   request->keep_all = spec.beam_search || request->width > spec.n;
   request->named_stop_ids = spec.sampling.stop_token_ids;
-  if (!spec.ignore_eos)
+  if (!spec.ignore_eos || spec.structured.compiled)
     for (const int32_t id : end_ids)
       if (std::find(request->named_stop_ids.begin(), request->named_stop_ids.end(), id) ==
           request->named_stop_ids.end())
@@ -190,7 +202,7 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   request->salt = salt_hash(spec.cache_salt);
   request->unsalted_blocks = std::clamp<int64_t>(spec.shared_tokens, 0, length) / limits.block_size;
   request->spec = std::move(spec);
-  request->host_bytes = host_bytes(*request);
+  request->host_bytes = host_bytes(*request, static_cast<uint64_t>(limits.vocab) / 8);
   return request;
 }
 
@@ -211,7 +223,12 @@ Llm::Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokeni
 
 Llm::~Llm() = default;
 
+void Llm::compile(StructuredOutput& structured, const std::atomic<bool>* cancelled) {
+  impl_->grammars.compile(structured, cancelled);
+}
+
 std::shared_ptr<Generation> Llm::submit(GenerationRequest spec, std::function<void()> notify) {
+  compile(spec.structured);
   std::unique_ptr<Request> request = impl_->prepare(std::move(spec));
   try {
     impl_->take_share(*request);

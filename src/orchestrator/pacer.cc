@@ -58,6 +58,18 @@ int32_t Pacer::prefill_rows(int32_t decode_rows, int32_t prompts) const {
   return std::min(rows >= 2 * kRowTile ? whole_tiles : rows, max_step_tokens_);
 }
 
+// In the time t of a step, with a gap g before each: all rows give a token in t + g, or the free ones in t and the
+// others in 2 t. More tokens a second is better.
+bool Pacer::waiting_pays(int32_t guided_rows, int32_t free_rows) const {
+  const double step = decode_us(guided_rows + free_rows);
+  if (guided_rows == 0) return false;
+  return step == 0 || guided_rows * (step - gap_us_) > 2 * free_rows * gap_us_;
+}
+
+void Pacer::learn_gap(double gap_us) {
+  if (gap_us > 0) follow(gap_us_, gap_us);
+}
+
 void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
   if (run_us <= 0) return;
   if (prefill_rows == 0) {

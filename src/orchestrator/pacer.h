@@ -17,6 +17,11 @@ class Pacer {
   int32_t prefill_rows(int32_t decode_rows, int32_t prompts = 0) const;
   void learn(int32_t decode_rows, int32_t prefill_rows, double run_us);
 
+  // Whether to wait for the step in flight before the next is submitted, although `free_rows` of it could go on at
+  // once: its `guided_rows` need their tokens on the host first, and would miss the next step.
+  bool waiting_pays(int32_t guided_rows, int32_t free_rows) const;
+  void learn_gap(double gap_us);  // that the device was idle, where the step before was waited for
+
   double decode_us(int32_t decode_rows) const;  // expected time of a step of decode rows; 0: unknown
   double prefill_us_per_row() const { return prefill_us_; }
 
@@ -29,6 +34,7 @@ class Pacer {
   std::vector<double> decode_us_;  // by number of rows; 0: never seen
   double prefill_us_ = 0;
   int32_t mixed_steps_ = 0;  // in a row
+  double gap_us_ = 0;
 };
 
 }  // namespace ingot

@@ -9,6 +9,7 @@
 
 #include "ingot/llm.h"
 #include "orchestrator/block_hash.h"
+#include "orchestrator/guided_text.h"
 #include "orchestrator/live_generation.h"
 #include "orchestrator/stop_text.h"
 #include "step/validate.h"
@@ -46,6 +47,7 @@ struct Sequence {
   int32_t slot = -1;              // sampler slot, while running and needed
   bool slot_ready = false;        // the slot holds this sequence's history
 
+  std::shared_ptr<GuidedText> guide;    // structured output: what its next token may be
   double logprob = 0;                   // sum over generated tokens, when scores are reported
   std::optional<RowResult> candidates;  // a beam's next tokens, while parked
   std::optional<Detokenizer> detokenizer;
@@ -60,6 +62,7 @@ struct Sequence {
   int64_t length() const { return known() + in_flight; }  // with the token that only the device knows
   int64_t generated() const;
   int64_t missing() const { return length() - computed; }  // rows until its next token
+  bool waits_for_mask() const { return guide && (in_flight > 0 || !guide->ready()); }
 };
 
 // A request with all its choices.
@@ -89,6 +92,11 @@ struct Request {
   bool needs_slot() const { return !spec.beam_search && needs_history(spec.sampling); }  // beams draw nothing
   bool reports_scores() const { return spec.logprobs >= 0 || keep_all; }
   bool scores_prompt() const { return spec.prompt_logprobs >= 0; }
+  // Forced tokens need not be drawn: nobody asks for their logprobs, and nothing else bars them.
+  bool may_jump() const {
+    const SamplingParams& p = spec.sampling;
+    return !reports_scores() && p.bad_words.empty() && p.allowed_token_ids.empty() && p.logit_bias.empty();
+  }
   bool all_finished() const;
 };
 

@@ -62,8 +62,9 @@ ScheduledStep Scheduler::schedule(bool follows_step_in_flight) {
 }
 
 // Whether the sequence has something to compute now. One whose last token is still on the device waits when that token
-// ends it anyway, or when it is a beam, whose next token the host chooses.
+// ends it anyway, when it is a beam, whose next token the host chooses, or when it decides what the next may be.
 bool Scheduler::wants_row(const Sequence& sequence) const {
+  if (sequence.waits_for_mask()) return false;
   if (sequence.in_flight > 0) {
     if (!follows_ || sequence.request->spec.beam_search) return false;
     if (sequence.generated() + sequence.in_flight >= sequence.request->max_tokens) return false;
@@ -108,7 +109,12 @@ void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
   };
   for (const std::shared_ptr<Sequence>& sequence : running_by_turn()) {
     if (budget < 1) return;
-    if (sequence->missing() > 1 && wants_row(*sequence) && !take(sequence)) return;
+    if (sequence->missing() <= 1 || !wants_row(*sequence)) continue;
+    if (!extend_blocks(*sequence, sequence->length(), false)) {  // it has more tokens than when it was admitted
+      preempt(sequence);
+      continue;
+    }
+    if (!take(sequence)) return;
   }
   // When the one whose turn it is does not fit, nobody overtakes it.
   while (budget > 0) {
@@ -273,7 +279,9 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
     else if (request.reports_scores())
       output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
     part.sample = outputs();
-    builder_.sample(first + rows - 1, std::move(sampling), s.slot, output);
+    builder_.sample(first + rows - 1, std::move(sampling), s.slot, output,
+                    s.guide ? s.guide->mask() : std::span<const uint32_t>());
+    if (s.guide) ++scheduled.guided_rows;
     s.in_flight_row = part.sample;
     ++s.in_flight;
   }

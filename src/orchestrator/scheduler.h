@@ -32,7 +32,9 @@ struct ScheduledStep {
   std::vector<ScheduledSequence> sequences;
   int32_t decode_rows = 0;
   int32_t prefill_rows = 0;
-  bool follows = false;  // another step was in flight when this was scheduled
+  int32_t guided_rows = 0;  // that draw a token under a grammar
+  bool follows = false;     // another step was in flight when this was scheduled
+  bool waited = false;      // the step before it was waited for first
   bool empty() const { return sequences.empty(); }
 };
 
@@ -75,6 +77,7 @@ class Scheduler {
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
   const BlockPool& pool() const { return pool_; }
   Pacer& pacer() { return pacer_; }
+  const Pacer& pacer() const { return pacer_; }
   const SchedulerCounts& counts() const { return counts_; }
 
   // Appends a line for each fault of pool, tables, hashes and slots. `alive` is every sequence that may hold something.

@@ -4,19 +4,37 @@
 #include <exception>
 #include <utility>
 
+#include "core/threads.h"
 #include "orchestrator/beam_search.h"
 #include "orchestrator/choice.h"
 #include "orchestrator/stats.h"
 
 namespace ingot {
+namespace {
 
-StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options, uint64_t most_requests,
-                   uint64_t most_host_bytes)
+constexpr int kMostMaskThreads = 8;
+// A mask that takes longer leaves its row out of a step.
+constexpr std::chrono::microseconds kMaskPatience{2000};
+constexpr std::chrono::milliseconds kMaskPause{5};  // with nothing to do but wait for masks
+
+// Where one of its sequences can have no mask; null: nowhere.
+const GuidedText* mask_fault(const Request& request) {
+  for (const auto& sequence : request.sequences)
+    if (sequence->guide && !sequence->guide->pending() && !sequence->guide->error().empty())
+      return sequence->guide.get();
+  return nullptr;
+}
+
+}  // namespace
+
+StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, Grammars& grammars, const LlmOptions& options,
+                   uint64_t most_requests, uint64_t most_host_bytes)
     : places(most_requests),
       host_bytes(most_host_bytes),
       engine_(engine),
       tokenizer_(tokenizer),
       options_(options),
+      masks_(std::min(ThreadPool::available_cpus(), kMostMaskThreads), [&grammars] { grammars.trim(); }),
       scheduler_(engine.limits(), options.prefix_caching, options.target_step_ms),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
@@ -83,11 +101,59 @@ void StepLoop::run() {
 
 void StepLoop::step() {
   admit();
-  if (!options_.overlap && in_flight_) finish(*std::exchange(in_flight_, std::nullopt));
-  std::optional<InFlight> next = submit(scheduler_.schedule(in_flight_.has_value()));
+  const bool waited = in_flight_ && waits_first();
+  if (waited) finish(*std::exchange(in_flight_, std::nullopt));
+  masks_.wait_for_cheap(kMaskPatience);
+  jump_ahead();
+  ScheduledStep scheduled = scheduler_.schedule(in_flight_.has_value());
+  scheduled.waited = waited;
+  std::optional<InFlight> next = submit(std::move(scheduled));
   if (in_flight_ && !finish(*std::exchange(in_flight_, std::nullopt)) && next) withdraw(*next);
   in_flight_ = std::move(next);
   emit();
+  if (!in_flight_) masks_.wait_for_any(kMaskPause);
+}
+
+// Rows under a grammar go on once their tokens are known here. Rows without one need not wait for that, and do not
+// unless it is better for all.
+bool StepLoop::waits_first() const {
+  if (!options_.overlap) return true;
+  const ScheduledStep& running = in_flight_->scheduled;
+  const auto drawn = static_cast<int32_t>(running.step.sample_rows.size());
+  return scheduler_.pacer().waiting_pays(running.guided_rows, drawn - running.guided_rows);
+}
+
+// Makes a sequence ready for its first token.
+void StepLoop::begin(Sequence& sequence) {
+  begin_choice(sequence, tokenizer_);
+  if (!sequence.request->spec.structured.compiled) return;
+  sequence.guide = std::make_shared<GuidedText>(sequence.request->spec.structured.compiled, *tokenizer_,
+                                                sequence.request->may_jump());
+  masks_.post(sequence.guide, -1);
+}
+
+// Appends the tokens that grammars leave no choice of.
+void StepLoop::jump_ahead() {
+  for (const auto& request : requests_)
+    for (size_t i = 0; i < request->sequences.size() && !request->complete; ++i) {
+      const std::shared_ptr<Sequence> sequence = request->sequences[i];
+      if (sequence->state == Sequence::State::finished || !sequence->guide || !sequence->guide->ready()) continue;
+      const std::vector<int32_t> tokens = sequence->guide->take_jump();
+      if (tokens.empty()) continue;
+      sequence->slot_ready = false;  // the device has not drawn these
+      const int64_t before = sequence->generated();
+      for (const int32_t token : tokens)
+        if (sequence->finish == FinishReason::none) accept_token(*sequence, {.token = token});
+      const auto taken = static_cast<uint64_t>(sequence->generated() - before);
+      request->summary.completion_tokens += static_cast<int64_t>(taken);
+      {
+        const std::lock_guard lock(stats_mutex_);
+        stats_.generation_tokens += taken;
+      }
+      if (sequence->finish == FinishReason::none) continue;
+      scheduler_.retire(sequence);
+      advance(*request);
+    }
 }
 
 // Takes in what other threads left: requests, cancellations, questions; and lets requests go whose time is over.
@@ -104,7 +170,7 @@ void StepLoop::admit() {
     sequence->request = request.get();
     sequence->tokens = request->spec.prompt;
     if (request->scores_prompt()) request->prompt_scores.push_back({.token = sequence->tokens[0]});
-    begin_choice(*sequence, tokenizer_);
+    begin(*sequence);
     request->sequences.push_back(sequence);
     scheduler_.add(std::move(sequence));
     requests_.push_back(std::move(request));
@@ -127,6 +193,10 @@ void StepLoop::check_ends(Clock::time_point now) {
       end_request(*request, FinishReason::cancelled);
     else if (request->spec.deadline && *request->spec.deadline <= now)
       end_request(*request, FinishReason::timeout, "the time limit of the request is over");
+    else if (const GuidedText* fault = mask_fault(*request)) {
+      if (fault->over_budget()) request->summary.error_param = request->spec.structured.param;
+      end_request(*request, FinishReason::error, fault->error());
+    }
   }
 }
 
@@ -164,6 +234,7 @@ bool StepLoop::finish(InFlight step) {
 void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) {
   const Clock::time_point now = Clock::now();
   scheduler_.pacer().learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
+  if (scheduled.waited) scheduler_.pacer().learn_gap(result.stats.gap_us);
   for (const ScheduledSequence& part : scheduled.sequences) commit_sequence(part, result, now);
 }
 
@@ -200,6 +271,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
       accept_token(*sequence, row);
     else
       end_without_token(*sequence);
+    if (sequence->guide && sequence->finish == FinishReason::none) masks_.post(sequence->guide, row.token);
     scheduler_.remember_blocks(*sequence);
     if (!request.forked) fork_choices(request);
     if (sequence->finish != FinishReason::none) scheduler_.retire(sequence);
@@ -237,7 +309,7 @@ void StepLoop::fork_choices(Request& request) {
   for (int32_t choice = 1; choice < request.width; ++choice) {
     std::shared_ptr<Sequence> sequence = scheduler_.fork_of(*first, request.prompt_len, request.prompt_len - 1);
     sequence->choice = choice;
-    begin_choice(*sequence, tokenizer_);
+    begin(*sequence);
     request.sequences.push_back(sequence);
     scheduler_.add(std::move(sequence));
   }

@@ -12,6 +12,8 @@
 #include "core/fair_share.h"
 #include "ingot/engine.h"
 #include "ingot/llm.h"
+#include "orchestrator/grammars.h"
+#include "orchestrator/guided_text.h"
 #include "orchestrator/request.h"
 #include "orchestrator/scheduler.h"
 
@@ -22,8 +24,8 @@ namespace ingot {
 // lock.
 class StepLoop {
  public:
-  StepLoop(Engine& engine, const Tokenizer* tokenizer, const LlmOptions& options, uint64_t most_requests,
-           uint64_t most_host_bytes);
+  StepLoop(Engine& engine, const Tokenizer* tokenizer, Grammars& grammars, const LlmOptions& options,
+           uint64_t most_requests, uint64_t most_host_bytes);
   ~StepLoop();  // cancels what is running
 
   // From any thread.
@@ -46,6 +48,9 @@ class StepLoop {
   void run();
   void step();
   void admit();
+  void begin(Sequence& sequence);
+  bool waits_first() const;
+  void jump_ahead();
   std::optional<InFlight> submit(ScheduledStep scheduled);
   bool finish(InFlight step);
   void commit(const ScheduledStep& scheduled, const StepResult& result);
@@ -65,6 +70,7 @@ class StepLoop {
   Engine& engine_;
   const Tokenizer* tokenizer_;
   const LlmOptions options_;
+  MaskWorkers masks_;
   Scheduler scheduler_;
   std::vector<std::unique_ptr<Request>> requests_;  // alive, by arrival
   std::optional<InFlight> in_flight_;

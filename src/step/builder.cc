@@ -9,6 +9,7 @@ void StepBuilder::clear() {
   step_ = Step{};
   blocks_.clear();
   num_blocks_.clear();
+  masks_.clear();
 }
 
 int32_t StepBuilder::add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks) {
@@ -27,11 +28,13 @@ int32_t StepBuilder::add(std::span<const int32_t> ids, int64_t start, std::span<
   return first;
 }
 
-void StepBuilder::sample(int32_t row, SamplingParams params, int32_t slot, RowOutput output) {
+void StepBuilder::sample(int32_t row, SamplingParams params, int32_t slot, RowOutput output,
+                         std::span<const uint32_t> mask) {
   step_.sample_rows.push_back(row);
   step_.sampling.push_back(std::move(params));
   step_.sampler_slot.push_back(slot);
   step_.output.push_back(output);
+  masks_.push_back(mask);
 }
 
 const Step& StepBuilder::finish() {
@@ -49,6 +52,11 @@ const Step& StepBuilder::finish() {
     from += count;
     line += step_.max_blocks;
   }
+  size_t words = 0;
+  for (const auto& mask : masks_) words = std::max(words, mask.size());
+  if (words > 0) step_.grammar_mask.assign(words * masks_.size(), ~0u);
+  for (size_t row = 0; row < masks_.size(); ++row)
+    std::ranges::copy(masks_[row], step_.grammar_mask.begin() + static_cast<int64_t>(row * words));
   return step_;
 }
 

@@ -107,6 +107,12 @@ StagedSampling stage_sampling(const SamplingParams& p, WordPool& pool) {
   return s;
 }
 
+// A row that draws a token, and may not draw every one. (All bits set cost the device as much as a real mask.)
+bool is_masked(const RowOutput& output, std::span<const uint32_t> mask) {
+  const bool draws = output.kind == RowOutput::Kind::token || output.kind == RowOutput::Kind::logprobs;
+  return draws && !std::ranges::all_of(mask, [](uint32_t word) { return word == ~0u; });
+}
+
 void stage_samples(const Step& step, int64_t vocab, size_t offset, Stager& stager, WordPool& pool) {
   const size_t mask_words = static_cast<size_t>((vocab + 31) / 32);
   int32_t logits_rows = 0;
@@ -119,8 +125,10 @@ void stage_samples(const Step& step, int64_t vocab, size_t offset, Stager& stage
     s.target = step.output[r].target;
     s.logits_row = step.output[r].kind == RowOutput::Kind::full_logits ? logits_rows++ : -1;
     s.mask_offset = -1;
-    if (!step.grammar_mask.empty())
-      s.mask_offset = pool.append(std::span<const uint32_t>(&step.grammar_mask[r * mask_words], mask_words));
+    if (!step.grammar_mask.empty()) {
+      const auto mask = std::span(step.grammar_mask).subspan(r * mask_words, mask_words);
+      if (is_masked(step.output[r], mask)) s.mask_offset = pool.append(mask);
+    }
     stager.at<StagedSampling>(offset)[r] = s;
   }
 }

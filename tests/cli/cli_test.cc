@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/slurp.h"
 #include "engine/sequences.h"
@@ -315,6 +316,54 @@ TEST_F(DefaultModel, TokenizesBothWays) {
   EXPECT_EQ(ingot("tokenize --ids 19556,28,905,17").out, "Hello, world!\n");
   EXPECT_EQ(json::parse(ingot("tokenize --special -p '<|im_end|>'").out), json({2}));
   EXPECT_GT(json::parse(ingot("tokenize -p '<|im_end|>'").out).size(), 1u);
+}
+
+TEST_F(DefaultModel, ChecksTextsAgainstGrammars) {
+  std::ofstream(file("s.json")) << R"({"type":"object","properties":{"age":{"type":"integer"}},"required":["age"]})";
+  std::ofstream(file("good")) << "{\"age\": 41, \"x\": [\"\xC3\xA9\"]}\n";
+  std::ofstream(file("bad")) << "{\"age\": \"41\"}\n";
+  std::ofstream(file("short")) << "{\"age\": 4";
+  const std::string files = " " + file("good") + " " + file("bad") + " " + file("short");
+  EXPECT_EQ(ingot("grammar check --schema " + file("s.json") + files).out,
+            "accepts\nrejects at byte 8\nrejects at byte 9\n");
+  const Outcome outcome = ingot("grammar check --json --regex '.*41.*' " + file("good") + " " + file("short"));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  for (const bool accepts : {true, false}) {
+    std::string line;
+    std::getline(lines, line);
+    const json report = json::parse(line);
+    EXPECT_EQ(report["accepts"], accepts);
+    EXPECT_EQ(report["at"], accepts ? json() : json(9));
+    for (const char* key : {"compile_ms", "mask_us_p50", "mask_us_p99"}) EXPECT_GT(report[key], 0.0) << key;
+  }
+  std::ofstream(file("g.gbnf")) << "root ::= \"{\" .* \"}\"";
+  EXPECT_EQ(ingot("grammar check --gbnf " + file("g.gbnf") + " " + file("good")).out, "accepts\n");
+  std::ofstream(file("no.json")) << R"({"properties":{"a":{"uniqueItems":true}}})";
+  expect_failure("grammar check --schema " + file("no.json") + files, 2, "#/properties/a/uniqueItems is not supported");
+  EXPECT_EQ(ingot("grammar check --choice a --choice '{\"age\": 4' " + file("short")).out, "accepts\n");
+  expect_failure("grammar check" + files, 2, "Exactly 1 option");
+  expect_failure("grammar fly --regex a" + files, 2, "fly");
+}
+
+TEST_F(DefaultModel, HoldsAnswersToAFormat) {
+  std::ofstream(file("s.json"))
+      << R"({"type":"object","properties":{"city":{"type":"string","maxLength":12},"capital":{"type":"boolean"}},"required":["city","capital"],"additionalProperties":false})";
+  const std::string ask = "run --chat -p 'What is the capital of France?' -n 60 --json ";
+  const auto text = [&](const std::string& flags) {
+    const Outcome outcome = ingot(ask + flags);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const json report = json::parse(outcome.out);
+    EXPECT_EQ(report["finish_reason"], "stop") << report;
+    return report["text"].get<std::string>();
+  };
+  const json city = json::parse(text("--strict --schema " + file("s.json")));
+  EXPECT_TRUE(city["city"].is_string() && city["capital"].is_boolean() && city.size() == 2) << city;
+  EXPECT_THAT(text("--choice London --choice Paris"), ::testing::AnyOf("London", "Paris"));
+  EXPECT_THAT(text("--regex '[A-Z][a-z]{2,9}'"), ::testing::MatchesRegex("[A-Z][a-z]+"));
+  std::ofstream(file("no.json")) << R"({"properties":{"a":{"uniqueItems":true}}})";
+  expect_failure(ask + "--schema " + file("no.json"), 2, "--schema: #/properties/a/uniqueItems is not supported");
+  expect_failure(ask + "--regex a --choice b", 2, "at most");
 }
 
 }  // namespace

@@ -76,5 +76,18 @@ TEST(Pacer, TakesTheNearestBatchSizeItKnows) {
   EXPECT_EQ(pacer.decode_us(4), 4000);
 }
 
+TEST(Pacer, WaitsForGuidedRowsWhereThatGivesMoreTokens) {
+  Pacer pacer(0, 16, 2048);
+  EXPECT_FALSE(pacer.waiting_pays(0, 4));
+  EXPECT_TRUE(pacer.waiting_pays(4, 4)) << "to see what it costs";
+  pacer.learn(8, 0, 10000);
+  pacer.learn_gap(1000);
+  EXPECT_TRUE(pacer.waiting_pays(8, 0));
+  EXPECT_TRUE(pacer.waiting_pays(4, 4));   // 8 tokens in 11 ms beat 6 in 10 ms
+  EXPECT_FALSE(pacer.waiting_pays(1, 7));  // 7.5 in 10 ms beat 8 in 11 ms
+  pacer.learn_gap(0);                      // nothing was measured
+  EXPECT_FALSE(pacer.waiting_pays(1, 7));
+}
+
 }  // namespace
 }  // namespace ingot

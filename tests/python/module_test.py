@@ -185,6 +185,32 @@ class LlmTest(unittest.TestCase):
         with self.assertRaises(ingot.Error):
             self.llm.generate([1, 2], top_p=2.0)
 
+    def test_answers_of_a_format(self):
+        class Point:  # as pydantic's models are
+            @staticmethod
+            def model_json_schema():
+                return {"type": "object", "properties": {"y": {"enum": [1, 2]}, "x": {"type": "boolean"}}, "required": ["y", "x"],
+                        "additionalProperties": False}
+
+        llm = ingot.LLM(device="cpu", max_seqs=4, max_model_len=512)
+        schema = {"type": "json_schema", "json_schema": {"schema": Point.model_json_schema()}}
+        for form in ({"response_format": Point}, {"response_format": schema}, {"structured": {"json": Point}}):
+            text = llm.generate("A point:", max_tokens=80, seed=1, **form).text
+            self.assertEqual(sorted(json.loads(text)), ["x", "y"], text)
+        self.assertEqual(list(json.loads(llm.generate("A point:", max_tokens=80, seed=1, response_format=Point).text)), ["y", "x"])
+        answers = llm.generate(["One?", "Two?"], max_tokens=20, temperature=0, structured={"choice": ["yes", "no"]})
+        self.assertTrue(all(answer.text in ("yes", "no") for answer in answers))
+        chat = llm.chat([{"role": "user", "content": "A number?"}], max_tokens=20, structured={"regex": "[0-9]{3}"})
+        self.assertRegex(chat.text, "^[0-9]{3}$")
+        pieces = "".join(delta.text for delta in llm.stream("A word:", max_tokens=20, structured={"grammar": 'root ::= [a-z]{4}'}))
+        self.assertRegex(pieces, "^[a-z]{4}$")
+        with self.assertRaises(ingot.Error) as caught:
+            llm.generate("x", response_format={"type": "json_schema", "json_schema": {"schema": {"$ref": "#/nowhere"}}})
+        self.assertIn("response_format: #/$ref", str(caught.exception))
+        for wrong in ({"structured": {"jsom": {}}}, {"response_format": {}}, {"response_format": Point, "structured": {"regex": "a"}}):
+            with self.assertRaises(ValueError):
+                llm.generate("x", **wrong)
+
     def test_ctrl_c_interrupts_a_generation(self):
         old = signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:

@@ -108,3 +108,26 @@ def invented():
     yield Case("metrics, again and again", "/metrics", b"", SERVED, method="GET", copies=100)
     yield Case("the page, again and again", "/", b"", SERVED, method="GET", copies=100)
     yield Case("salts", TEXT, completion(cache_salt="s" * 100_000), says="--limit stop-bytes")
+
+
+def formats():
+    """Grammars that are short and large."""
+    optional = {"type": "object", "properties": {f"{chr(97 + i % 26)}{i}": {"type": "string"} for i in range(300)}}
+    patterns = {"allOf": [{"type": "string", "pattern": f"a.{{{i}}}b"} for i in range(5, 30)]}
+    nested = {"type": "string"}
+    for i in range(28):
+        nested = {"anyOf": [{"type": "array", "items": nested}, {"type": "object", "properties": {"a": nested}}]} if i < 12 else {"not": nested}
+    for name, body in {
+        "a regex of many states": {"guided_regex": "(?:[ab]*a[ab]{60}c?)*"},
+        "a regex of many counters": {"guided_regex": "(?:(?:a{1,999}){1,999}){1,999}"},
+        "a regex of a megabyte": {"guided_regex": "a?" * 500_000},
+        "keys in any order": {"guided_json": optional},
+        "patterns that meet": {"guided_json": patterns},
+        "a schema that doubles": {"guided_json": nested},
+        "a long enum": {"guided_json": {"enum": [f"word{i}" for i in range(40_000)]}},
+        "a grammar with many readings": {"grammar": 'root ::= root root root | root root | "a" | "b" | ""'},
+        "a grammar without an end": {"grammar": 'root ::= "a" root'},
+        "rules that call each other": {"grammar": "root ::= r0\n" + "\n".join(f'r{i} ::= r{(i * 7 + 1) % 3000} "x" | "y"' for i in range(3000))},
+        "many tools": {"structural_tag": {"structures": [{"begin": f"<t{i}>", "schema": optional, "end": "</t>"} for i in range(100)], "triggers": ["<t"]}},
+    }.items():
+        yield Case(name, TEXT, completion(n=4, max_tokens=60, temperature=1, **body), ANY, copies=3, leave_after=4)

@@ -207,6 +207,9 @@ class AbuseTest(unittest.TestCase):
     def test_what_was_invented(self):
         self.run_cases(abuse_cases.invented())
 
+    def test_formats(self):
+        self.run_cases(abuse_cases.formats())
+
     # ---- what needs a server of its own ----
 
     def test_idle_connections_do_not_lock_others_out(self):

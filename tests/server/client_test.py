@@ -234,7 +234,7 @@ class ClientTest(unittest.TestCase):
     def test_wrong_parameters(self):
         for options in ({"temperature": -1}, {"temperature": "warm"}, {"max_tokens": 0}, {"n": 0}, {"top_p": 2}, {"messages": []},
                         {"messages": "hello"}, {"stop": [1]}, {"logprobs": True, "top_logprobs": 500}, {"seed": "x"},
-                        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}},
+                        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"minLength": 2, "maxLength": 1, "type": "string"}}}},
                         {"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]}, {"tool_choice": "required"},
                         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/"}}]}]}):
             with self.subTest(options=options):

@@ -270,7 +270,10 @@ CHAT_ONLY = {
     "max_completion_tokens": [*INTEGER, 0, -5], "logprobs": FLAG, "top_logprobs": [*INTEGER, -1, 10**6, 3],
     "tools": [1, "x", {"a": 1}, [1], [{"type": "function"}], [{"type": "function", "function": {"name": "a b"}}]], "tool_choice": [1, "required", {"type": "function"}],
     "functions": [[{"name": "f"}], 1], "function_call": [{"name": "f"}, "f"],
-    "response_format": [1, "text", [], {"type": "json_object"}, {"type": "json_schema", "json_schema": {}}, {"type": "xml"}],
+    "response_format": [1, "text", [], {"type": "json_object", "x": 1}, {"type": "json_schema", "json_schema": {}}, {"type": "xml"},
+                        {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}, {"type": "json_schema", "json_schema": {"schema": False}}],
+    "structured_outputs": [1, [], {"regex": "("}, {"json": "{"}, {"grammar": "root ::="}, {"choice": ["a"], "regex": "a"}, {"structural_tag": "{}"}],
+    "guided_json": [1, [], "x", {"$ref": "#/nowhere"}], "guided_regex": [1, "[", "a{2,1}"], "guided_choice": ["a", [1]], "grammar": [1, "x"],
     "modalities": [["audio"], "text", 1], "audio": [{"voice": "x"}],
 }
 COMPLETION_ONLY = {

@@ -41,6 +41,15 @@ class MetalTest(unittest.TestCase):
                                               temperature=0.7, top_p=0.9, extra_body={"top_k": 20, "min_p": 0.01, "ignore_eos": True})
             self.assertEqual(len(drawn.choices[0].logprobs.tokens), 2)
 
+            def held(tokens=8):
+                return ask(client, tokens, extra_body={"guided_choice": ["London", "Paris"]}).choices[0].text
+            alone = held()
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                free, together = pool.submit(ask, client, 4), pool.submit(held)
+                self.assertEqual(free.result().choices[0].text, text, "beside a row with a mask")
+                self.assertEqual(together.result(), alone)
+            self.assertIn(alone, ("London", "Paris"))
+
     def test_a_fault_fails_its_request_alone(self):
         # One request runs at a time: the fault hits the first, the others wait for their turn and get it.
         with serve(1, SOFTMETAL_FAULT=f"sample_commit:{FAULT_AT}") as server:

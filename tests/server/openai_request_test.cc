@@ -156,6 +156,46 @@ TEST(OpenaiRequest, HarmlessParametersAreAccepted) {
   completion(R"(,"suffix":"","user":"me","spaces_between_special_tokens":true)");
 }
 
+TEST(OpenaiRequest, StructuredOutputHasManyNames) {
+  using Kind = StructuredOutput::Kind;
+  struct Named {
+    const char* json;
+    Kind kind;
+    const char* text;
+    const char* param;
+  };
+  const Named cases[] = {
+      {R"("response_format":{"type":"json_object"})", Kind::json_object, "", "response_format"},
+      {R"("response_format":{"type":"json_object","schema":{"b":1,"a":2}})", Kind::json_schema, R"({"b":1,"a":2})",
+       "response_format.schema"},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"null"}}})",
+       Kind::json_schema, R"({"type":"null"})", "response_format.json_schema.schema"},
+      {R"("response_format":{"type":"structural_tag","structures":[],"triggers":["x"]})", Kind::structural_tag,
+       R"({"structures":[],"triggers":["x"]})", "response_format"},
+      {R"("structured_outputs":{"json":"{}","regex":null})", Kind::json_schema, "{}", "structured_outputs.json"},
+      {R"("structured_outputs":{"json":true})", Kind::json_schema, "true", "structured_outputs.json"},
+      {R"("structured_outputs":{"json_object":true})", Kind::json_object, "", "structured_outputs.json_object"},
+      {R"("structured_outputs":{"json_object":false})", Kind::none, "", "structured"},
+      {R"("structured_outputs":{"grammar":"root ::= \"a\""})", Kind::gbnf, "root ::= \"a\"",
+       "structured_outputs.grammar"},
+      {R"("guided_json":{})", Kind::json_schema, "{}", "guided_json"},
+      {R"("guided_regex":"[a-z]","guided_decoding_backend":"auto")", Kind::regex, "[a-z]", "guided_regex"},
+      {R"("guided_choice":["a","b"])", Kind::choice, "", "guided_choice"},
+      {R"("guided_choice":[])", Kind::none, "", "structured"},
+      {R"("guided_grammar":"r")", Kind::gbnf, "r", "guided_grammar"},
+      {R"("json_schema":{"type":"object"})", Kind::json_schema, R"({"type":"object"})", "json_schema"},
+      {R"("grammar":"r")", Kind::gbnf, "r", "grammar"},
+  };
+  for (const Named& named : cases) {
+    const StructuredOutput read = chat((std::string(",") + named.json).c_str()).generation.structured;
+    EXPECT_EQ(read.kind, named.kind) << named.json;
+    EXPECT_EQ(read.text, named.text) << named.json;
+    EXPECT_EQ(read.param, named.param) << named.json;
+    EXPECT_EQ(read.strict, std::string(named.json).find("strict") != std::string::npos);
+    EXPECT_EQ(completion((std::string(",") + named.json).c_str()).generation.structured.kind, named.kind);
+  }
+}
+
 TEST(OpenaiRequest, NullsAreAccepted) {
   for (const char* name : {"model",
                            "temperature",

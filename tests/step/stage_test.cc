@@ -39,6 +39,26 @@ std::vector<T> read(const std::vector<std::byte>& memory, size_t offset, size_t 
   return values;
 }
 
+// A mask is staged where it bars something: rows without a grammar stay what they are alone.
+TEST(Stage, RowsWithoutAMaskHaveNone) {
+  StepBuilder builder(4);
+  const std::vector<int32_t> blocks = {0, 1}, ids = {10, 11, 12};
+  const std::vector<uint32_t> mask = {7, 8, 9};
+  builder.add(ids, 0, blocks);
+  builder.sample(0, {});
+  builder.sample(1, {}, -1, {}, mask);
+  builder.sample(2, {}, -1, {.kind = RowOutput::Kind::logprobs});
+  std::vector<std::byte> memory(4096);
+  const Step& step = builder.finish();
+  EXPECT_EQ(step.grammar_mask, (std::vector<uint32_t>{~0u, ~0u, ~0u, 7, 8, 9, ~0u, ~0u, ~0u}));
+  const StagedStep staged = stage_step(step, kStageVocab, 0, memory);
+  const auto rows = read<StagedSampling>(memory, staged.sampling, 3);
+  EXPECT_EQ(rows[0].mask_offset, -1);
+  EXPECT_EQ(rows[2].mask_offset, -1);
+  ASSERT_GE(rows[1].mask_offset, 0);
+  EXPECT_EQ(read<uint32_t>(memory, staged.pool + static_cast<size_t>(rows[1].mask_offset) * 4, 3), mask);
+}
+
 TEST(Stage, EverythingIsWhereItSays) {
   std::vector<std::byte> memory(4096);
   const StagedStep staged = stage_step(sampled_step(), kStageVocab, 1, memory);
@@ -65,7 +85,7 @@ TEST(Stage, EverythingIsWhereItSays) {
   EXPECT_EQ(list(rows[0].bad_offset, 5), (std::vector<int32_t>{2, 1, 2, 1, 3}));
   EXPECT_EQ(list(rows[0].mask_offset, 3), (std::vector<int32_t>{1, 2, 3}));
   EXPECT_EQ(rows[0].logits_row, -1);
-  EXPECT_EQ(list(rows[1].mask_offset, 3), (std::vector<int32_t>{4, 5, 6}));
+  EXPECT_EQ(rows[1].mask_offset, -1);  // it draws nothing
   EXPECT_EQ(rows[1].logits_row, 0);
   const auto reset = read<int32_t>(memory, staged.reset_words, 4);
   EXPECT_EQ(reset[0], 2);

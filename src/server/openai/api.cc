@@ -280,6 +280,8 @@ class ApiImpl final : public Api {
     const OutputOptions output = request.output;
     std::optional<ChatReading> reading = served->reading(request);
     served->tokenize_bad_words(request.generation, &cancelled);
+    request.generation.structured.cache_salt = cache_salt(http, request.generation.cache_salt);
+    served->generator().compile(request.generation.structured, &cancelled);
     AnswerContext context{.id = (chat ? "chatcmpl-" : "cmpl-") + http.id,
                           .created = state_->now_s(),
                           .model = trace.record().model,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cancel.h"
 #include "ingot/llm.h"
 #include "server/http.h"
 #include "server/openai/limits.h"
@@ -56,6 +57,7 @@ class Generator {
  public:
   virtual ~Generator() = default;
   virtual std::shared_ptr<Generation> submit(GenerationRequest request, std::function<void()> notify) = 0;
+  virtual void compile(StructuredOutput&, const CancelFlag*) {}  // Llm::compile()
   virtual void drain() = 0;
   virtual double retry_after_s() const = 0;
   virtual LlmStats stats() const = 0;

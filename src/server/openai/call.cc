@@ -121,7 +121,10 @@ void Call::note(const ChoiceDelta& delta) {
 std::optional<ErrorReply> Call::failure_of(size_t prompt, const ChoiceDelta& delta) const {
   switch (delta.finish) {
     case FinishReason::error: {
-      const std::string reason = generations_[prompt]->summary().error;
+      const GenerationSummary summary = generations_[prompt]->summary();
+      const std::string& reason = summary.error;
+      if (!summary.error_param.empty())
+        return ErrorReply{400, summary.error_param + ": " + reason, summary.error_param, "invalid_value"};
       return ErrorReply{500, reason.empty() ? "the request failed" : reason, "", "generation_failed"};
     }
     case FinishReason::cancelled:

@@ -16,6 +16,7 @@ constexpr auto kTable = std::to_array<LimitInfo>({
     {"logprobs", &RequestLimits::max_logprobs, 0, "alternatives reported for a token"},
     {"stops", &RequestLimits::max_stop, 0, "stop strings; bad words"},
     {"stop-bytes", &RequestLimits::max_stop_bytes, 1, "bytes of a stop string, a bad word or cache_salt"},
+    {"grammar-bytes", &RequestLimits::max_grammar_bytes, 1, "bytes of a schema, a grammar or a regular expression"},
     {"json-values", &RequestLimits::max_values, 1, "values in a body"},
     {"json-keys", &RequestLimits::max_keys, 1, "keys of all objects in a body"},
     {"answer-bytes", &RequestLimits::max_answer_bytes, 1, "estimated size of an answer that is not streamed"},

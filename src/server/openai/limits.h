@@ -19,6 +19,7 @@ struct RequestLimits {
   int64_t max_logprobs = 20;            // alternatives a token
   int64_t max_stop = 64;                // stop strings; bad words
   int64_t max_stop_bytes = 1024;        // of each of them, and of cache_salt
+  int64_t max_grammar_bytes = 1 << 20;  // of a schema, a grammar, a regular expression, all choices
   int64_t max_values = 2'000'000;       // of a body's JSON
   int64_t max_keys = 100'000;           // of all objects of a body
   int64_t max_answer_bytes = 64 << 20;  // of an answer that is not streamed, estimated before it is begun

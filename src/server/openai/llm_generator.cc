@@ -10,6 +10,9 @@ class LlmGenerator final : public Generator {
   std::shared_ptr<Generation> submit(GenerationRequest request, std::function<void()> notify) override {
     return llm_.submit(std::move(request), std::move(notify));
   }
+  void compile(StructuredOutput& structured, const CancelFlag* cancelled) override {
+    llm_.compile(structured, cancelled);
+  }
   void drain() override { llm_.drain(); }
   double retry_after_s() const override { return llm_.retry_after_s(); }
   LlmStats stats() const override { return llm_.stats(); }

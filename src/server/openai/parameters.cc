@@ -14,11 +14,10 @@ using Json = nlohmann::ordered_json;
 
 // What a value must be for the parameter to change nothing.
 enum class Off {
-  always,       // the parameter never changes the answer
-  empty,        // [], {} or ""
-  no_choice,    // "none" or "auto", as there are no tools to choose from
-  text_format,  // {"type": "text"}
-  text_only,    // ["text"]
+  always,     // the parameter never changes the answer
+  empty,      // [], {} or ""
+  no_choice,  // "none" or "auto", as there are no tools to choose from
+  text_only,  // ["text"]
   is_true,
   is_false,
   medium,  // the default level of a scale
@@ -33,7 +32,6 @@ struct Rule {
 
 constexpr std::string_view kFunctions = "is not supported by this server: use tools and tool_choice";
 constexpr std::string_view kChatOnly = "is not supported here: use /v1/chat/completions";
-constexpr std::string_view kSchema = "is not supported by this server yet: answers cannot be held to a format";
 
 // Sorted by subject.
 constexpr auto kRules = std::to_array<Rule>({
@@ -56,17 +54,8 @@ constexpr auto kRules = std::to_array<Rule>({
     {"reasoning_effort", Off::never, kChatOnly},
     {"include_reasoning", Off::is_true, kChatOnly},
 
-    {"response_format", Off::text_format, kSchema},
-    {"structured_outputs", Off::empty, kSchema},
-    {"guided_json", Off::never, kSchema},
-    {"guided_regex", Off::empty, kSchema},
-    {"guided_choice", Off::empty, kSchema},
-    {"guided_grammar", Off::empty, kSchema},
-    {"guided_decoding_backend", Off::empty, kSchema},
-    {"guided_whitespace_pattern", Off::empty, kSchema},
-    {"structural_tag", Off::empty, kSchema},
-    {"json_schema", Off::empty, kSchema},
-    {"grammar", Off::empty, kSchema},
+    {"guided_decoding_backend", Off::always},  // there is one
+    {"guided_whitespace_pattern", Off::empty, "is not supported by this server: white space is what JSON allows"},
 
     {"modalities", Off::text_only, "is not supported by this server except as [\"text\"]"},
     {"audio", Off::empty},
@@ -111,7 +100,6 @@ bool is_off(const Json& value, Off off) {
     case Off::always: return true;
     case Off::empty: return (value.is_structured() && value.empty()) || value == Json("");
     case Off::no_choice: return value == Json("none") || value == Json("auto");
-    case Off::text_format: return value.is_object() && value.size() == 1 && value.value("type", Json()) == Json("text");
     case Off::text_only: return value == Json::array({"text"});
     case Off::is_true: return value == Json(true);
     case Off::is_false: return value == Json(false);

@@ -8,6 +8,7 @@
 #include "core/printable.h"
 #include "core/sampling_ranges.h"
 #include "server/openai/errors.h"
+#include "server/openai/structured_fields.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -81,6 +82,7 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
 
   g.stop = fields.strings("stop", limits);
   g.bad_words = fields.strings("bad_words", limits);
+  g.structured = take_structured(fields, limits);
   take_flag(fields, "include_stop_str_in_output", g.include_stop);
   take_flag(fields, "ignore_eos", g.ignore_eos);
   take_flag(fields, "skip_special_tokens", g.skip_special_tokens);

@@ -5,8 +5,8 @@
 
 namespace ingot::server::openai {
 
-// Reads what both completions endpoints share: model, sampling, stopping, choices, beams, streaming, and how the answer
-// is written. The endpoints read `logprobs` and their prompts themselves, and call check_together() last.
+// Reads what both completions endpoints share: model, sampling, format, stopping, choices, beams, streaming, and how
+// the answer is written. The endpoints read `logprobs` and their prompts themselves, and call check_together() last.
 void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionRequest& request);
 
 // Rules between parameters, for a request with this many prompts.

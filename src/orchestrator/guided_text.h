@@ -1,0 +1,100 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "grammar/matcher.h"
+
+namespace ingot {
+
+class Tokenizer;
+
+// The text of one sequence under its grammar, with the mask of its next token. It belongs to the step loop while
+// pending() is false, and to the mask workers otherwise. A sequence that is preempted keeps it: it follows from the
+// tokens alone.
+//
+// Where the grammar leaves no choice of bytes, the tokens are those that the tokenizer makes of them, but for the last,
+// which what follows may join: the mask then has one bit. Where nobody wants to know what the model thinks of them
+// (`jumps`), they are not drawn at all but taken together (take_jump), which gives the same tokens with fewer steps.
+class GuidedText {
+ public:
+  GuidedText(std::shared_ptr<grammar::Grammar> grammar, const Tokenizer& tokenizer, bool jumps)
+      : grammar_(std::move(grammar)), tokenizer_(tokenizer), jumps_(jumps) {}
+
+  bool pending() const { return pending_.load(std::memory_order_acquire); }
+  // -- while it is not pending --
+  bool ready() const { return !pending() && error_.empty(); }
+  const std::string& error() const { return error_; }  // why there is no mask; empty: there is one
+  bool over_budget() const { return over_budget_; }    // that is why
+  std::span<const uint32_t> mask() const { return mask_; }
+  bool complete() const { return matcher_->is_complete(); }  // the text may end here
+  // Tokens behind the last that was posted; the mask is that of the token behind them.
+  std::vector<int32_t> take_jump() { return std::exchange(jump_, {}); }
+
+ private:
+  friend class MaskWorkers;
+  void advance(int32_t token);
+  void accept(int32_t token);
+  void plan();
+
+  const std::shared_ptr<grammar::Grammar> grammar_;
+  const Tokenizer& tokenizer_;
+  const bool jumps_;
+  std::deque<int32_t> forced_;  // the next tokens
+  std::vector<int32_t> jump_;
+  std::optional<grammar::Matcher> matcher_;
+  std::vector<uint32_t> mask_;
+  std::string error_;
+  bool over_budget_ = false;
+  double mean_us_ = 0;  // of the processor, that its last masks took
+  std::atomic<bool> pending_{false};
+};
+
+// Threads that make masks. One is always free for texts whose masks have been cheap, whatever the others do.
+class MaskWorkers {
+ public:
+  // `tend` is called now and then by one of the threads.
+  MaskWorkers(int threads, std::function<void()> tend);
+  ~MaskWorkers();
+
+  // Takes the token that was drawn (-1: there is none yet), then makes the mask of what may follow.
+  void post(const std::shared_ptr<GuidedText>& text, int32_t token);
+  // Waits until no text whose masks are cheap is pending, or the time is over.
+  void wait_for_cheap(std::chrono::microseconds most);
+  // Waits until any text is done; at once when none is pending.
+  void wait_for_any(std::chrono::microseconds most);
+
+ private:
+  struct Job {
+    std::shared_ptr<GuidedText> text;
+    int32_t token;
+    bool dear;
+  };
+  void work();
+  std::deque<Job>::iterator next();
+
+  const int count_;
+  const std::function<void()> tend_;
+  std::mutex mutex_;
+  std::condition_variable posted_, done_;
+  std::deque<Job> jobs_;
+  int cheap_ = 0, dear_ = 0;  // posted and not done
+  int dear_running_ = 0;
+  uint64_t finished_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;  // last: they use the rest
+};
+
+}  // namespace ingot

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "server/openai/body.h"
+#include "server/openai/request.h"
+
+namespace ingot::server::openai {
+
+// What the answer's text must be, under any of its names: response_format (OpenAI), structured_outputs and guided_*
+// (vLLM), json_schema and grammar (llama-server). At most one may be given; empty ones mean nothing. Compiling it is
+// for later.
+StructuredOutput take_structured(Fields& fields, const RequestLimits& limits);
+
+}  // namespace ingot::server::openai
