@@ -61,8 +61,9 @@ TEST(StructuralTag, FieldsInsteadOfJson) {
        {"<f></f>", "<f><k=a>x</k></f>", "<f><k=d>true</k></f>", "<f><k=a>x</k><k=b>no</k><k=d>true</k></f>",
         "<f><k=a>x</k><k=c>z</k><k=d>true</k></f>", "<f><k=a>x</k><k=d>1</k></f>"})
     EXPECT_FALSE(test::accepts(grammar, text)) << text;
-  const auto python = tag(R"({"required":true,"open":"[","separator":", ","close":"]","structures":[{"begin":"f(","end":")","schema":)" +
-                          schema + R"(,"fields":{"key_close":"=","separator":", ","json":true}}]})");
+  const auto python = tag(
+      R"x({"required":true,"open":"[","separator":", ","close":"]","structures":[{"begin":"f(","end":")","schema":)x" +
+      schema + R"x(,"fields":{"key_close":"=","separator":", ","json":true}}]})x");
   EXPECT_TRUE(test::accepts(python, "[f(a=\"x\", d=true), f(a=\"\", b=3, d=false)]"));
   EXPECT_FALSE(test::accepts(python, "[f(a=x, d=true)]"));
   EXPECT_FALSE(test::accepts(python, "[f(a=\"x\"d=true)]"));
