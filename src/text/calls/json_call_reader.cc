@@ -184,16 +184,20 @@ Read JsonCallReader::end_name(Input& in, EventWriter& events, CallContext& call)
 // Character by character, so that the place at which it fails is always the same, and between two of them.
 Read JsonCallReader::read_text_arguments(Input& in, EventWriter& events, CallContext& call) {
   while (!in.empty()) {
-    size_t end = in.at + 1;
+    const size_t begin = in.at;
+    size_t end = begin + 1;
     while (end < in.text.size() && (in.text[end] & 0xC0) == 0x80) ++end;
     Input one{.text = in.text.substr(0, end), .at = in.at};
     const Read result = string_.read(one, decoded_);
     in.at = one.at;
     if (result == Read::failed) return result;
     Input inner{.text = decoded_, .ended = result == Read::done};
-    if (!arguments_.done() && arguments_.read(inner, events, call) == Read::failed) return Read::failed;
+    const bool fits = arguments_.done() || arguments_.read(inner, events, call) != Read::failed;
     skip_space(inner);
-    if (!inner.empty()) return Read::failed;
+    if (!fits || !inner.empty()) {
+      in.at = begin;  // it is part of what follows
+      return Read::failed;
+    }
     decoded_.clear();
     if (result == Read::done) return arguments_.done() ? end_arguments(in, events, call) : Read::failed;
   }
