@@ -21,6 +21,54 @@ TEST(StructuralTag, IslandsInFreeText) {
     EXPECT_FALSE(test::accepts(grammar, text)) << text;
 }
 
+TEST(StructuralTag, RequiredOnesStandAlone) {
+  const std::string structures = R"("structures":[
+    {"begin":"<f=add>","schema":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},"end":"</f>"},
+    {"begin":"<f=say>","schema":{"type":"string"},"end":"</f>"}]})";
+  const auto many = tag(R"({"required":true,"open":"[","separator":",","close":"]",)" + structures);
+  for (const char* text : {"[<f=say>\"x\"</f>]", "[<f=add>{\"a\":1}</f>,<f=say>\"\"</f>,<f=say>\"\"</f>]"})
+    EXPECT_TRUE(test::accepts(many, text)) << text;
+  for (const char* text :
+       {"", "hello", "[]", "[<f=say>\"x\"</f>", "x[<f=say>\"x\"</f>]", "[<f=say>\"x\"</f>] ", "[<f=no>"})
+    EXPECT_FALSE(test::accepts(many, text)) << text;
+  const auto one = tag(R"({"required":true,"once":true,)" + structures);
+  EXPECT_TRUE(test::accepts(one, "<f=say>\"x\"</f>"));
+  EXPECT_FALSE(test::accepts(one, "<f=say>\"x\"</f><f=say>\"x\"</f>"));
+}
+
+TEST(StructuralTag, ReasoningBeforeRequiredOnes) {
+  const std::string rest = R"("structures":[{"begin":"<f>","schema":{"type":"null"},"end":""}]})";
+  const auto optional = tag(R"({"required":true,"once":true,"reasoning":{"open":"<t>","close":"</t>"},)" + rest);
+  for (const char* text : {"<f>null", "<t>I think <f> so</t>\n\n<f>null", "<t></t><f>null"})
+    EXPECT_TRUE(test::accepts(optional, text)) << text;
+  for (const char* text : {"I think</t><f>null", "<t>I think<f>null", "<t>x</t>so<f>null"})
+    EXPECT_FALSE(test::accepts(optional, text)) << text;
+  const auto inside = tag(R"({"required":true,"reasoning":{"open":"<t>","close":"</t>","inside":true},)" + rest);
+  EXPECT_TRUE(test::accepts(inside, "I think</t><f>null"));
+  EXPECT_FALSE(test::accepts(inside, "<f>null"));
+}
+
+TEST(StructuralTag, FieldsInsteadOfJson) {
+  const std::string schema = R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"},
+    "c":{"enum":["x","y"]},"d":{"$ref":"#/$defs/flag"}},"required":["a","d"],"$defs":{"flag":{"type":"boolean"}}})";
+  const auto grammar = tag(R"({"required":true,"once":true,"structures":[{"begin":"<f>","end":"</f>","schema":)" +
+                           schema + R"(,"fields":{"key_open":"<k=","key_close":">","value_close":"</k>"}}]})");
+  for (const char* text :
+       {"<f><k=a>some text</k><k=d>true</k></f>", "<f><k=a></k><k=b>12</k><k=c>y</k><k=d>false</k></f>",
+        "<f><k=a>1 < 2 \"q\"</k><k=c>x</k><k=d>true</k></f>"})
+    EXPECT_TRUE(test::accepts(grammar, text)) << text;
+  for (const char* text :
+       {"<f></f>", "<f><k=a>x</k></f>", "<f><k=d>true</k></f>", "<f><k=a>x</k><k=b>no</k><k=d>true</k></f>",
+        "<f><k=a>x</k><k=c>z</k><k=d>true</k></f>", "<f><k=a>x</k><k=d>1</k></f>"})
+    EXPECT_FALSE(test::accepts(grammar, text)) << text;
+  const auto python = tag(
+      R"x({"required":true,"open":"[","separator":", ","close":"]","structures":[{"begin":"f(","end":")","schema":)x" +
+      schema + R"x(,"fields":{"key_close":"=","separator":", ","json":true}}]})x");
+  EXPECT_TRUE(test::accepts(python, "[f(a=\"x\", d=true), f(a=\"\", b=3, d=false)]"));
+  EXPECT_FALSE(test::accepts(python, "[f(a=x, d=true)]"));
+  EXPECT_FALSE(test::accepts(python, "[f(a=\"x\"d=true)]"));
+}
+
 TEST(StructuralTag, SpecialTokensBeginThem) {
   const auto grammar =
       tag(R"({"triggers":["<tool>"],"structures":[{"begin":"<tool>","schema":{"type":"null"},"end":"!"}]})");

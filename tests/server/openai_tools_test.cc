@@ -242,6 +242,53 @@ TEST(OpenaiTools, TheFormatCanBeSet) {
   EXPECT_EQ(choice["message"]["tool_calls"][0]["id"].get<std::string>().size(), 9u) << "as its templates insist";
 }
 
+// What the model is held to, as the generator was asked for it.
+struct HoldingRig : ToolRig {
+  using ToolRig::ToolRig;
+  Json held(const Json& body) {
+    answer(body, kCall);
+    const StructuredOutput& structured = generator->last()->request.structured;
+    if (structured.kind == StructuredOutput::Kind::none) return nullptr;
+    EXPECT_EQ(structured.kind, StructuredOutput::Kind::structural_tag);
+    return Json::parse(structured.text);
+  }
+};
+
+TEST(OpenaiTools, ChoicesThatAreHeldTo) {
+  HoldingRig rig;
+  EXPECT_TRUE(rig.held(body_of()).is_null());
+  EXPECT_TRUE(rig.held(body_of({{"tool_choice", "none"}})).is_null());
+  const Json required = rig.held(body_of({{"tool_choice", "required"}}));
+  EXPECT_EQ(required["required"], true);
+  EXPECT_EQ(required["once"], false);
+  EXPECT_EQ(required["reasoning"], Json({{"open", "<think>"}, {"close", "</think>"}, {"inside", false}}));
+  ASSERT_EQ(required["structures"].size(), 2u);
+  EXPECT_EQ(required["structures"][0]["begin"], "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ");
+  EXPECT_EQ(required["structures"][0]["end"], "}\n</tool_call>");
+  EXPECT_EQ(required["structures"][0]["schema"], kTools[0]["function"]["parameters"]);
+  EXPECT_EQ(required["structures"][1]["schema"], Json({{"type", "object"}}));
+  EXPECT_EQ(rig.held(body_of({{"tool_choice", "required"}, {"parallel_tool_calls", false}}))["once"], true);
+
+  const Json named = rig.held(body_of({{"tool_choice", {{"type", "function"}, {"function", {{"name", "get_time"}}}}}}));
+  ASSERT_EQ(named["structures"].size(), 1u);
+  EXPECT_EQ(named["once"], true);
+  EXPECT_THAT(named["structures"][0]["begin"].get<std::string>(), HasSubstr("get_time"));
+
+  Json strict = body_of();
+  strict["tools"][0]["function"]["strict"] = true;
+  const Json free = rig.held(strict);
+  EXPECT_FALSE(free.contains("required"));
+  EXPECT_EQ(free["triggers"], Json::array({"<tool_call>"}));
+  EXPECT_TRUE(rig.generator->last()->request.structured.strict);
+}
+
+TEST(OpenaiTools, ToolsAndAFormatExcludeEachOther) {
+  ToolRig rig;
+  const HttpReply reply = rig.post(kChat, body_of({{"response_format", {{"type", "json_object"}}}}));
+  EXPECT_EQ(reply.status, 400) << reply.body;
+  EXPECT_THAT(reply.body, HasSubstr("response_format"));
+}
+
 TEST(OpenaiTools, LogprobsAndTokensComeWithTheFirstPart) {
   ToolRig rig;
   const std::vector<Json> choices = rig.stream(body_of({{"logprobs", true}, {"return_token_ids", true}}), kCalls, 7);

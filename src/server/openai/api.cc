@@ -80,19 +80,6 @@ void check_content_type(const HttpRequest& request) {
                  "", "unsupported_media_type");
 }
 
-// What only a grammar can promise.
-void check_tool_grammar(const ChatInput& chat) {
-  using Kind = ToolChoice::Kind;
-  if (chat.tool_choice.kind == Kind::required || chat.tool_choice.kind == Kind::named)
-    fail("tool_choice", "unsupported_parameter", "is not supported by this server yet except as auto or none");
-  for (size_t i = 0; chat.tools && i < chat.tools->size(); ++i) {
-    const auto& function = (*chat.tools)[i]["function"];
-    if (const auto strict = function.find("strict"); strict != function.end() && *strict == true)
-      fail(fmt::format("tools[{}].function.strict", i), "unsupported_parameter",
-           "is not supported by this server yet: leave it out, or send false");
-  }
-}
-
 constexpr uint64_t kFailuresInARow = 3;  // of steps: the device is not well
 
 class ApiImpl final : public Api {
@@ -279,12 +266,9 @@ class ApiImpl final : public Api {
     if (request.generation.priority != 0 && !state_->options.priority_scheduling)
       fail("priority", "unsupported_parameter",
            "is not taken from requests: start the server with --priority-scheduling");
-    if (request.chat) check_tool_grammar(*request.chat);
     const OutputOptions output = request.output;
     std::optional<ChatReading> reading = served->reading(request);
     served->tokenize_bad_words(request.generation, &cancelled);
-    request.generation.structured.cache_salt = cache_salt(http, request.generation.cache_salt);
-    served->generator().compile(request.generation.structured, &cancelled);
     AnswerContext context{.id = (chat ? "chatcmpl-" : "cmpl-") + http.id,
                           .created = state_->now_s(),
                           .model = trace.record().model,
@@ -296,6 +280,9 @@ class ApiImpl final : public Api {
                           .prompts = served->prompts(request, &cancelled),
                           .reading = std::move(reading)};
     if (context.reading) context.reading->options.in_reasoning = context.prompts.at(0).in_reasoning;
+    if (chat) served->hold_to_tools(request, context.prompts.at(0).in_reasoning);
+    request.generation.structured.cache_salt = cache_salt(http, request.generation.cache_salt);
+    served->generator().compile(request.generation.structured, &cancelled);
     std::vector<int64_t> lengths;
     for (const PromptTokens& prompt : context.prompts)
       lengths.push_back(new_tokens(*served, request, prompt.ids.size()));

@@ -5,6 +5,7 @@
 
 #include "core/printable.h"
 #include "server/openai/errors.h"
+#include "server/openai/tool_grammar.h"
 #include "text/bad_words.h"
 
 namespace ingot::server::openai {
@@ -160,6 +161,11 @@ std::optional<ChatReading> ServedModel::reading(CompletionRequest& request) cons
   if (chat.tools) reading.options.tools = ToolSchemas(*chat.tools);
   if (special_marks_) request.generation.skip_special_tokens = false;
   return reading;
+}
+
+void ServedModel::hold_to_tools(CompletionRequest& request, bool in_reasoning) const {
+  if (request.chat && format_)
+    openai::hold_to_tools(*format_, *request.chat, in_reasoning, request.generation.structured);
 }
 
 void ServedModel::check_answer(const std::string& param, uint64_t bytes) const {

@@ -73,9 +73,10 @@ Read FieldsReader::begin_field(Input& in, EventWriter& events) {
 
 Read FieldsReader::read_key(Input& in) {
   const MarkFinder::Found found = key_end_.find({.text = in.text, .at = in.at});
-  key_ += in.text.substr(in.at, found.at - in.at);
-  if (key_.size() > kMaxName || key_.find_first_of("<\n") != key_.npos) return Read::failed;
-  in.at = found.at;
+  for (; in.at < found.at; ++in.at) {
+    if (in.next() == '<' || in.next() == '\n' || key_.size() == kMaxName) return Read::failed;
+    key_.push_back(in.next());
+  }
   if (found.mark == MarkFinder::kNone) return Read::more;
   in.at += fields_.key_close.size();
   state_ = State::value_open;

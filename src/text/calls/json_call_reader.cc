@@ -84,19 +84,16 @@ Read JsonCallReader::take(Input& in, State next) {
 Read JsonCallReader::step(Input& in, EventWriter& events, CallContext& call) {
   switch (state_) {
     case State::key: {
-      const Read result = string_.read(in, key_);
-      if (key_.size() > kMaxName) return Read::failed;
+      const Read result = string_.read(in, key_, kMaxName);
       if (result == Read::done) state_ = State::colon;
       return result == Read::done && call.bare && !is_call_key(key_) ? Read::failed : result;
     }
     case State::name: {
-      const Read result = string_.read(in, call.name);
-      if (call.name.size() > kMaxName) return Read::failed;
+      const Read result = string_.read(in, call.name, kMaxName);
       return result == Read::done ? end_name(in, events, call) : result;
     }
     case State::id: {
-      const Read result = string_.read(in, call.id);
-      if (call.id.size() > kMaxName) return Read::failed;
+      const Read result = string_.read(in, call.id, kMaxName);
       if (result == Read::done) state_ = State::next;
       return result;
     }
@@ -184,16 +181,27 @@ Read JsonCallReader::end_name(Input& in, EventWriter& events, CallContext& call)
   return arguments_.done() ? end_arguments(in, events, call) : Read::done;
 }
 
+// Character by character, so that the place at which it fails is always the same, and between two of them.
 Read JsonCallReader::read_text_arguments(Input& in, EventWriter& events, CallContext& call) {
-  const Read result = string_.read(in, decoded_);
-  if (result == Read::failed) return result;
-  Input inner{.text = decoded_, .ended = result == Read::done};
-  if (!arguments_.done() && arguments_.read(inner, events, call) == Read::failed) return Read::failed;
-  skip_space(inner);
-  if (!inner.empty()) return Read::failed;
-  decoded_.clear();
-  if (result == Read::more) return result;
-  return arguments_.done() ? end_arguments(in, events, call) : Read::failed;
+  while (!in.empty()) {
+    const size_t begin = in.at;
+    size_t end = begin + 1;
+    while (end < in.text.size() && (in.text[end] & 0xC0) == 0x80) ++end;
+    Input one{.text = in.text.substr(0, end), .at = in.at};
+    const Read result = string_.read(one, decoded_);
+    in.at = one.at;
+    if (result == Read::failed) return result;
+    Input inner{.text = decoded_, .ended = result == Read::done};
+    const bool fits = arguments_.done() || arguments_.read(inner, events, call) != Read::failed;
+    skip_space(inner);
+    if (!fits || !inner.empty()) {
+      in.at = begin;  // it is part of what follows
+      return Read::failed;
+    }
+    decoded_.clear();
+    if (result == Read::done) return arguments_.done() ? end_arguments(in, events, call) : Read::failed;
+  }
+  return Read::more;
 }
 
 Read JsonCallReader::end_arguments(Input& in, EventWriter& events, const CallContext& call) {

@@ -167,7 +167,7 @@ Read JsonScanner::take(char c, std::string& out, bool& taken) {
 
 void JsonScanner::end_value() { state_ = open_.empty() ? State::done : State::next; }
 
-Read JsonStringReader::read(Input& in, std::string& decoded) {
+Read JsonStringReader::read(Input& in, std::string& decoded, size_t most) {
   for (; !in.empty(); ++in.at) {
     const char c = in.next();
     switch (state_) {
@@ -207,6 +207,7 @@ Read JsonStringReader::read(Input& in, std::string& decoded) {
         if (hex_.size() == 4) end_hex(decoded);
         break;
     }
+    if (decoded.size() > most) return Read::failed;
   }
   return Read::more;
 }

@@ -40,7 +40,8 @@ class JsonScanner {
 // Reads a JSON string, from its opening quote on, and decodes it.
 class JsonStringReader {
  public:
-  Read read(Input& in, std::string& decoded);
+  // failed, too, at the byte with which `decoded` has more than `most`.
+  Read read(Input& in, std::string& decoded, size_t most = std::string::npos);
 
  private:
   enum class State { before, plain, escape, hex };
