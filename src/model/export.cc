@@ -156,7 +156,8 @@ ModelConfig read_back(const GgufExport& exported, int64_t vocab) {
 }  // namespace
 
 GgufExport export_gguf(std::shared_ptr<const Checkpoint> source, const ModelConfig& config) {
-  CheckedWeights(*source, config, NameStyle::hugging_face);  // complains of tensors that are missing, misshapen or too many
+  CheckedWeights(*source, config,
+                 NameStyle::hugging_face);  // complains of tensors that are missing, misshapen or too many
   GgufExport result{write_gguf_config(config), export_tensors(source, config)};
   const std::string what = difference(config, read_back(result, config.vocab));
   if (!what.empty())
