@@ -40,7 +40,7 @@ bool flag_at(const TagJson& value, const char* key, const std::string& place) {
   return found != nullptr && found->get<bool>();
 }
 
-// Any text in which `mark` is not.
+// Any text in which none of the marks is.
 ExprId text_without(Program& program, const std::vector<std::string>& marks) {
   ExprPool& pool = program.pool;
   const ExprId any = program.text.any_text();
@@ -73,6 +73,10 @@ class FieldsCompiler {
                                     {&separator_, "separator"}})
       *text = string_or_empty(marks, key, place_ + "/fields");
     json_ = flag_at(marks, "json", place_ + "/fields");
+    if (const TagJson* list = member(marks, "never"); list != nullptr && list->is_array())
+      for (const TagJson& mark : *list)
+        if (mark.is_string() && mark != "") never_.push_back(mark.get<std::string>());
+    if (never_.empty()) never_.push_back(value_close_);
   }
 
   RuleId compile(const TagJson& schema) {
@@ -128,7 +132,7 @@ class FieldsCompiler {
       for (const TagJson& value : *values) texts.push_back(value.is_string() ? value.get<std::string>() : value.dump());
       program_.add_expr(opened, program_.pool.literals(std::move(texts)), filled);
     } else {
-      program_.add_expr(opened, text_without(program_, {value_close_}), filled);
+      program_.add_expr(opened, text_without(program_, never_), filled);
     }
   }
 
@@ -136,7 +140,8 @@ class FieldsCompiler {
   const Options& options_;
   const std::string place_;
   std::string key_open_, key_close_, value_close_, separator_;
-  bool json_ = false;  // strings too are JSON
+  std::vector<std::string> never_;  // not in a value's text, which would end there
+  bool json_ = false;               // strings too are JSON
 };
 
 // What may come before structures that are required: a block of reasoning.

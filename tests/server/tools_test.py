@@ -152,6 +152,16 @@ class ToolsTest(unittest.TestCase):
                 {"role": "tool", "tool_call_id": "call_1", "content": "sleet"}]
             second = client.chat.completions.create(messages=messages, **options)
             self.assertGreater(second.usage.prompt_tokens, first.usage.prompt_tokens)
+            # Held to its tools, the smallest model calls them.
+            once = {**options, "messages": messages[:1], "max_tokens": 120, "parallel_tool_calls": False}
+            for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+                answer = client.chat.completions.create(**once, tool_choice=choice).choices[0]
+                self.assertIn(answer.finish_reason, ("tool_calls", "length"), answer)
+                self.assertEqual(len(answer.message.tool_calls), 1)
+                self.assertIn(answer.message.tool_calls[0].function.name, ("get_weather", "get_time"))
+                if answer.finish_reason == "tool_calls":
+                    self.assertIsInstance(json.loads(answer.message.tool_calls[0].function.arguments), dict)
+            self.assertEqual(answer.message.tool_calls[0].function.name, "get_weather")
             with self.assertRaises(openai.BadRequestError) as caught:
                 client.chat.completions.create(messages=messages, **{**options, "tools": [{"type": "function"}]})
             self.assertIn("tools[0].function", caught.exception.message)

@@ -18,9 +18,13 @@ Json fields_of(const CallGrammar& grammar) {
     return {{"key_open", ""}, {"key_close", "="}, {"value_close", ""}, {"separator", ", "}, {"json", true}};
   const Fields& fields = grammar.fields;
   const std::string between(fields.between), line = fields.lines ? "\n" : "";
+  Json never = Json::array({fields.value_close});
+  for (const std::string_view end : fields.value_ends)
+    if (!end.empty()) never.push_back("\n" + std::string(end));
   return {{"key_open", fields.key_open},
           {"key_close", std::string(fields.key_close) + between + std::string(fields.value_open) + line},
-          {"value_close", line + std::string(fields.value_close) + (fields.lines ? "\n" : between)}};
+          {"value_close", line + std::string(fields.value_close) + (fields.lines ? "\n" : between)},
+          {"never", std::move(never)}};
 }
 
 // alone: in free text, with what else is around all calls.
