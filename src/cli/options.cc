@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -78,7 +80,7 @@ class Help : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override {
     std::string text = option->get_description();
     const std::string bounds = kind_of(*option).second, value = option->get_default_str();
-    if (!bounds.empty() && bounds != "FILE" && bounds[0] != '{') text += fmt::format(" ({})", bounds);
+    if (!bounds.empty() && bounds != "FILE") text += fmt::format(" ({})", bounds);
     if (!value.empty()) text += fmt::format(" [{}]", value);
     return text;
   }
@@ -113,7 +115,13 @@ Option Option::not_empty() {
       CLI::Validator([](std::string& text) { return std::string(text.empty() ? "must not be empty" : ""); }, "")));
 }
 Option Option::one_of(std::vector<std::string> values) {
-  return Option(*option_->check(CLI::IsMember(std::move(values))));
+  const std::string all = fmt::format("{}", fmt::join(values, ", "));
+  return Option(*option_->check(CLI::Validator(
+      [values = std::move(values), all](std::string& text) {
+        if (std::ranges::find(values, text) != values.end()) return std::string();
+        return fmt::format("must be one of {}, got {}", all, text);
+      },
+      all)));
 }
 Option Option::existing_file() { return Option(*option_->check(CLI::ExistingFile)); }
 Option Option::bytes() {

@@ -76,6 +76,10 @@ TEST(OpenaiRouter, TheMakersAdviceHoldsWhereARequestSaysNothing) {
   EXPECT_EQ(asked.temperature, 1.0f);
   EXPECT_EQ(asked.top_p, 1.0f);
   EXPECT_EQ(asked.top_k, 0);
+  rig.send("POST", "/v1/completions", R"({"prompt":[1,2],"use_beam_search":true,"n":2})");
+  const SamplingParams beams = rig.generator->last()->request.sampling;
+  EXPECT_EQ(beams.temperature, 0.0f);
+  EXPECT_EQ(beams.top_p, 1.0f) << "advice is for draws";
 }
 
 TEST(OpenaiRouter, SmallEndpoints) {

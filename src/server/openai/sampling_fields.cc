@@ -55,7 +55,9 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   GenerationRequest& g = request.generation;
   SamplingParams& s = g.sampling;
   const std::optional<double> temperature = fields.number("temperature", sampling_range("temperature"));
-  s = limits.sampling;
+  // Advice is for draws, and beams are not drawn.
+  take_flag(fields, "use_beam_search", g.beam_search);
+  s = g.beam_search ? SamplingParams{} : limits.sampling;
   if (temperature) s.temperature = static_cast<float>(*temperature);
   if (s.temperature < kGreedyTemperature) s.temperature = 0;
   take_float(fields, "top_p", s.top_p);
@@ -95,7 +97,6 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   if (g.cache_salt.size() > static_cast<size_t>(limits.max_stop_bytes))
     fail("cache_salt", "string_above_max_length", "may have at most {} bytes (--limit stop-bytes), got {}",
          limits.max_stop_bytes, g.cache_salt.size());
-  take_flag(fields, "use_beam_search", g.beam_search);
   g.length_penalty = fields.number("length_penalty", {"length_penalty", -10, 10}).value_or(g.length_penalty);
   take_flag(fields, "early_stopping", g.early_stopping);
   if (g.beam_search) {
