@@ -74,7 +74,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ingot::Dialect& dialect = ingot::find_dialect(names[data[0] % names.size()]);
   ingot::ChatParserOptions options{.in_reasoning = (data[1] & 1) != 0};
   if ((data[1] & 2) != 0) options.tools = tools;
-  const std::string_view text(reinterpret_cast<const char*>(data + 6), size - 6);
+  // A detokenizer gives nothing else than UTF-8; the cuts may still fall inside a character.
+  const std::string text = ingot::replace_invalid_utf8({reinterpret_cast<const char*>(data + 6), size - 6});
   size_t first = (data[2] | data[3] << 8) % (text.size() + 1);
   size_t second = (data[4] | data[5] << 8) % (text.size() + 1);
   if (first > second) std::swap(first, second);

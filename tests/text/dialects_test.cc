@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "soak.h"
 #include "text/calls/parser.h"
 #include "text/dialects/dialect.h"
 
@@ -126,7 +127,7 @@ TEST_P(DialectCases, WholeAndCut) {
       all.push_back(i);
     }
     ASSERT_EQ(parse(dialect, options, text, all), whole) << "byte by byte";
-    constexpr size_t kShort = 90;
+    constexpr size_t kShort = test::kSanitized ? 40 : 90;
     for (size_t i = 1; i < text.size() && text.size() <= kShort; ++i)
       for (size_t j = i + 1; j < text.size(); ++j)
         ASSERT_EQ(parse(dialect, options, text, {i, j}), whole) << "cut at " << i << " and " << j;
@@ -237,6 +238,7 @@ TEST(Dialects, ArgumentsComeAsTheyAreWritten) {
 
 // Texts that make a parser go back: every byte may cost only so much.
 TEST(Dialects, TimeIsLinear) {
+  if (test::kSanitized) GTEST_SKIP() << "times of a sanitizer mean nothing";
   const auto repeat = [](std::string_view text, size_t bytes) {
     std::string out;
     while (out.size() < bytes) out += text;

@@ -43,15 +43,15 @@ void Call::start(std::vector<GenerationRequest> requests) {
   }
   produced_.resize(generations_.size());
   prompt_scores_.resize(generations_.size());
-  submitted_ = true;
-  if (gone_)
-    for (const auto& generation : generations_) generation->cancel();
   if (output_.stream) {
     exchange->stream({.content_type = "text/event-stream; charset=utf-8",
                       .body = {},
                       .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}},
                      shared_from_this());
   }
+  submitted_ = true;  // after stream(): nothing is woken before it has begun
+  if (gone_)
+    for (const auto& generation : generations_) generation->cancel();
   notified();  // whatever came before was not heard
 }
 
