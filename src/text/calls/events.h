@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/utf8.h"
+
 namespace ingot {
 
 // What a piece of a model's answer means. Texts are whole characters of UTF-8; those of one kind and index belong
@@ -35,7 +37,12 @@ class EventWriter {
 
   bool in_call() const { return in_call_; }
   int calls() const { return calls_; }  // begun so far
-  std::vector<ChatEvent> take() { return std::exchange(events_, {}); }
+  std::vector<ChatEvent> take() {
+    // What is too long to be a name is given up where the limit is, be that inside a character.
+    for (ChatEvent& event : events_)
+      if (!is_valid_utf8(event.text)) event.text = replace_invalid_utf8(event.text);
+    return std::exchange(events_, {});
+  }
 
  private:
   void add(ChatEvent::Kind kind, int index, std::string_view text) {

@@ -11,6 +11,8 @@ namespace {
 constexpr size_t kMaxNesting = 256;
 constexpr size_t kMaxWord = 512;  // bytes of a number or word
 
+bool is_hex_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' ||
          c == '+' || c == '.';
@@ -45,7 +47,10 @@ bool PythonLiteral::take(char c, std::string& json, bool& taken) {
       }
       return true;
     case State::escape: return take_escape(c, json);
-    case State::digits: token_.push_back(c); return token_.size() < digits_ || end_digits(json);
+    case State::digits:
+      if (!is_hex_digit(c)) return false;  // before it is taken: it may be the first byte of a character
+      token_.push_back(c);
+      return token_.size() < digits_ || end_digits(json);
     case State::token:
       if (is_word(c)) {
         token_.push_back(c);
@@ -121,7 +126,6 @@ bool PythonLiteral::take_escape(char c, std::string& json) {
 
 bool PythonLiteral::end_digits(std::string& json) {
   state_ = State::string;
-  if (token_.find_first_not_of("0123456789abcdefABCDEF") != token_.npos) return false;
   const auto code = static_cast<char32_t>(std::stoul(token_, nullptr, 16));
   if (code < 0x20 || code == '"' || code == '\\' || (code >= 0xD800 && code < 0xE000)) {
     json += fmt::format("\\u{:04x}", static_cast<uint32_t>(code));
