@@ -261,7 +261,7 @@ class DefaultModel : public Cli {
 };
 
 TEST_F(DefaultModel, AnswersInText) {
-  const Outcome outcome = ingot("run --chat -p 'What is the capital of France?' -n 24 --json");
+  const Outcome outcome = ingot("run --chat -p 'What is the capital of France?' -n 24 --temperature 0 --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json report = json::parse(outcome.out);
   EXPECT_THAT(report["text"].get<std::string>(), HasSubstr("Paris"));
