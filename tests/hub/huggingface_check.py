@@ -50,7 +50,7 @@ class HuggingFaceCheck(HubCase):
         self.hub.add(NAME, model_files())
         path = self.library("fetch")
         self.hub.requests.clear()
-        out = self.ingot("run", "-m", NAME, "-p", "Hello", "-n", "2", "--json", HF_HUB_OFFLINE="1")
+        out = self.ingot("run", "-m", NAME, "-p", "Hello", "-n", "2", "--temp", "0", "--json", HF_HUB_OFFLINE="1")
         self.assertEqual(len(json.loads(out)["token_ids"]), 2)
         self.assertEqual(self.hub.requests, [])
         row, = self.listed()

@@ -22,7 +22,7 @@ class PullTest(HubCase):
                                  "model.safetensors"])
         self.assertEqual((self.repo / "refs" / "main").read_text(), commit)
         self.hub.requests.clear()
-        out = self.ingot("run", "-m", NAME, "-p", "Hello", "-n", "2", "--json", HF_HUB_OFFLINE="1")
+        out = self.ingot("run", "-m", NAME, "-p", "Hello", "-n", "2", "--temp", "0", "--json", HF_HUB_OFFLINE="1")
         self.assertEqual(len(json.loads(out)["token_ids"]), 2)
         self.assertEqual(self.hub.requests, [], "the cache needs no network")
 
@@ -96,7 +96,7 @@ class PullTest(HubCase):
     def test_gguf_runs(self):
         data = (fixture.ROOT / "tests" / "fixtures" / "models" / "gguf-q4_0-llama3" / "model.gguf").read_bytes()
         self.hub.add(NAME, {"dir/x.Q4_0.gguf": data, "dir/x.Q8_0.gguf": b"x" * 2000})
-        out = self.ingot("run", "-m", NAME + ":Q4_0", "--ids", "1,2,3", "-n", "1", "--json")
+        out = self.ingot("run", "-m", NAME + ":Q4_0", "--ids", "1,2,3", "-n", "1", "--temp", "0", "--json")
         self.assertEqual(len(json.loads(out)["token_ids"]), 1)
 
     def test_list_and_rm(self):
