@@ -70,7 +70,7 @@ void FakeExchange::stream(HttpReply head, std::shared_ptr<BodySource> body) {
 
 void FakeExchange::wake() {
   const std::lock_guard lock(mutex_);
-  EXPECT_TRUE(source_ || ended_) << "woken before stream()";
+  EXPECT_TRUE(source_ || ended_ || gone_) << "woken before stream()";
   woken_ = true;
   changed_.notify_all();
 }
