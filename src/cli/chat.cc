@@ -51,12 +51,6 @@ struct ChatArgs {
   std::string system;
 };
 
-std::string expand_home(const std::string& path) {
-  if (path.starts_with("~/"))
-    if (const auto home = environment("HOME")) return *home + path.substr(1);
-  return path;
-}
-
 class Chat {
  public:
   Chat(const ChatArgs& args, std::unique_ptr<Llm> llm, std::string model, bool interactive)

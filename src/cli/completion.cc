@@ -26,8 +26,7 @@ Completion among(std::string_view typed, const std::vector<std::string>& names) 
 }
 
 std::vector<std::string> files_in(std::string folder, bool hidden) {
-  if (folder.starts_with("~/"))
-    if (const auto home = environment("HOME")) folder = *home + folder.substr(1);
+  folder = expand_home(folder);
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator entry(folder.empty() ? "." : folder, error), end; !error && entry != end;
@@ -42,6 +41,12 @@ std::vector<std::string> files_in(std::string folder, bool hidden) {
 }
 
 }  // namespace
+
+std::string expand_home(const std::string& path) {
+  if (path.starts_with("~/"))
+    if (const auto home = environment("HOME")) return *home + path.substr(1);
+  return path;
+}
 
 Completion complete_line(std::string_view before_cursor, const std::vector<std::string>& commands,
                          const std::vector<std::string>& settings) {

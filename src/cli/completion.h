@@ -14,4 +14,7 @@ struct Completion {
 Completion complete_line(std::string_view before_cursor, const std::vector<std::string>& commands,
                          const std::vector<std::string>& settings);
 
+// "~/x" with the home folder in its place.
+std::string expand_home(const std::string& path);
+
 }  // namespace ingot::cli

@@ -20,11 +20,9 @@ namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
+// Of a text that is a number: fault_of_number() looks first.
 std::string fault_of(const SamplingRange& range, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0') return "must be a number, got " + text;
-  const auto fault = outside(range, value);
+  const auto fault = outside(range, std::strtod(text.c_str(), nullptr));
   return fault ? fault->reason : std::string();
 }
 

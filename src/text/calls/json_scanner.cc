@@ -11,7 +11,6 @@ constexpr size_t kMaxDepth = 256;
 constexpr size_t kMaxToken = 512;  // of a number
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20; }
-bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_token(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '+' || c == '.' || c == 'E'; }
 

@@ -7,6 +7,7 @@
 
 namespace ingot {
 
+inline bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 // Whether the token is a JSON number.
 bool is_json_number(std::string_view token);
 

@@ -11,8 +11,6 @@ namespace {
 constexpr size_t kMaxNesting = 256;
 constexpr size_t kMaxWord = 512;  // bytes of a number or word
 
-bool is_hex_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' ||
          c == '+' || c == '.';
@@ -48,7 +46,7 @@ bool PythonLiteral::take(char c, std::string& json, bool& taken) {
       return true;
     case State::escape: return take_escape(c, json);
     case State::digits:
-      if (!is_hex_digit(c)) return false;  // before it is taken: it may be the first byte of a character
+      if (!is_hex(c)) return false;  // before it is taken: it may be the first byte of a character
       token_.push_back(c);
       return token_.size() < digits_ || end_digits(json);
     case State::token:
