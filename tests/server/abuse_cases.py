@@ -38,7 +38,7 @@ class Case:
         """How many well-behaved streams would be as many."""
         body = self.body if isinstance(self.body, dict) else {}
         prompts = len(body["prompt"]) if isinstance(body.get("prompt"), list) else 1
-        return min(self.copies * prompts * body.get("n", 1), 63)
+        return min(self.copies * prompts * max(body.get("n", 1), body.get("best_of", 1)), 63)
 
 
 def user(text):
