@@ -30,6 +30,7 @@ class StepBuilder {
   // Fills in the totals and the block table. The reference stays valid until the next change.
   const Step& finish();
   Step& step() { return step_; }
+  const Step& step() const { return step_; }
 
  private:
   int64_t block_size_;

@@ -40,7 +40,8 @@ uint64_t host_bytes(const Request& request, uint64_t mask_bytes) {
   };
   const auto prompt = static_cast<uint64_t>(request.prompt_len), fresh = static_cast<uint64_t>(request.max_tokens);
   const auto width = static_cast<uint64_t>(request.width);
-  return sizeof(Request) + spec.client.size() + spec.cache_salt.size() + spec.stop.bytes() +
+  const uint64_t indexed = spec.speculate ? width * (prompt + fresh) * TokenIndex::kBytesPerToken : 0;
+  return sizeof(Request) + indexed + spec.client.size() + spec.cache_salt.size() + spec.stop.bytes() +
          prompt * (kTokenBytes + score_bytes(spec.prompt_logprobs)) +
          width * (sizeof(Sequence) + prompt * sizeof(int32_t) + fresh * (kTokenBytes + score_bytes(spec.logprobs))) +
          (spec.structured.compiled ? width * (mask_bytes + fresh * kGuidedTokenBytes) : 0) +
@@ -55,6 +56,18 @@ std::vector<int32_t> find_end_ids(const Engine& engine, const Tokenizer* tokeniz
       if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
   std::erase_if(ids, [&](int32_t id) { return id < 0 || id >= engine.limits().vocab; });
   return ids;
+}
+
+// What `automatic` means here.
+LlmOptions with_speculation(LlmOptions options, const Engine& engine) {
+  if (options.speculate == Speculation::automatic)
+    options.speculate = engine.limits().rows_alike ? Speculation::suffix : Speculation::off;
+  if (options.speculate != Speculation::off && !engine.limits().rows_alike)
+    throw_error(ErrorKind::declined,
+                "speculation would change answers on the device {}: several rows of a sequence do not have the bits of "
+                "one at a time there yet",
+                engine.device_name());
+  return options;
 }
 
 void check_ranges(const SamplingParams& p) {
@@ -95,11 +108,11 @@ struct Llm::Impl {
   Impl(std::unique_ptr<Engine> engine_in, std::shared_ptr<const Tokenizer> tokenizer_in, const LlmOptions& options_in)
       : engine(std::move(engine_in)),
         tokenizer(std::move(tokenizer_in)),
-        options(options_in),
+        options(with_speculation(options_in, *engine)),
         limits(engine->limits()),
         end_ids(find_end_ids(*engine, tokenizer.get())),
         grammars(tokenizer.get(), limits.vocab, end_ids),
-        loop(*engine, tokenizer.get(), grammars, options_in,
+        loop(*engine, tokenizer.get(), grammars, options,
              static_cast<uint64_t>(options.max_waiting) + static_cast<uint64_t>(limits.max_seqs),
              options.host_budget > 0 ? options.host_budget : kHostBudget) {}
 

@@ -24,6 +24,7 @@ struct StagedSampling {
   int32_t bad_offset, bad_count;          // bad_count sequences, each: length, ids...
   int32_t mask_offset;                    // ceil(vocab / 32) words, or -1
   int32_t logits_row;                     // where a full_logits row goes in the output, or -1
+  int32_t draft_offset, draft_count;      // token ids taken for granted behind the slot's history
 };
 
 // The inputs of one step, copied into one of two shared (host-visible) buffers before encoding. All are byte offsets

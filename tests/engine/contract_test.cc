@@ -113,6 +113,10 @@ class Contract : public ContractTest, public ::testing::WithParamInterface<std::
 
 TEST_P(Contract, OneSubmissionOneWaitNothingElse) { expect_one_submission_and_one_wait(); }
 
+TEST_P(Contract, SaysWhetherDraftsCanBeVerified) {
+  EXPECT_EQ(engine_->limits().rows_alike, GetParam().starts_with("cpu"));
+}
+
 // What a family adds (experts are sorted by what the step computes, windows, learned positions) keeps to it too.
 class FamilyContract : public ContractTest,
                        public ::testing::WithParamInterface<std::tuple<std::string, std::string>> {};
