@@ -42,7 +42,6 @@ struct EngineLimits {
   int64_t block_size = 0;
   int64_t vocab = 0;
   int32_t sampler_slots = 0;
-  bool rows_alike = false;  // a sequence's rows have the same bits one a step or several: drafts can be verified
   int64_t max_list_words =
       0;  // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
 };

@@ -25,7 +25,6 @@ class Grammar;
 
 // Whether a step may verify tokens that were guessed, which changes nothing but the speed.
 enum class Speculation : uint8_t {
-  automatic,  // suffix where the device's rows allow it (EngineLimits::rows_alike), else off
   off,
   lookup,  // guesses from the request's own text
   suffix,  // and from what the client's last answers said
@@ -37,7 +36,8 @@ struct LlmOptions {
   double target_step_ms = 0;   // longest step while streams are running; 0: 1.6 times a step without prefill
   bool prefix_caching = true;  // reuse the KV blocks of equal prompt beginnings
   bool overlap = true;         // submit a step while the one before it runs
-  Speculation speculate = Speculation::automatic;
+  Speculation speculate = Speculation::suffix;
+  int32_t draft_tokens = 0;      // guess so many whatever they cost, for tests and measurements; 0: as many as pay
   uint64_t host_budget = 0;      // bytes that waiting and running requests may hold on the host; 0: 256 MiB
   uint64_t min_free_memory = 0;  // refuse new requests while the system has less than this free; 0: 128 MiB
 };

@@ -31,7 +31,6 @@ struct DeviceInfo {
   DType activation = DType::f32;  // of every activation except the residual stream and the logits, which are f32
   uint64_t memory_bytes = 0;      // what the device could give a model, 0 when unknown
   int32_t step_tokens = 2048;     // most rows in a step when nobody asks for more or less
-  bool rows_alike = false;        // EngineLimits
   std::string kernels;            // where they come from, for people; empty: they are part of the program
 };
 

@@ -84,17 +84,14 @@ void add_speculate_option(Options command, std::string& kind) {
   command
       .option(
           "--speculate", kind,
-          "guess tokens from earlier text and verify several in a step; answers stay the same. auto: where the device "
-          "allows it, as far as it pays; lookup: from the request alone; suffix: from the client's last answers too")
+          "guess tokens from earlier text and verify several in a step, as far as that pays; answers stay the same. "
+          "lookup: from the request alone; suffix, and auto: from the client's last answers too")
       .show_default()
       .one_of({"auto", "off", "lookup", "suffix"});
 }
 
 Speculation parse_speculation(const std::string& kind) {
-  return kind == "off"      ? Speculation::off
-         : kind == "lookup" ? Speculation::lookup
-         : kind == "suffix" ? Speculation::suffix
-                            : Speculation::automatic;
+  return kind == "off" ? Speculation::off : kind == "lookup" ? Speculation::lookup : Speculation::suffix;
 }
 
 void add_model_argument(Options command, ModelArgs& args) {

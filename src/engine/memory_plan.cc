@@ -47,7 +47,6 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
     throw_error(ErrorKind::bad_call, "--max-model-len {}: the model was made for at most {} positions",
                 options.max_model_len, config.max_position);
   limits.max_seqs = options.max_seqs;
-  limits.rows_alike = device.info().rows_alike;
   limits.sampler_slots = options.max_seqs;
   limits.max_model_len = options.max_model_len > 0 ? options.max_model_len : config.max_position;
 

@@ -58,18 +58,6 @@ std::vector<int32_t> find_end_ids(const Engine& engine, const Tokenizer* tokeniz
   return ids;
 }
 
-// What `automatic` means here.
-LlmOptions with_speculation(LlmOptions options, const Engine& engine) {
-  if (options.speculate == Speculation::automatic)
-    options.speculate = engine.limits().rows_alike ? Speculation::suffix : Speculation::off;
-  if (options.speculate != Speculation::off && !engine.limits().rows_alike)
-    throw_error(ErrorKind::declined,
-                "speculation would change answers on the device {}: several rows of a sequence do not have the bits of "
-                "one at a time there yet",
-                engine.device_name());
-  return options;
-}
-
 void check_ranges(const SamplingParams& p) {
   const std::pair<const char*, double> values[] = {{"temperature", p.temperature},
                                                    {"top_k", p.top_k},
@@ -108,7 +96,7 @@ struct Llm::Impl {
   Impl(std::unique_ptr<Engine> engine_in, std::shared_ptr<const Tokenizer> tokenizer_in, const LlmOptions& options_in)
       : engine(std::move(engine_in)),
         tokenizer(std::move(tokenizer_in)),
-        options(with_speculation(options_in, *engine)),
+        options(options_in),
         limits(engine->limits()),
         end_ids(find_end_ids(*engine, tokenizer.get())),
         grammars(tokenizer.get(), limits.vocab, end_ids),

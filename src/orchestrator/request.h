@@ -68,6 +68,7 @@ struct Sequence {
   int64_t known() const { return static_cast<int64_t>(tokens.size()); }
   int64_t length() const { return known() + in_flight; }  // with the token that only the device knows
   int64_t generated() const;
+  bool decodes() const;                                    // its prompt is computed
   int64_t missing() const { return length() - computed; }  // rows until its next token
   // Its next row follows from its newest token, so that has to be known to the host first.
   bool needs_host() const { return guide || waits_for_draft || (in_flight > 0 && !draft.empty()); }
@@ -110,6 +111,7 @@ struct Request {
 };
 
 inline int64_t Sequence::generated() const { return known() - request->prompt_len; }
+inline bool Sequence::decodes() const { return computed >= request->prompt_len; }
 
 inline bool Request::all_finished() const {
   for (const auto& sequence : sequences)

@@ -78,7 +78,9 @@ void Scheduler::schedule_decodes(ScheduledStep& scheduled) {
   std::vector<std::shared_ptr<Sequence>> drafting;  // behind those with one row
   for (size_t i = 0; i < by_turn_.size(); ++i) {
     const std::shared_ptr<Sequence> sequence = by_turn_[i];
-    if (sequence->missing() != 1 || !wants_row(*sequence) || builder_.rows() >= limits_.max_step_tokens) continue;
+    if (!sequence->decodes() || sequence->missing() != 1 || !wants_row(*sequence) ||
+        builder_.rows() >= limits_.max_step_tokens)
+      continue;
     const bool ready =
         extend_blocks(*sequence, sequence->length(), true) && make_writable(*sequence, sequence->length() - 1, true);
     if (!ready) {
@@ -108,36 +110,48 @@ bool Scheduler::has_room_for_draft(Sequence& sequence, int32_t draft_rows) {
          (blocks <= 0 || pool_.free() > blocks + running()) && extend_blocks(sequence, length, false);
 }
 
+// Rows of what running sequences have to compute before their next token: answers that lost their blocks, or of which a
+// grammar left no choice, then prompts (generated text comes first in a step); then of prompts that wait.
+
 void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
   const int32_t streams = scheduled.decode_rows + scheduled.drafts;
   const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - streams;
   int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(streams, prompts));
+  bool prompt_rows = false;  // the step has some
   const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
     int64_t rows = std::min<int64_t>(budget, sequence->missing());
-    const int64_t samples_left = limits_.max_sample_rows - static_cast<int64_t>(builder_.step().sample_rows.size());
+    // A step has either of a sequence, so that it can say what its rows are.
+    if (!sequence->decodes()) rows = std::min(rows, sequence->request->prompt_len - sequence->computed);
+    const int64_t samples_left = limits_.max_sample_rows - outputs();
     if (samples_left < 1) return false;
     if (sequence->request->scores_prompt()) rows = std::min(rows, samples_left);
     const int64_t history = sequence->request->needs_slot() ? sequence->known() : 0;
     if (reset_words_ + history > limits_.max_list_words / 2) return false;
     if (!make_writable(*sequence, sequence->computed, false)) return false;
+    prompt_rows |= !sequence->decodes();
     take_rows(scheduled, sequence, static_cast<int32_t>(rows));
     budget -= static_cast<int32_t>(rows);
     scheduled.prefill_rows += static_cast<int32_t>(rows);
     return true;
   };
-  for (const std::shared_ptr<Sequence>& sequence : running_by_turn()) {
-    if (budget < 1) return;
-    if (sequence->missing() <= 1 || !wants_row(*sequence)) continue;
-    if (!extend_blocks(*sequence, sequence->length(), false)) {  // it has more tokens than when it was admitted
-      preempt(sequence);
-      continue;
+  const std::vector<std::shared_ptr<Sequence>> order = running_by_turn();
+  for (const bool generated : {true, false})
+    for (const std::shared_ptr<Sequence>& sequence : order) {
+      if (budget < 1) return;
+      if (sequence->state != Sequence::State::running || sequence->decodes() != generated) continue;
+      if (sequence->missing() <= (generated ? 1 : 0) || !wants_row(*sequence)) continue;
+      if (!extend_blocks(*sequence, sequence->length(), false)) {  // it has more tokens than when it was admitted
+        preempt(sequence);
+        continue;
+      }
+      if (!take(sequence)) return;
     }
-    if (!take(sequence)) return;
-  }
   // When the one whose turn it is does not fit, nobody overtakes it.
   while (budget > 0) {
     const std::shared_ptr<Sequence> sequence = next_waiting();
-    if (!sequence || !admit(sequence) || !take(sequence)) return;
+    if (!sequence || !admit(sequence)) return;
+    if (sequence->decodes() && prompt_rows) continue;  // generated text comes first: with the next step
+    if (!take(sequence)) return;
   }
 }
 
@@ -260,9 +274,10 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
   int32_t first = 0;
   if (s.in_flight > 0) {
     const int32_t on_device = -1 - s.in_flight_row;
-    first = builder_.add({&on_device, 1}, start, s.blocks);
+    first = builder_.add({&on_device, 1}, start, s.blocks, StepBuilder::Text::generated);
   } else {
-    first = builder_.add(std::span(s.tokens).subspan(start, rows), start, s.blocks);
+    first = builder_.add(std::span(s.tokens).subspan(start, rows), start, s.blocks,
+                         s.decodes() ? StepBuilder::Text::generated : StepBuilder::Text::prompt);
   }
   if (request.scores_prompt()) {
     for (int64_t position = start; position < std::min(start + rows, request.prompt_len - 1); ++position) {
@@ -299,7 +314,7 @@ void Scheduler::take_draft(ScheduledStep& scheduled, const std::shared_ptr<Seque
   std::vector<int32_t> tokens{s.tokens.back()};
   tokens.insert(tokens.end(), s.draft.begin(), s.draft.end());
   const auto rows = static_cast<int32_t>(tokens.size());
-  const int32_t first = builder_.add(tokens, s.computed, s.blocks);
+  const int32_t first = builder_.add(tokens, s.computed, s.blocks, StepBuilder::Text::generated);
   scheduled.sequences.push_back(
       {.sequence = sequence, .rows = rows, .sample = outputs(), .drafted = rows - 1, .complete = true});
   for (int32_t row = first; row < first + rows; ++row) sample_row(s, row);

@@ -83,6 +83,10 @@ Speculator::Guess Speculator::guess(Sequence& sequence) {
 
 // The draft tokens of all, most promising first: as many as give the most tokens in a step's time.
 void Speculator::choose(std::vector<Guess>& guesses, int32_t rows, const Pacer& pacer) const {
+  if (fixed_ > 0) {
+    for (Guess& guess : guesses) guess.taken = std::min(fixed_, static_cast<int32_t>(guess.tokens.size()));
+    return;
+  }
   std::vector<std::pair<double, Guess*>> gains;
   for (Guess& guess : guesses) {
     double chance = 1;

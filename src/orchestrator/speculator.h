@@ -38,7 +38,9 @@ class Speculator {
  public:
   static constexpr int32_t kMostDraft = 15;
 
-  Speculator(Speculation kind, const EngineLimits& limits) : kind_(kind), limits_(limits) {}
+  // `fixed`: LlmOptions::draft_tokens.
+  Speculator(Speculation kind, int32_t fixed, const EngineLimits& limits)
+      : kind_(kind), fixed_(fixed), limits_(limits) {}
 
   // Gives some of `due`, whose next token is the host's to know, a draft. `rows`: that the step has in any case, one
   // for each of them included.
@@ -63,6 +65,7 @@ class Speculator {
   void choose(std::vector<Guess>& guesses, int32_t rows, const Pacer& pacer) const;
 
   Speculation kind_;
+  int32_t fixed_;
   EngineLimits limits_;
   RecentAnswers recent_;
 };

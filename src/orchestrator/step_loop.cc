@@ -36,7 +36,7 @@ StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, Grammars& grammar
       options_(options),
       masks_(std::min(ThreadPool::available_cpus(), kMostMaskThreads), [&grammars] { grammars.trim(); }),
       scheduler_(engine.limits(), options.prefix_caching, options.target_step_ms),
-      speculator_(options.speculate, engine.limits()),
+      speculator_(options.speculate, options.draft_tokens, engine.limits()),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
   thread_ = std::thread([this] { run(); });

@@ -32,6 +32,7 @@ struct StagedSampling {
 struct StagedStep {
   int32_t ring = 0;  // which of the two
   int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
+  int32_t generated_rows = 0;  // decode rows, and those behind them that are computed like them
   int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
   int32_t copies = 0, zeros = 0, resets = 0;
   size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples

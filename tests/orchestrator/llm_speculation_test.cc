@@ -60,6 +60,7 @@ void expect_equal(const std::vector<Choice>& got, const std::vector<Choice>& wan
 
 LlmOptions with(Speculation kind, LlmOptions options = tiny_options()) {
   options.speculate = kind;
+  options.draft_tokens = 4;
   return options;
 }
 

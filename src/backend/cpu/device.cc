@@ -38,8 +38,7 @@ class Cpu final : public Backend {
         {.name = "cpu",
          .description = fmt::format("{}, {} thread{}", cpu::isa_name(isa_), pool_.size(), pool_.size() == 1 ? "" : "s"),
          .activation = DType::f32,
-         .memory_bytes = available_memory_bytes(),
-         .rows_alike = true},
+         .memory_bytes = available_memory_bytes()},
         {.runs = "the CPU runs", .head_size = kMaxHeadSize, .group = cpu::kMaxAttentionRows});
     reserve_ops(512);
   }
