@@ -23,12 +23,21 @@ namespace grammar {
 class Grammar;
 }
 
+// Whether a step may verify tokens that were guessed, which changes nothing but the speed.
+enum class Speculation : uint8_t {
+  off,
+  lookup,  // guesses from the request's own text
+  suffix,  // and from what the client's last answers said
+};
+
 struct LlmOptions {
   EngineOptions engine;
-  int32_t max_waiting = 1024;    // requests beyond those that can run; more are refused (ErrorKind::overloaded)
-  double target_step_ms = 0;     // longest step while streams are running; 0: 1.6 times a step without prefill
-  bool prefix_caching = true;    // reuse the KV blocks of equal prompt beginnings
-  bool overlap = true;           // submit a step while the one before it runs
+  int32_t max_waiting = 1024;  // requests beyond those that can run; more are refused (ErrorKind::overloaded)
+  double target_step_ms = 0;   // longest step while streams are running; 0: 1.6 times a step without prefill
+  bool prefix_caching = true;  // reuse the KV blocks of equal prompt beginnings
+  bool overlap = true;         // submit a step while the one before it runs
+  Speculation speculate = Speculation::suffix;
+  int32_t draft_tokens = 0;      // guess so many whatever they cost, for tests and measurements; 0: as many as pay
   uint64_t host_budget = 0;      // bytes that waiting and running requests may hold on the host; 0: 256 MiB
   uint64_t min_free_memory = 0;  // refuse new requests while the system has less than this free; 0: 128 MiB
 };
@@ -99,6 +108,7 @@ struct GenerationRequest {
   int32_t logprobs = -1;            // alternatives reported for each new token; -1: no logprobs at all
   int32_t prompt_logprobs = -1;     // the same for each prompt token; such a request does not read the prefix cache
   int32_t priority = 0;             // lower runs first; equal: clients in turn, each in the order of its requests
+  bool speculate = true;            // as far as LlmOptions::speculate goes
   std::string client;               // whose request it is: sequences, places and memory are shared fairly among clients
   std::string cache_salt;           // prompts meet in the prefix cache only under the same salt ...
   int64_t shared_tokens = 0;        // ... but for so many tokens of their beginning, which are no secret
@@ -135,6 +145,8 @@ struct GenerationSummary {
   int64_t read_tokens = 0;        // of the prompt, computed or found in the cache so far
   int64_t cached_tokens = 0;      // of the prompt, found in the prefix cache
   int64_t completion_tokens = 0;  // of every choice generated
+  int64_t draft_tokens = 0;       // guessed ...
+  int64_t accepted_tokens = 0;    // ... and drawn
   int32_t preemptions = 0;
   double queue_s = 0;    // until its first step
   double prefill_s = 0;  // from there until its first token
@@ -186,9 +198,13 @@ struct LlmStats {
   uint64_t preemptions = 0;
   uint64_t prompt_tokens = 0;  // of requests that reached their first token
   uint64_t generation_tokens = 0;
-  uint64_t prefix_queries = 0;  // prompt tokens looked up
-  uint64_t prefix_hits = 0;     // of those, found
-  uint64_t refused = 0;         // queue full, memory short, draining
+  uint64_t prefix_queries = 0;                 // prompt tokens looked up
+  uint64_t prefix_hits = 0;                    // of those, found
+  uint64_t drafts = 0;                         // guesses that were verified,
+  uint64_t draft_tokens = 0;                   // their tokens,
+  uint64_t accepted_tokens = 0;                // and those that were drawn
+  std::vector<uint64_t> accepted_at_position;  // of those, by the place in their draft
+  uint64_t refused = 0;                        // queue full, memory short, draining
   uint64_t finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0;
   uint64_t host_bytes = 0;  // held by waiting and running requests
   Histogram first_token_s, inter_token_s, e2e_s, queue_s, prefill_s, decode_s;

@@ -61,6 +61,10 @@ struct RowOutput {
   int32_t target = -1;  // score only: the token that is rated
 };
 
+inline bool draws_token(const RowOutput& output) {
+  return output.kind == RowOutput::Kind::token || output.kind == RowOutput::Kind::logprobs;
+}
+
 // Penalty history of a sequence, (re)written before the step; later sampled tokens are appended by the engine itself.
 // A slot must be reset before its first use by a new sequence, and after a preemption with what was generated so far.
 struct SamplerReset {
@@ -79,8 +83,11 @@ struct Step {
   int32_t num_scheduled_tokens = 0;  // T
   int32_t num_seqs_active = 0;       // S
   int32_t num_decode_tokens = 0;     // rows of decode sequences; they come first
-  int32_t max_query_len = 0;         // most rows of one sequence
-  int32_t max_seq_len = 0;           // largest of seq_lens
+  // Rows of the sequences behind them, of several rows each, that are generated text and not prompt: a draft, or an
+  // answer that is computed again. They have the bits of decode rows, whatever rows of prompts have.
+  int32_t num_generated_tokens = 0;
+  int32_t max_query_len = 0;  // most rows of one sequence
+  int32_t max_seq_len = 0;    // largest of seq_lens
 
   std::vector<int32_t> token_ids;        // [T]; -1 - r: the token that row r of the previous step sampled
   std::vector<int32_t> positions;        // [T]
@@ -96,9 +103,11 @@ struct Step {
 
   std::vector<int32_t> sample_rows;      // [R] rows that produce output, ascending
   std::vector<SamplingParams> sampling;  // [R]
-  std::vector<int32_t>
-      sampler_slot;               // [R]; -1: no penalty history (then penalties, bad words and min_tokens are refused)
-  std::vector<RowOutput> output;  // [R]
+  // [R]; -1: no penalty history (then penalties, bad words and min_tokens are refused). Neighbouring rows of one
+  // sequence may share one: a draft that is verified. Each is drawn as if the tokens up to its own had been, and the
+  // slot takes the tokens up to the first that is not what the next row has.
+  std::vector<int32_t> sampler_slot;
+  std::vector<RowOutput> output;       // [R]
   std::vector<uint32_t> grammar_mask;  // empty, or [R][ceil(vocab / 32)]: bit set = allowed
 };
 

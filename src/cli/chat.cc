@@ -49,6 +49,7 @@ struct ChatArgs {
   ModelArgs model;
   ChatSettings settings;
   std::string system;
+  std::string speculate = "auto";
 };
 
 class Chat {
@@ -331,6 +332,7 @@ void chat(const ChatArgs& args) {
   options.engine = args.model.engine;
   options.engine.model = resolve_model(args.model.model);
   options.engine.max_seqs = 1;
+  options.speculate = parse_speculation(args.speculate);
   std::unique_ptr<Llm> llm = load_llm(options);
   if (llm->tokenizer() == nullptr || !llm->tokenizer()->chat_template())
     throw_error(ErrorKind::declined, "{}: this model has no chat template; complete texts with `ingot run`",
@@ -348,6 +350,7 @@ void add_chat(Program& program) {
   add_model_argument(command, args.model);
   command.option("--system", args.system, "how the model should behave");
   add_sampling_options(command, args.settings.sampling);
+  add_speculate_option(command, args.speculate);
 }
 
 }  // namespace ingot::cli

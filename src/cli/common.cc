@@ -80,6 +80,20 @@ void add_device_options(Options command, ModelArgs& args) {
       .non_negative();
 }
 
+void add_speculate_option(Options command, std::string& kind) {
+  command
+      .option(
+          "--speculate", kind,
+          "guess tokens from earlier text and verify several in a step, as far as that pays; answers stay the same. "
+          "lookup: from the request alone; suffix, and auto: from the client's last answers too")
+      .show_default()
+      .one_of({"auto", "off", "lookup", "suffix"});
+}
+
+Speculation parse_speculation(const std::string& kind) {
+  return kind == "off" ? Speculation::off : kind == "lookup" ? Speculation::lookup : Speculation::suffix;
+}
+
 void add_model_argument(Options command, ModelArgs& args) {
   command.option("MODEL", args.model, "the model, as -m takes it").excludes(*command.find_option("--model"));
 }

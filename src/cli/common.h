@@ -25,6 +25,9 @@ void add_engine_options(Options command, ModelArgs& args);  // both of these
 void add_model_options(Options command, ModelArgs& args);   // which model
 void add_device_options(Options command, ModelArgs& args);  // how it is loaded and run
 
+void add_speculate_option(Options command, std::string& kind);
+Speculation parse_speculation(const std::string& kind);
+
 void add_model_argument(Options command, ModelArgs& args);  // the model without -m in front
 
 // A prompt as it was given: a word of its own, -p, -f, --ids or standard input.

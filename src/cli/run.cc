@@ -23,6 +23,7 @@ struct RunArgs {
   PromptArgs prompt;
   SamplingArgs sampling;
   std::string system;
+  std::string speculate = "auto";
   int32_t logprobs = -1;
   bool chat = false;
   bool json = false;
@@ -93,6 +94,7 @@ void run(const RunArgs& args) {
   options.engine = args.model.engine;
   options.engine.model = args.model.model;
   options.engine.max_seqs = 1;
+  options.speculate = parse_speculation(args.speculate);
   const std::unique_ptr<Llm> llm = load_llm(options);
   const Tokenizer* tokenizer = llm->tokenizer();
   if (tokenizer == nullptr && prompt.ids.empty())
@@ -115,8 +117,11 @@ void run(const RunArgs& args) {
   if (!args.json) {
     fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "[{} prompt tokens at {:.0f} tok/s, {} new at {:.0f} tok/s, {}]\n", summary.prompt_tokens,
-               prefill_rate, produced, decode_rate, to_string(answer.finish));
+    const std::string guessed = summary.draft_tokens > 0 ? fmt::format(", {} of {} guesses right",
+                                                                       summary.accepted_tokens, summary.draft_tokens)
+                                                         : "";
+    fmt::print(stderr, "[{} prompt tokens at {:.0f} tok/s, {} new at {:.0f} tok/s{}, {}]\n", summary.prompt_tokens,
+               prefill_rate, produced, decode_rate, guessed, to_string(answer.finish));
     return;
   }
   nlohmann::ordered_json report = {{"text", answer.text},
@@ -130,7 +135,9 @@ void run(const RunArgs& args) {
                                     {{"prefill_s", summary.prefill_s},
                                      {"decode_s", summary.decode_s},
                                      {"prefill_tok_s", prefill_rate},
-                                     {"decode_tok_s", decode_rate}}}};
+                                     {"decode_tok_s", decode_rate},
+                                     {"draft_tokens", summary.draft_tokens},
+                                     {"accepted_tokens", summary.accepted_tokens}}}};
   if (args.logprobs >= 0) report["logprobs"] = scores_json(answer.scores);
   fmt::print("{}\n", report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
@@ -144,6 +151,7 @@ void add_run(Program& program) {
   command.flag("--chat", args.chat, "put the prompt into the model's chat template");
   command.option("--system", args.system, "system message, with --chat");
   add_sampling_options(command, args.sampling);
+  add_speculate_option(command, args.speculate);
   command.option("--logprobs", args.logprobs, "with --json: logprobs of each token and of the k most likely")
       .non_negative();
   command.flag("--json", args.json, "print one JSON object instead of the text");

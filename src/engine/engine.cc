@@ -26,11 +26,19 @@ constexpr int kRings = 2;  // steps in flight
 
 }  // namespace
 
+// Rows of a step that verify a draft under one sampler slot.
+struct Draft {
+  int32_t slot = 0;
+  size_t first = 0;             // among the step's outputs
+  std::vector<int32_t> tokens;  // that the rows behind the first take for granted
+};
+
 // A step between submit() and wait().
 struct InFlight {
   uint64_t id = 0;
   int ring = 0;
   std::vector<RowOutput> output;
+  std::vector<Draft> drafts;
   DeviceCounters before;  // at the start of submit()
   StepStats stats;
 };
@@ -40,17 +48,20 @@ struct Engine::Impl {
       : model(std::move(loaded)), device(*model.device), validator(model.plan.limits), info(describe(model.config)) {
     history.slot_lengths.assign(static_cast<size_t>(model.plan.limits.sampler_slots), -1);
     history.slot_capacity = model.plan.sampler.max_tokens;
+    reset_by.assign(history.slot_lengths.size(), 0);
   }
 
   StepTicket submit(const Step& step);
   StepResult wait(StepTicket ticket);
-  void remember(const Step& step);
+  void remember(const Step& step, InFlight& flight);
+  void forget_refused(const InFlight& flight, const StepResult& result);
 
   LoadedModel model;
   Backend& device;
   StepValidator validator;
   ModelInfo info;
   StepHistory history;
+  std::vector<uint64_t> reset_by;  // the step that last reset a sampler slot
   std::deque<InFlight> in_flight;
   uint64_t last_id = 0;
 };
@@ -85,22 +96,37 @@ StepTicket Engine::Impl::submit(const Step& step) {
 
   device.submit();
   flight.stats.submissions = static_cast<uint32_t>(device.counters().submissions - flight.before.submissions);
-  remember(step);
+  remember(step, flight);
   last_id = flight.id;
   in_flight.push_back(std::move(flight));
   return {last_id};
 }
 
 // Keeps what the next step may refer to: who drew a token, and how full the sampler slots are.
-void Engine::Impl::remember(const Step& step) {
-  for (const SamplerReset& reset : step.sampler_resets)
+void Engine::Impl::remember(const Step& step, InFlight& flight) {
+  for (const SamplerReset& reset : step.sampler_resets) {
     history.slot_lengths[reset.slot] = static_cast<int64_t>(reset.prompt_ids.size() + reset.output_ids.size());
+    reset_by[reset.slot] = flight.id;
+  }
   history.previous_tokens.assign(step.sample_rows.size(), false);
   for (size_t r = 0; r < step.sample_rows.size(); ++r) {
-    const RowOutput::Kind kind = step.output[r].kind;
-    const bool drew = kind == RowOutput::Kind::token || kind == RowOutput::Kind::logprobs;
+    const bool drew = draws_token(step.output[r]);
     history.previous_tokens[r] = drew;
     if (drew && step.sampler_slot[r] >= 0) ++history.slot_lengths[step.sampler_slot[r]];
+    if (!continues_draft(step, static_cast<int64_t>(r))) continue;
+    if (!continues_draft(step, static_cast<int64_t>(r) - 1))
+      flight.drafts.push_back({.slot = step.sampler_slot[r], .first = r - 1, .tokens = {}});
+    flight.drafts.back().tokens.push_back(step.token_ids[step.sample_rows[r]]);
+  }
+}
+
+// A slot takes no token of a draft behind the first that was drawn otherwise; until here they were counted.
+void Engine::Impl::forget_refused(const InFlight& flight, const StepResult& result) {
+  for (const Draft& draft : flight.drafts) {
+    if (reset_by[draft.slot] > flight.id) continue;
+    size_t taken = 0;
+    while (taken < draft.tokens.size() && result.rows[draft.first + taken].token == draft.tokens[taken]) ++taken;
+    history.slot_lengths[draft.slot] -= static_cast<int64_t>(draft.tokens.size() - taken);
   }
 }
 
@@ -126,6 +152,7 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.weight_bytes = times.weight_bytes;
   result.stats.kv_bytes = times.kv_bytes;
   if (!flight.output.empty()) result.rows = read_rows(model.plan.output, device.output(flight.ring), flight.output);
+  forget_refused(flight, result);
   return result;
 }
 

@@ -53,7 +53,7 @@ void rehearse(LoadedModel& model) {
   const auto run = [&](int32_t tokens, int32_t decode_rows, int32_t samples) {
     StagedStep step;
     step.tokens = tokens;
-    step.decode_rows = decode_rows;
+    step.decode_rows = step.generated_rows = decode_rows;
     step.seqs = decode_rows < tokens ? decode_rows + 1 : decode_rows;
     step.samples = samples;
     step.max_query_len = std::max(1, tokens - decode_rows);

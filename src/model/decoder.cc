@@ -77,7 +77,7 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
   const int64_t last = config_.layers - 1;
   for (int64_t layer = 0; layer < last; ++layer) {
     attention(step, layer, device);
-    mlp(layer, {step.tokens, step.decode_rows, scratch_.residual}, device);
+    mlp(layer, {step.tokens, step.generated_rows, scratch_.residual}, device);
   }
   attention(step, last, device);
   if (step.samples == 0) return;
@@ -110,7 +110,7 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                                 .window = kind.window,
                                 .rope_dims = kind.rope == LayerConfig::Rope::none ? 0 : config_.rope_dims};
   const Region rope = kind.rope == LayerConfig::Rope::local ? scratch_.local_rope : scratch_.rope;
-  const Rows rows{step.tokens, step.decode_rows, scratch_.residual};
+  const Rows rows{step.tokens, step.generated_rows, scratch_.residual};
 
   norm(rows, w.attention_norm, w.attention_norm_bias, device);
   device.encode(LinearOp{.rows = step.tokens,
@@ -118,7 +118,7 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                          .weight = w.qkv,
                          .bias = w.qkv_bias,
                          .out = scratch_.qkv,
-                         .decode_rows = step.decode_rows,
+                         .decode_rows = step.generated_rows,
                          .role = "qkv"});
   AttentionOp attend = {.layer = layer,
                         .shape = shape,

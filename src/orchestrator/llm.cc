@@ -40,7 +40,8 @@ uint64_t host_bytes(const Request& request, uint64_t mask_bytes) {
   };
   const auto prompt = static_cast<uint64_t>(request.prompt_len), fresh = static_cast<uint64_t>(request.max_tokens);
   const auto width = static_cast<uint64_t>(request.width);
-  return sizeof(Request) + spec.client.size() + spec.cache_salt.size() + spec.stop.bytes() +
+  const uint64_t indexed = spec.speculate ? width * (prompt + fresh) * TokenIndex::kBytesPerToken : 0;
+  return sizeof(Request) + indexed + spec.client.size() + spec.cache_salt.size() + spec.stop.bytes() +
          prompt * (kTokenBytes + score_bytes(spec.prompt_logprobs)) +
          width * (sizeof(Sequence) + prompt * sizeof(int32_t) + fresh * (kTokenBytes + score_bytes(spec.logprobs))) +
          (spec.structured.compiled ? width * (mask_bytes + fresh * kGuidedTokenBytes) : 0) +
@@ -99,7 +100,7 @@ struct Llm::Impl {
         limits(engine->limits()),
         end_ids(find_end_ids(*engine, tokenizer.get())),
         grammars(tokenizer.get(), limits.vocab, end_ids),
-        loop(*engine, tokenizer.get(), grammars, options_in,
+        loop(*engine, tokenizer.get(), grammars, options,
              static_cast<uint64_t>(options.max_waiting) + static_cast<uint64_t>(limits.max_seqs),
              options.host_budget > 0 ? options.host_budget : kHostBudget) {}
 

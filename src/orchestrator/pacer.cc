@@ -14,6 +14,8 @@ constexpr double kLongestUs = 150e3;
 
 constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
 
+constexpr double kRowShare = 0.3;  // of a row's time, that one more costs before anything was measured
+
 // Follows the median of the samples by small steps: a step that was held up by something else on the machine moves it
 // no further than any other.
 void follow(double& value, double sample) {
@@ -39,6 +41,30 @@ double Pacer::decode_us(int32_t rows) const {
       return decode_us_[rows + distance] * rows / (rows + distance);
   }
   return 0;
+}
+
+double Pacer::rows_us(int32_t rows) const {
+  int32_t below = rows, above = rows + 1;  // the nearest that were seen
+  while (below > 0 && rows_us_[below] == 0) --below;
+  while (above <= kMostRows && rows_us_[above] == 0) ++above;
+  if (below == 0) return above <= kMostRows ? rows_us_[above] : 0;
+  if (below == rows) return rows_us_[rows];
+  double slope = kRowShare * rows_us_[below] / below;
+  if (above <= kMostRows) {
+    slope = std::max(0.0, rows_us_[above] - rows_us_[below]) / (above - below);
+  } else {  // as it went before
+    int32_t before = below - 1;
+    while (before > 0 && rows_us_[before] == 0) --before;
+    if (before > 0) slope = std::max((rows_us_[below] - rows_us_[before]) / (below - before), 0.1 * slope);
+  }
+  return rows_us_[below] + slope * (rows - below);
+}
+
+// Smoother than follow(): numbers of rows are compared with each other, and a lucky one must not win by noise.
+void Pacer::learn_rows(int32_t rows, double run_us) {
+  if (rows < 1 || rows > kMostRows || run_us <= 0) return;
+  double& value = rows_us_[rows];
+  value = value == 0 ? run_us : value + 0.1 * std::clamp(run_us - value, -0.3 * value, 0.3 * value);
 }
 
 int32_t Pacer::prefill_rows(int32_t decode_rows, int32_t prompts) const {

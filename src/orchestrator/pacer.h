@@ -20,9 +20,15 @@ class Pacer {
   // Whether to wait for the step in flight before the next is submitted, although `free_rows` of it could go on at
   // once: its `guided_rows` need their tokens on the host first, and would miss the next step.
   bool waiting_pays(int32_t guided_rows, int32_t free_rows) const;
+  double gap_us() const { return gap_us_; }
   void learn_gap(double gap_us);  // that the device was idle, where the step before was waited for
 
   double decode_us(int32_t decode_rows) const;  // expected time of a step of decode rows; 0: unknown
+  // Expected time of a step of so many rows that all give a token, drafts included; 0: unknown.
+  double rows_us(int32_t rows) const;
+  void learn_rows(int32_t rows, double run_us);
+  static constexpr int32_t kMostRows = 128;
+
   double prefill_us_per_row() const { return prefill_us_; }
 
   static constexpr double kStretch = 1.6;
@@ -31,7 +37,8 @@ class Pacer {
  private:
   double target_us_;
   int32_t max_step_tokens_;
-  std::vector<double> decode_us_;  // by number of rows; 0: never seen
+  std::vector<double> decode_us_;                                          // by number of rows; 0: never seen
+  std::vector<double> rows_us_ = std::vector<double>(kMostRows + 1, 0.0);  // likewise
   double prefill_us_ = 0;
   int32_t mixed_steps_ = 0;  // in a row
   double gap_us_ = 0;

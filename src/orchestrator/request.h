@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "ingot/llm.h"
+#include "orchestrator/acceptance.h"
 #include "orchestrator/block_hash.h"
 #include "orchestrator/guided_text.h"
 #include "orchestrator/live_generation.h"
 #include "orchestrator/stop_text.h"
+#include "orchestrator/token_index.h"
 #include "step/validate.h"
 #include "text/detokenizer.h"
 
@@ -47,6 +49,11 @@ struct Sequence {
   int32_t slot = -1;              // sampler slot, while running and needed
   bool slot_ready = false;        // the slot holds this sequence's history
 
+  std::vector<int32_t> draft;    // what may come next: verified by its next row, or by the step in flight
+  bool waits_for_draft = false;  // its token in flight is worth waiting for
+  TokenIndex index;              // of `tokens`
+  Acceptance acceptance;
+
   std::shared_ptr<GuidedText> guide;    // structured output: what its next token may be
   double logprob = 0;                   // sum over generated tokens, when scores are reported
   std::optional<RowResult> candidates;  // a beam's next tokens, while parked
@@ -61,8 +68,11 @@ struct Sequence {
   int64_t known() const { return static_cast<int64_t>(tokens.size()); }
   int64_t length() const { return known() + in_flight; }  // with the token that only the device knows
   int64_t generated() const;
+  bool decodes() const;                                    // its prompt is computed
   int64_t missing() const { return length() - computed; }  // rows until its next token
-  bool waits_for_mask() const { return guide && (in_flight > 0 || !guide->ready()); }
+  // Its next row follows from its newest token, so that has to be known to the host first.
+  bool needs_host() const { return guide || waits_for_draft || (in_flight > 0 && !draft.empty()); }
+  bool waits_for_host() const { return needs_host() && (in_flight > 0 || (guide && !guide->ready())); }
 };
 
 // A request with all its choices.
@@ -101,6 +111,7 @@ struct Request {
 };
 
 inline int64_t Sequence::generated() const { return known() - request->prompt_len; }
+inline bool Sequence::decodes() const { return computed >= request->prompt_len; }
 
 inline bool Request::all_finished() const {
   for (const auto& sequence : sequences)

@@ -64,7 +64,7 @@ ScheduledStep Scheduler::schedule(bool follows_step_in_flight) {
 // Whether the sequence has something to compute now. One whose last token is still on the device waits when that token
 // ends it anyway, when it is a beam, whose next token the host chooses, or when it decides what the next may be.
 bool Scheduler::wants_row(const Sequence& sequence) const {
-  if (sequence.waits_for_mask()) return false;
+  if (sequence.waits_for_host()) return false;
   if (sequence.in_flight > 0) {
     if (!follows_ || sequence.request->spec.beam_search) return false;
     if (sequence.generated() + sequence.in_flight >= sequence.request->max_tokens) return false;
@@ -75,51 +75,83 @@ bool Scheduler::wants_row(const Sequence& sequence) const {
 void Scheduler::schedule_decodes(ScheduledStep& scheduled) {
   // A preemption takes from the end of the turns, so it never meets a sequence that has its row already.
   by_turn_ = running_by_turn();
+  std::vector<std::shared_ptr<Sequence>> drafting;  // behind those with one row
   for (size_t i = 0; i < by_turn_.size(); ++i) {
     const std::shared_ptr<Sequence> sequence = by_turn_[i];
-    if (sequence->missing() != 1 || !wants_row(*sequence) || builder_.rows() >= limits_.max_step_tokens) continue;
+    if (!sequence->decodes() || sequence->missing() != 1 || !wants_row(*sequence) ||
+        builder_.rows() >= limits_.max_step_tokens)
+      continue;
     const bool ready =
         extend_blocks(*sequence, sequence->length(), true) && make_writable(*sequence, sequence->length() - 1, true);
     if (!ready) {
       preempt(sequence);
       continue;
     }
+    if (has_room_for_draft(*sequence, scheduled.draft_rows)) {
+      drafting.push_back(sequence);
+      scheduled.draft_rows += 1 + static_cast<int32_t>(sequence->draft.size());
+      continue;
+    }
     take_rows(scheduled, sequence, 1);
     ++scheduled.decode_rows;
   }
   by_turn_.clear();
+  for (const std::shared_ptr<Sequence>& sequence : drafting) take_draft(scheduled, sequence);
+  scheduled.drafts = static_cast<int32_t>(drafting.size());
 }
 
+// A draft takes rows and blocks that nobody else needs now. Beside a draft there is one row for everybody.
+bool Scheduler::has_room_for_draft(Sequence& sequence, int32_t draft_rows) {
+  const auto drafted = static_cast<int64_t>(sequence.draft.size());
+  const int64_t rows = int64_t{draft_rows} + 1 + drafted + running();
+  const int64_t length = sequence.length() + drafted;
+  const int64_t blocks = ceil_div(length, limits_.block_size) - static_cast<int64_t>(sequence.blocks.size());
+  return drafted > 0 && rows <= std::min(limits_.max_step_tokens, limits_.max_sample_rows) &&
+         (blocks <= 0 || pool_.free() > blocks + running()) && extend_blocks(sequence, length, false);
+}
+
+// Rows of what running sequences have to compute before their next token: answers that lost their blocks, or of which a
+// grammar left no choice, then prompts (generated text comes first in a step); then of prompts that wait.
+
 void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
-  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - scheduled.decode_rows;
-  int32_t budget =
-      std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(scheduled.decode_rows, prompts));
+  const int32_t streams = scheduled.decode_rows + scheduled.drafts;
+  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - streams;
+  int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(streams, prompts));
+  bool prompt_rows = false;  // the step has some
   const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
     int64_t rows = std::min<int64_t>(budget, sequence->missing());
-    const int64_t samples_left = limits_.max_sample_rows - static_cast<int64_t>(builder_.step().sample_rows.size());
+    // A step has either of a sequence, so that it can say what its rows are.
+    if (!sequence->decodes()) rows = std::min(rows, sequence->request->prompt_len - sequence->computed);
+    const int64_t samples_left = limits_.max_sample_rows - outputs();
     if (samples_left < 1) return false;
     if (sequence->request->scores_prompt()) rows = std::min(rows, samples_left);
     const int64_t history = sequence->request->needs_slot() ? sequence->known() : 0;
     if (reset_words_ + history > limits_.max_list_words / 2) return false;
     if (!make_writable(*sequence, sequence->computed, false)) return false;
+    prompt_rows |= !sequence->decodes();
     take_rows(scheduled, sequence, static_cast<int32_t>(rows));
     budget -= static_cast<int32_t>(rows);
     scheduled.prefill_rows += static_cast<int32_t>(rows);
     return true;
   };
-  for (const std::shared_ptr<Sequence>& sequence : running_by_turn()) {
-    if (budget < 1) return;
-    if (sequence->missing() <= 1 || !wants_row(*sequence)) continue;
-    if (!extend_blocks(*sequence, sequence->length(), false)) {  // it has more tokens than when it was admitted
-      preempt(sequence);
-      continue;
+  const std::vector<std::shared_ptr<Sequence>> order = running_by_turn();
+  for (const bool generated : {true, false})
+    for (const std::shared_ptr<Sequence>& sequence : order) {
+      if (budget < 1) return;
+      if (sequence->state != Sequence::State::running || sequence->decodes() != generated) continue;
+      if (sequence->missing() <= (generated ? 1 : 0) || !wants_row(*sequence)) continue;
+      if (!extend_blocks(*sequence, sequence->length(), false)) {  // it has more tokens than when it was admitted
+        preempt(sequence);
+        continue;
+      }
+      if (!take(sequence)) return;
     }
-    if (!take(sequence)) return;
-  }
   // When the one whose turn it is does not fit, nobody overtakes it.
   while (budget > 0) {
     const std::shared_ptr<Sequence> sequence = next_waiting();
-    if (!sequence || !admit(sequence) || !take(sequence)) return;
+    if (!sequence || !admit(sequence)) return;
+    if (sequence->decodes() && prompt_rows) continue;  // generated text comes first: with the next step
+    if (!take(sequence)) return;
   }
 }
 
@@ -237,15 +269,16 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
   Sequence& s = *sequence;
   const Request& request = *s.request;
   ScheduledSequence part{.sequence = sequence, .rows = rows};
+  s.draft.clear();
   const int64_t start = s.computed;
   int32_t first = 0;
   if (s.in_flight > 0) {
     const int32_t on_device = -1 - s.in_flight_row;
-    first = builder_.add({&on_device, 1}, start, s.blocks);
+    first = builder_.add({&on_device, 1}, start, s.blocks, StepBuilder::Text::generated);
   } else {
-    first = builder_.add(std::span(s.tokens).subspan(start, rows), start, s.blocks);
+    first = builder_.add(std::span(s.tokens).subspan(start, rows), start, s.blocks,
+                         s.decodes() ? StepBuilder::Text::generated : StepBuilder::Text::prompt);
   }
-  const auto outputs = [this] { return static_cast<int32_t>(builder_.step().sample_rows.size()); };
   if (request.scores_prompt()) {
     for (int64_t position = start; position < std::min(start + rows, request.prompt_len - 1); ++position) {
       if (position + 1 < static_cast<int64_t>(request.prompt_scores.size())) continue;  // scored before a preemption
@@ -263,25 +296,8 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
   s.computed += rows;
   part.complete = s.computed == s.length();
   if (part.complete && request.max_tokens > 0) {
-    if (s.slot >= 0 && !s.slot_ready) {
-      const auto split = s.tokens.begin() + request.prompt_len;
-      builder_.reset_sampler(
-          {.slot = s.slot, .prompt_ids = {s.tokens.begin(), split}, .output_ids = {split, s.tokens.end()}});
-      reset_words_ += s.known();
-      s.slot_ready = true;
-    }
-    SamplingParams sampling;
-    RowOutput output;
-    if (!request.spec.beam_search) sampling = request.spec.sampling;
-    sampling.seed += static_cast<uint64_t>(s.choice);
-    if (request.spec.beam_search)
-      output = {.kind = RowOutput::Kind::logprobs, .top = std::min(2 * request.width, limits_.max_top)};
-    else if (request.reports_scores())
-      output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
     part.sample = outputs();
-    builder_.sample(first + rows - 1, std::move(sampling), s.slot, output,
-                    s.guide ? s.guide->mask() : std::span<const uint32_t>());
-    if (s.guide) ++scheduled.guided_rows;
+    sample_row(s, first + rows - 1);
     s.in_flight_row = part.sample;
     ++s.in_flight;
   }
@@ -289,6 +305,42 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
   // Blocks this step fills with prompt can be shared at once, even by a later sequence of the same step: prefill writes
   // K and V of all rows before any row attends. (A single row may be run as a decode row, which comes earlier.)
   if (rows > 1) remember_blocks(s);
+}
+
+// Adds the sequence's next row with its draft behind it, each drawing a token. Only the first is sure to be computed:
+// what the others wrote counts when their tokens turn out to be right, and is overwritten otherwise.
+void Scheduler::take_draft(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence) {
+  Sequence& s = *sequence;
+  std::vector<int32_t> tokens{s.tokens.back()};
+  tokens.insert(tokens.end(), s.draft.begin(), s.draft.end());
+  const auto rows = static_cast<int32_t>(tokens.size());
+  const int32_t first = builder_.add(tokens, s.computed, s.blocks, StepBuilder::Text::generated);
+  scheduled.sequences.push_back(
+      {.sequence = sequence, .rows = rows, .sample = outputs(), .drafted = rows - 1, .complete = true});
+  for (int32_t row = first; row < first + rows; ++row) sample_row(s, row);
+  ++s.computed;
+  ++s.in_flight;
+}
+
+// Asks for a row's token, as the sequence's request wants it drawn.
+void Scheduler::sample_row(Sequence& s, int32_t row) {
+  const Request& request = *s.request;
+  if (s.slot >= 0 && !s.slot_ready) {
+    const auto split = s.tokens.begin() + request.prompt_len;
+    builder_.reset_sampler(
+        {.slot = s.slot, .prompt_ids = {s.tokens.begin(), split}, .output_ids = {split, s.tokens.end()}});
+    reset_words_ += s.known();
+    s.slot_ready = true;
+  }
+  SamplingParams sampling;
+  RowOutput output;
+  if (!request.spec.beam_search) sampling = request.spec.sampling;
+  sampling.seed += static_cast<uint64_t>(s.choice);
+  if (request.spec.beam_search)
+    output = {.kind = RowOutput::Kind::logprobs, .top = std::min(2 * request.width, limits_.max_top)};
+  else if (request.reports_scores())
+    output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
+  builder_.sample(row, std::move(sampling), s.slot, output, s.guide ? s.guide->mask() : std::span<const uint32_t>());
 }
 
 void Scheduler::extend_hashes(Sequence& sequence) {

@@ -24,6 +24,7 @@ struct ScheduledSequence {
   int32_t scores = 0;
   int64_t scored_from = 0;  // position of the first scored token
   int32_t sample = -1;      // its sampled token among the step's outputs; -1: none
+  int32_t drafted = 0;      // tokens that the rows behind that one verify, each with an output of its own
   bool complete = false;    // these rows are the last of its tokens
 };
 
@@ -31,10 +32,11 @@ struct ScheduledStep {
   Step step;
   std::vector<ScheduledSequence> sequences;
   int32_t decode_rows = 0;
+  int32_t drafts = 0;
+  int32_t draft_rows = 0;  // of sequences with a draft, in all
   int32_t prefill_rows = 0;
-  int32_t guided_rows = 0;  // that draw a token under a grammar
-  bool follows = false;     // another step was in flight when this was scheduled
-  bool waited = false;      // the step before it was waited for first
+  bool follows = false;  // another step was in flight when this was scheduled
+  bool waited = false;   // the step before it was waited for first
   bool empty() const { return sequences.empty(); }
 };
 
@@ -103,6 +105,7 @@ class Scheduler {
   bool take_from_richest(const Sequence& poor, bool seat, int64_t blocks);
 
   void schedule_decodes(ScheduledStep& scheduled);
+  bool has_room_for_draft(Sequence& sequence, int32_t draft_rows);
   void schedule_prompts(ScheduledStep& scheduled);
   bool admit(const std::shared_ptr<Sequence>& sequence);
   int64_t find_prefix(Sequence& sequence);
@@ -111,6 +114,9 @@ class Scheduler {
   int32_t allocate(const Sequence& wanting, bool may_preempt);
   bool reclaim(const Sequence& wanting, bool may_preempt);
   void take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence, int32_t rows);
+  void take_draft(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence);
+  void sample_row(Sequence& sequence, int32_t row);
+  int32_t outputs() const { return static_cast<int32_t>(builder_.step().sample_rows.size()); }  // of the step so far
   void extend_hashes(Sequence& sequence);
   static BlockHash parent_hash(const Sequence& sequence, int64_t block);
   void release(Sequence& sequence);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "orchestrator/speculator.h"
+
 namespace ingot {
 namespace {
 
@@ -25,6 +27,7 @@ std::vector<double> one_two_five(double most) {
 
 LlmStats empty_stats() {
   LlmStats stats;
+  stats.accepted_at_position.assign(Speculator::kMostDraft, 0);
   stats.first_token_s = with_bounds({0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
                                      1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560});
   stats.inter_token_s = with_bounds({0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3,

@@ -36,6 +36,7 @@ StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, Grammars& grammar
       options_(options),
       masks_(std::min(ThreadPool::available_cpus(), kMostMaskThreads), [&grammars] { grammars.trim(); }),
       scheduler_(engine.limits(), options.prefix_caching, options.target_step_ms),
+      speculator_(options.speculate, options.draft_tokens, engine.limits()),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
   thread_ = std::thread([this] { run(); });
@@ -105,6 +106,7 @@ void StepLoop::step() {
   if (waited) finish(*std::exchange(in_flight_, std::nullopt));
   masks_.wait_for_cheap(kMaskPatience);
   jump_ahead();
+  propose_drafts();
   ScheduledStep scheduled = scheduler_.schedule(in_flight_.has_value());
   scheduled.waited = waited;
   std::optional<InFlight> next = submit(std::move(scheduled));
@@ -114,14 +116,28 @@ void StepLoop::step() {
   if (!in_flight_) masks_.wait_for_any(kMaskPause);
 }
 
-// Rows under a grammar go on once their tokens are known here. Rows without one need not wait for that, and do not
-// unless it is better for all.
+// Rows under a grammar or with a draft go on once their tokens are known here. The others need not wait for that, and
+// do not unless it is better for all.
 bool StepLoop::waits_first() const {
   if (!options_.overlap) return true;
-  const ScheduledStep& running = in_flight_->scheduled;
-  const auto drawn = static_cast<int32_t>(
-      std::ranges::count_if(running.sequences, [](const ScheduledSequence& part) { return part.sample >= 0; }));
-  return scheduler_.pacer().waiting_pays(running.guided_rows, drawn - running.guided_rows);
+  int32_t bound = 0, free = 0;
+  for (const ScheduledSequence& part : in_flight_->scheduled.sequences)
+    if (part.sample >= 0) ++(part.sequence->needs_host() ? bound : free);
+  return scheduler_.pacer().waiting_pays(bound, free);
+}
+
+// Guesses for sequences whose tokens are all known.
+void StepLoop::propose_drafts() {
+  std::vector<Sequence*> due;
+  int32_t rows = 0;
+  for (const auto& request : requests_)
+    for (const auto& sequence : request->sequences) {
+      if (sequence->state != Sequence::State::running || sequence->missing() != 1) continue;
+      if (sequence->in_flight > 0 && sequence->waits_for_host()) continue;
+      ++rows;
+      if (sequence->in_flight == 0 && speculator_.may_draft(*sequence)) due.push_back(sequence.get());
+    }
+  if (!due.empty()) speculator_.propose(due, rows, scheduler_.pacer());
 }
 
 // Makes a sequence ready for its first token.
@@ -145,12 +161,7 @@ void StepLoop::jump_ahead() {
       const int64_t before = sequence->generated();
       for (const int32_t token : tokens)
         if (sequence->finish == FinishReason::none) accept_token(*sequence, {.token = token});
-      const auto taken = static_cast<uint64_t>(sequence->generated() - before);
-      request->summary.completion_tokens += static_cast<int64_t>(taken);
-      {
-        const std::lock_guard lock(stats_mutex_);
-        stats_.generation_tokens += taken;
-      }
+      count_tokens(*request, sequence->generated() - before);
       if (sequence->finish == FinishReason::none) continue;
       scheduler_.retire(sequence);
       advance(*request);
@@ -234,12 +245,17 @@ bool StepLoop::finish(InFlight step) {
 
 void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) {
   const Clock::time_point now = Clock::now();
-  scheduler_.pacer().learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
-  if (scheduled.waited) scheduler_.pacer().learn_gap(result.stats.gap_us);
-  for (const ScheduledSequence& part : scheduled.sequences) commit_sequence(part, result, now);
+  Pacer& pacer = scheduler_.pacer();
+  if (scheduled.drafts == 0) pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
+  if (scheduled.prefill_rows == 0) pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
+  if (scheduled.waited) pacer.learn_gap(result.stats.gap_us);
+  for (const ScheduledSequence& part : scheduled.sequences)
+    commit_sequence(part, result, now, scheduled.decode_rows + scheduled.drafts);
 }
 
-void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now) {
+// `streams`: sequences that decode.
+void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now,
+                               int32_t streams) {
   const std::shared_ptr<Sequence>& sequence = part.sequence;
   if (sequence->state == Sequence::State::finished) return;  // it ended while this step was on its way
   Request& request = *sequence->request;
@@ -252,6 +268,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
     note_reading(*sequence);
+    if (speculator_.may_draft(*sequence)) speculator_.look(*sequence, 1, scheduler_.pacer());
     if (part.complete) {  // only the prompt's scores were wanted
       note_token(*sequence, now, false);
       end_choice(*sequence, FinishReason::length);
@@ -269,16 +286,53 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
     scheduler_.remember_blocks(*sequence);
     scheduler_.park(sequence);
   } else {
-    if (row.token >= 0)
-      accept_token(*sequence, row);
-    else
-      end_without_token(*sequence);
+    take_tokens(part, result);
     if (sequence->guide && sequence->finish == FinishReason::none) masks_.post(sequence->guide, row.token);
     scheduler_.remember_blocks(*sequence);
     if (!request.forked) fork_choices(request);
-    if (sequence->finish != FinishReason::none) scheduler_.retire(sequence);
+    if (speculator_.may_draft(*sequence)) speculator_.look(*sequence, std::max(streams, 1), scheduler_.pacer());
+    if (sequence->finish != FinishReason::none) {
+      speculator_.keep(*sequence);
+      scheduler_.retire(sequence);
+    }
   }
   advance(request);
+}
+
+// The token that was drawn, and those of the draft behind it as long as each is what was drawn before it.
+void StepLoop::take_tokens(const ScheduledSequence& part, const StepResult& result) {
+  Sequence& sequence = *part.sequence;
+  const std::vector<int32_t> draft = std::exchange(sequence.draft, {});
+  int32_t accepted = 0;
+  for (;;) {
+    const RowResult& row = result.rows[part.sample + accepted];
+    if (row.token < 0) {
+      end_without_token(sequence);
+      break;
+    }
+    accept_token(sequence, row);
+    if (sequence.finish != FinishReason::none || accepted == part.drafted || row.token != draft[accepted]) break;
+    ++accepted;
+  }
+  if (part.drafted == 0) return;
+  if (sequence.computed > 0) sequence.computed += accepted;  // unless it lost its blocks meanwhile
+  speculator_.learn(sequence, part.drafted, accepted);
+  Request& request = *sequence.request;
+  request.summary.draft_tokens += part.drafted;
+  request.summary.accepted_tokens += accepted;
+  count_tokens(request, accepted);
+  const std::lock_guard lock(stats_mutex_);
+  ++stats_.drafts;
+  stats_.draft_tokens += static_cast<uint64_t>(part.drafted);
+  stats_.accepted_tokens += static_cast<uint64_t>(accepted);
+  for (int32_t i = 0; i < accepted; ++i) ++stats_.accepted_at_position[static_cast<size_t>(i)];
+}
+
+// Tokens beside the first of a step.
+void StepLoop::count_tokens(Request& request, int64_t tokens) {
+  request.summary.completion_tokens += tokens;
+  const std::lock_guard lock(stats_mutex_);
+  stats_.generation_tokens += static_cast<uint64_t>(tokens);
 }
 
 // How far the prompt is, for those who watch.
@@ -398,6 +452,7 @@ void StepLoop::withdraw(InFlight& step) {
     Sequence& sequence = *part.sequence;
     if (sequence.state != Sequence::State::running) continue;
     sequence.in_flight = 0;
+    sequence.draft.clear();
     scheduler_.preempt(part.sequence);
   }
 }

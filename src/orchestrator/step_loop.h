@@ -16,6 +16,7 @@
 #include "orchestrator/guided_text.h"
 #include "orchestrator/request.h"
 #include "orchestrator/scheduler.h"
+#include "orchestrator/speculator.h"
 
 namespace ingot {
 
@@ -50,13 +51,16 @@ class StepLoop {
   void admit();
   void begin(Sequence& sequence);
   bool waits_first() const;
+  void propose_drafts();
   void jump_ahead();
   std::optional<InFlight> submit(ScheduledStep scheduled);
   bool finish(InFlight step);
   void commit(const ScheduledStep& scheduled, const StepResult& result);
   void emit();
 
-  void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now);
+  void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now, int32_t streams);
+  void take_tokens(const ScheduledSequence& part, const StepResult& result);
+  void count_tokens(Request& request, int64_t tokens);
   void note_reading(const Sequence& sequence);
   void note_token(Sequence& sequence, Clock::time_point now, bool counts);
   void advance(Request& request);
@@ -73,6 +77,7 @@ class StepLoop {
   const LlmOptions options_;
   MaskWorkers masks_;
   Scheduler scheduler_;
+  Speculator speculator_;
   std::vector<std::unique_ptr<Request>> requests_;  // alive, by arrival
   std::optional<InFlight> in_flight_;
 

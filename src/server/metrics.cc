@@ -71,6 +71,16 @@ void write_stats(MetricsText& text, const MetricsInfo& info, const LlmStats& s) 
   count("vllm:num_preemptions_total", "Requests that lost their blocks and started over.", s.preemptions);
   count("vllm:prompt_tokens_total", "Prompt tokens processed.", s.prompt_tokens);
   count("vllm:generation_tokens_total", "Tokens generated.", s.generation_tokens);
+  count("vllm:spec_decode_num_drafts_total", "Guesses of coming tokens that were verified.", s.drafts);
+  count("vllm:spec_decode_num_draft_tokens_total", "Tokens of those guesses.", s.draft_tokens);
+  count("vllm:spec_decode_num_accepted_tokens_total", "Of those, the ones that were drawn.", s.accepted_tokens);
+  text.begin("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
+             "Guessed tokens that were drawn, by their place in the guess.");
+  for (size_t i = 0; i < s.accepted_at_position.size(); ++i) {
+    const std::string position = fmt::format("{}", i);
+    text.sample("", {{"model_name", info.model_name}, {"position", position}},
+                static_cast<double>(s.accepted_at_position[i]));
+  }
   text.begin("vllm:request_success_total", "counter", "Requests that ended, by reason.");
   const std::pair<const char*, uint64_t> reasons[] = {{"stop", s.finished_stop},
                                                       {"length", s.finished_length},

@@ -109,16 +109,31 @@ StagedSampling stage_sampling(const SamplingParams& p, WordPool& pool) {
 
 // A row that draws a token, and may not draw every one. (All bits set cost the device as much as a real mask.)
 bool is_masked(const RowOutput& output, std::span<const uint32_t> mask) {
-  const bool draws = output.kind == RowOutput::Kind::token || output.kind == RowOutput::Kind::logprobs;
-  return draws && !std::ranges::all_of(mask, [](uint32_t word) { return word == ~0u; });
+  return draws_token(output) && !std::ranges::all_of(mask, [](uint32_t word) { return word == ~0u; });
+}
+
+// The tokens of the rows that share a slot with row r - 1, from row r on.
+std::span<const int32_t> draft_from(const Step& step, size_t r) {
+  size_t end = r;
+  while (end < step.sample_rows.size() && continues_draft(step, static_cast<int64_t>(end))) ++end;
+  return std::span(step.token_ids).subspan(static_cast<size_t>(step.sample_rows[r]), end - r);
 }
 
 void stage_samples(const Step& step, int64_t vocab, size_t offset, Stager& stager, WordPool& pool) {
   const size_t mask_words = static_cast<size_t>((vocab + 31) / 32);
   int32_t logits_rows = 0;
+  int32_t draft_offset = 0, draft_count = 0;  // of the row before
   for (size_t r = 0; r < step.sample_rows.size(); ++r) {
     StagedSampling s = stage_sampling(step.sampling[r], pool);
     s.slot = step.sampler_slot[r];
+    if (continues_draft(step, static_cast<int64_t>(r))) {
+      if (draft_count == 0) draft_offset = pool.append(draft_from(step, r));
+      ++draft_count;
+    } else {
+      draft_count = 0;
+    }
+    s.draft_offset = draft_offset;
+    s.draft_count = draft_count;
     s.position = step.positions[step.sample_rows[r]] + 1;
     s.kind = static_cast<int32_t>(step.output[r].kind);
     s.top = step.output[r].top;
@@ -142,6 +157,7 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
   staged.tokens = step.num_scheduled_tokens;
   staged.seqs = step.num_seqs_active;
   staged.decode_rows = step.num_decode_tokens;
+  staged.generated_rows = step.num_decode_tokens + step.num_generated_tokens;
   staged.samples = static_cast<int32_t>(step.sample_rows.size());
   staged.max_blocks = step.max_blocks;
   staged.max_query_len = step.max_query_len;
@@ -184,8 +200,9 @@ size_t stage_bytes(const EngineLimits& limits) {
   const int64_t rows = limits.max_sample_rows;
   const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 12 +
                          rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16;
+  const int64_t drafts = rows * 4;
   const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
-  return static_cast<size_t>(arrays + masks + 4 * limits.max_list_words + 16 * 64);
+  return static_cast<size_t>(arrays + drafts + masks + 4 * limits.max_list_words + 16 * 64);
 }
 
 }  // namespace ingot

@@ -24,6 +24,7 @@ struct StagedSampling {
   int32_t bad_offset, bad_count;          // bad_count sequences, each: length, ids...
   int32_t mask_offset;                    // ceil(vocab / 32) words, or -1
   int32_t logits_row;                     // where a full_logits row goes in the output, or -1
+  int32_t draft_offset, draft_count;      // token ids taken for granted behind the slot's history
 };
 
 // The inputs of one step, copied into one of two shared (host-visible) buffers before encoding. All are byte offsets
@@ -31,6 +32,7 @@ struct StagedSampling {
 struct StagedStep {
   int32_t ring = 0;  // which of the two
   int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
+  int32_t generated_rows = 0;  // decode rows, and those behind them that are computed like them
   int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
   int32_t copies = 0, zeros = 0, resets = 0;
   size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples

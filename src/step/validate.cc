@@ -54,10 +54,6 @@ void check_unique(const char* field, std::vector<int64_t>& values, const char* r
   if (twice != values.end()) fail(field, -1, *twice, 1, fmt::format("{} {}", *twice, reason));
 }
 
-bool draws_token(const RowOutput& output) {
-  return output.kind == RowOutput::Kind::token || output.kind == RowOutput::Kind::logprobs;
-}
-
 // What a caller of the whole system would call it.
 std::string parameter_of(const std::string& field) {
   constexpr std::string_view kSampling = "sampling.";
@@ -67,6 +63,14 @@ std::string parameter_of(const std::string& field) {
 constexpr double kFloatMax = 3.4028234663852886e38;
 
 }  // namespace
+
+bool continues_draft(const Step& step, int64_t r) {
+  if (r == 0 || step.sampler_slot[r] < 0 || step.sampler_slot[r] != step.sampler_slot[r - 1]) return false;
+  if (!draws_token(step.output[r]) || !draws_token(step.output[r - 1])) return false;
+  const int32_t row = step.sample_rows[r];
+  return row == step.sample_rows[r - 1] + 1 &&
+         !std::binary_search(step.query_start_loc.begin(), step.query_start_loc.end(), row);
+}
 
 bool needs_history(const SamplingParams& p) {
   return p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1 || p.min_tokens > 0 ||
@@ -118,6 +122,7 @@ void StepValidator::check_totals(const Step& step) const {
       break;
     default: fail("kind", -1, static_cast<int64_t>(step.kind), 3, "is not prefill, decode or mixed");
   }
+  check_range("num_generated_tokens", -1, step.num_generated_tokens, 0, tokens - decode + 1);
 }
 
 void StepValidator::check_sequences(const Step& step) const {
@@ -143,6 +148,10 @@ void StepValidator::check_sequences(const Step& step) const {
     longest_seq = std::max(longest_seq, length);
   }
   check_equal("query_start_loc", step.query_start_loc.back(), tokens, "num_scheduled_tokens");
+  const int32_t generated = step.num_decode_tokens + step.num_generated_tokens;
+  if (!std::binary_search(step.query_start_loc.begin(), step.query_start_loc.end(), generated))
+    fail("num_generated_tokens", -1, step.num_generated_tokens, tokens,
+         fmt::format("{} rows end within a sequence", step.num_generated_tokens));
   check_equal("max_query_len", step.max_query_len, longest_query, "the longest query");
   check_equal("max_seq_len", step.max_seq_len, longest_seq, "the longest sequence");
 }
@@ -234,6 +243,7 @@ void StepValidator::check_samples(const Step& step, const StepHistory& history) 
                "sample_rows * words of a row");
 
   int64_t logits_rows = 0;
+  int64_t drafted = 0;  // rows before this one that draw from the same slot
   scratch_.clear();
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t previous = r == 0 ? -1 : step.sample_rows[r - 1];
@@ -254,16 +264,23 @@ void StepValidator::check_samples(const Step& step, const StepHistory& history) 
         fail("sampler_slot", r, slot, 0, "penalties, bad words and min_tokens need a sampler slot");
       continue;
     }
-    scratch_.push_back(slot);
+    if (continues_draft(step, r)) {
+      ++drafted;
+      const int64_t id = step.token_ids[step.sample_rows[r]];
+      if (id < 0) fail("token_ids", step.sample_rows[r], id, 0, "a draft's tokens must be known");
+    } else {
+      drafted = 0;
+      scratch_.push_back(slot);
+    }
     int64_t length = history.slot_lengths[slot];
     for (const SamplerReset& reset : step.sampler_resets)
       if (reset.slot == slot) length = static_cast<int64_t>(reset.prompt_ids.size() + reset.output_ids.size());
     if (length < 0) fail("sampler_slot", r, slot, 0, fmt::format("slot {} was never reset", slot));
-    if (length >= history.slot_capacity)
-      fail("sampler_slot", r, length, history.slot_capacity,
-           fmt::format("slot {} is full: it holds {} tokens", slot, length));
+    if (length + drafted >= history.slot_capacity)
+      fail("sampler_slot", r, length + drafted, history.slot_capacity,
+           fmt::format("slot {} is full: it holds {} tokens", slot, length + drafted));
   }
-  check_unique("sampler_slot", scratch_, "is used by two rows");
+  check_unique("sampler_slot", scratch_, "is used by two rows that are not neighbours in one sequence");
   if (logits_rows > limits_.max_logits_rows)
     fail("output", -1, logits_rows, limits_.max_logits_rows,
          fmt::format("{} rows of full logits asked for, a step returns at most {}", logits_rows,

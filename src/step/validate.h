@@ -12,6 +12,10 @@ namespace ingot {
 // Whether a row with these parameters needs a sampler slot: they depend on what was generated so far.
 bool needs_history(const SamplingParams& params);
 
+// Whether output row r goes on with the slot of the row before it: both draw, are neighbours in one sequence, and so r
+// is drawn as if the tokens up to its own had been (a draft that is being verified).
+bool continues_draft(const Step& step, int64_t r);
+
 // What the validator must know of the steps before: the part of the engine's state that a step refers to.
 struct StepHistory {
   // For each row the previous step sampled: whether it produced a token that a negative token id may name.

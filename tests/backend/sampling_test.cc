@@ -111,8 +111,8 @@ class Sampling : public testing::TestWithParam<DeviceCase> {
       const std::vector<float> logits = random_floats(random, params.size() * static_cast<size_t>(vocab), spread);
       TestStep step;
       step.masks = masks;
-      for (size_t r = 0; r < params.size(); ++r) {
-        step.add_sample(static_cast<int32_t>(r), params[r], {RowOutput::Kind::logprobs, 5, -1}, slot);
+      for (size_t r = 0; r < params.size(); ++r) {  // apart: neighbours on one slot would be a draft
+        step.add_sample(static_cast<int32_t>(2 * r), params[r], {RowOutput::Kind::logprobs, 5, -1}, slot);
         step.sample_positions.back() = 17 * round + static_cast<int32_t>(r);
       }
       if (slot >= 0 && round % 2 == 0) {
@@ -356,6 +356,62 @@ TEST_P(Sampling, PenaltiesFollowTheHistory) {
   EXPECT_EQ(bench.run(step, logits)[0].token, 3);
   EXPECT_EQ(bench.run(step, logits)[0].token, 4);
   EXPECT_EQ(bench.run(first, logits)[0].token, 0) << "a reset forgets";
+}
+
+// A draft's rows are drawn as if the tokens up to each had been, and the slot takes those that were.
+TEST_P(Sampling, DraftsAreDrawnAsTheirTokensWouldHaveBeen) {
+  constexpr int32_t kRows = 5, kPlain = 0, kDrafted = 1, kAfter = 2;
+  const auto device = GetParam().make();
+  Bench bench(*device, kVocab);
+  SamplingParams params;
+  params.allowed_token_ids = {4, 5, 6, 7, 8, 9};
+  params.presence_penalty = 0.7f;
+  params.frequency_penalty = 0.6f;
+  params.repetition_penalty = 1.4f;
+  params.bad_words = {{4, 5}, {6, 7, 8}, {9, 9}, {5, 6, 4, 7}};
+  params.stop_token_ids = {4};
+  params.min_tokens = 5;
+  std::mt19937 random(5);
+  const std::vector<int32_t> prompt = {4, 20, 9}, output = {7, 5, 6};
+  for (int32_t right = 0; right < kRows; right += thin() ? 2 : 1) {  // tokens of the draft that come true
+    params.seed = static_cast<uint64_t>(right);
+    const std::vector<float> logits = random_floats(random, kRows * kVocab, 1.0f);
+    const auto row_of = [&](int32_t r) {
+      return std::vector<float>(logits.begin() + r * kVocab, logits.begin() + (r + 1) * kVocab);
+    };
+    std::vector<int32_t> plain;
+    for (int32_t r = 0; r < kRows; ++r) {
+      TestStep step;
+      step.add_sample(0, params, {}, kPlain);
+      step.sample_positions = {30 + r};
+      if (r == 0) step.resets = {{kPlain, prompt, output}};
+      plain.push_back(bench.run(step, row_of(r))[0].token);
+    }
+    TestStep verify;
+    verify.add_rows({0, 1, 2}, 16, 29, kRows, false);
+    for (int32_t r = 0; r < kRows; ++r) {
+      verify.add_sample(r, params, {}, kDrafted);
+      if (r > 0) verify.token_ids[static_cast<size_t>(r)] = plain[static_cast<size_t>(r - 1)];
+    }
+    if (right + 1 < kRows) verify.token_ids[static_cast<size_t>(right + 1)] = 900;
+    verify.resets = {{kDrafted, prompt, output}};
+    const std::vector<Row> got = bench.run(verify, logits);
+    for (int32_t r = 0; r <= right; ++r)
+      EXPECT_EQ(got[static_cast<size_t>(r)].token, plain[static_cast<size_t>(r)]) << right << ", row " << r;
+
+    // What comes next depends on the whole history.
+    std::vector<int32_t> taken = output;
+    taken.insert(taken.end(), plain.begin(), plain.begin() + right + 1);
+    TestStep next;
+    next.add_sample(0, params, {}, kDrafted);
+    next.add_sample(2, params, {}, kAfter);
+    next.sample_positions = {40, 40};
+    next.resets = {{kAfter, prompt, taken}};
+    std::vector<float> twice = row_of(0);
+    twice.insert(twice.end(), logits.begin(), logits.begin() + kVocab);
+    const std::vector<Row> after = bench.run(next, twice);
+    EXPECT_EQ(after[0].token, after[1].token) << right;
+  }
 }
 
 TEST_P(Sampling, AFullHistoryStopsGrowing) {

@@ -124,6 +124,34 @@ TEST_P(FamilyContract, OneSubmissionOneWaitNothingElse) {
   expect_one_submission_and_one_wait();
 }
 
+// An answer has the bits of decoding when it is computed again, and when it is guessed and verified.
+TEST_P(Contract, GeneratedRowsHaveTheBitsOfDecodeRows) {
+  const std::vector<int32_t> ids = random_ids(24, engine_->limits().vocab, 9);
+  constexpr int64_t kPrompt = 7;
+  const auto logits_of = [&](int32_t block_set, const std::vector<int64_t>& cuts) {  // ends of the steps' rows
+    std::vector<std::vector<float>> logits;
+    int64_t at = 0;
+    for (const int64_t end : cuts) {
+      builder_.clear();
+      builder_.add(std::span(ids).subspan(at, end - at), at, blocks_[block_set],
+                   at < kPrompt ? StepBuilder::Text::prompt : StepBuilder::Text::generated);
+      for (int64_t row = at; row < end; ++row)
+        builder_.sample(static_cast<int32_t>(row - at), greedy_, -1, {.kind = RowOutput::Kind::full_logits});
+      const StepResult result = engine_->run(builder_.finish());
+      for (const RowResult& row : result.rows)
+        if (at >= kPrompt) logits.push_back(row.logits);
+      EXPECT_EQ(result.stats.encode_compiles, 0u);
+      at = end;
+    }
+    return logits;
+  };
+  std::vector<int64_t> one_by_one = {4, kPrompt};
+  for (int64_t end = kPrompt + 1; end <= 24; ++end) one_by_one.push_back(end);
+  const auto plain = logits_of(0, one_by_one);
+  EXPECT_EQ(logits_of(1, {4, kPrompt, 8, 10, 14, 17, 21, 24}), plain);
+  EXPECT_EQ(logits_of(2, {3, 4, kPrompt, 11, 12, 15, 19, 20, 24}), plain);
+}
+
 TEST_P(Contract, RowsNobodyAskedForProduceNothing) {
   builder_.clear();
   const std::vector<int32_t> ids = random_ids(4, engine_->limits().vocab, 5);

@@ -201,6 +201,7 @@ const Row kBoth[] = {
     {R"("vllm_xargs":{"a":1})", "vllm_xargs"},
     {R"("kv_transfer_params":{"a":1})", "kv_transfer_params"},
     {R"("cache_salt":5)", "cache_salt"},
+    {R"("speculate":"off")", "speculate"},
     {R"("documents":[{"title":"t"}])", "documents"},
     {R"("user":1)", "user"},
     {R"("user":{"name":"x"})", "user"},

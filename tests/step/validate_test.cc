@@ -57,6 +57,29 @@ TEST(Validate, AcceptsAGoodStep) {
   EXPECT_NO_THROW(validator.validate(good_step(), small_history()));
 }
 
+TEST(Validate, NeighboursOfOneSequenceMayShareASlot) {
+  const StepValidator validator(small_limits());
+  const auto step_of = [](std::vector<int32_t> tokens, int32_t slot) {
+    StepBuilder builder(4);
+    const std::vector<int32_t> blocks = {3, 1, 2};
+    builder.add(tokens, 4, blocks);
+    for (int32_t row = 0; row < static_cast<int32_t>(tokens.size()); ++row) builder.sample(row, {}, slot);
+    return builder.finish();
+  };
+  EXPECT_NO_THROW(validator.validate(step_of({-1, 5, 6}, 0), small_history()));
+  EXPECT_THROW(validator.validate(step_of({5, -1, 6}, 0), small_history()), StepError) << "a draft is known";
+  StepHistory nearly_full = small_history();
+  nearly_full.slot_lengths[0] = nearly_full.slot_capacity - 2;
+  EXPECT_NO_THROW(validator.validate(step_of({5, 6}, 0), nearly_full));
+  EXPECT_THROW(validator.validate(step_of({5, 6, 7}, 0), nearly_full), StepError);
+  Step apart = step_of({5, 6, 7}, 0);
+  apart.sample_rows = {0, 2};
+  apart.sampling.pop_back();
+  apart.sampler_slot.pop_back();
+  apart.output.pop_back();
+  EXPECT_THROW(validator.validate(apart, small_history()), StepError);
+}
+
 struct Fault {
   const char* field;
   std::function<void(Step&)> seed;

@@ -152,9 +152,12 @@ void Sampler::sample(const float* logits, const StepView& view, const OutputLayo
   // Histories grow only now, in the order of the rows, so that no row sees a neighbour's token.
   if (worker.index() == 0) {
     const int32_t* tokens = reinterpret_cast<const int32_t*>(output + layout.tokens);
+    bool drawn = true;  // what a row that continues a draft takes for granted
     for (int64_t row = 0; row < rows; ++row) {
-      const int32_t slot = params[row].slot;
-      if (slot < 0 || tokens[row] < 0 || !chooses_token(params[row].kind)) continue;
+      const StagedSampling& p = params[row];
+      const int32_t slot = p.slot;
+      drawn = p.draft_count == 0 || (drawn && tokens[row - 1] == view.pool()[p.draft_offset + p.draft_count - 1]);
+      if (!drawn || slot < 0 || tokens[row] < 0 || !chooses_token(p.kind)) continue;
       int32_t* counts = counts_.as<int32_t>() + 2 * slot;
       const int64_t used = int64_t{counts[0]} + counts[1];
       if (used >= layout_.max_tokens) continue;
@@ -265,7 +268,9 @@ const float* Sampler::process(const float* logits, const StagedSampling& params,
   const int32_t* counts = params.slot >= 0 ? counts_.as<int32_t>() + 2 * params.slot : nullptr;
   const bool penalties = counts != nullptr && (params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f ||
                                                params.repetition_penalty != 1.0f);
-  const bool bars_stops = counts != nullptr && counts[1] < params.min_tokens && params.stop_count > 0;
+  const int32_t* draft = pool + params.draft_offset;
+  const int32_t generated = counts != nullptr ? counts[1] + params.draft_count : 0;
+  const bool bars_stops = counts != nullptr && generated < params.min_tokens && params.stop_count > 0;
   if (params.allowed_count == 0 && params.mask_offset < 0 && params.bad_count == 0 && params.bias_count == 0 &&
       !penalties && !bars_stops)
     return logits;
@@ -295,9 +300,11 @@ const float* Sampler::process(const float* logits, const StagedSampling& params,
     const int32_t* ids = bad + 1;
     bad += 1 + bad[0];
     bool matches = prefix == 0;
-    if (prefix > 0 && counts != nullptr && prefix <= counts[1]) {
+    if (prefix > 0 && counts != nullptr && prefix <= generated) {
       const int32_t* end = history_.as<int32_t>() + params.slot * layout_.max_tokens + counts[0] + counts[1];
-      matches = std::equal(ids, ids + prefix, end - prefix);
+      const int32_t old = std::max(prefix - params.draft_count, 0);  // of the prefix, in the history
+      matches = std::equal(ids, ids + old, end - old) &&
+                std::equal(ids + old, ids + prefix, draft + params.draft_count - (prefix - old));
     }
     if (matches && prefix >= 0) values[ids[prefix]] = -kInf;
   }
@@ -307,30 +314,33 @@ const float* Sampler::process(const float* logits, const StagedSampling& params,
     const int32_t* pair = pool + params.bias_offset + 2 * i;
     values[pair[0]] += std::bit_cast<float>(pair[1]);
   }
-  if (penalties) penalize(params, scratch);
+  if (penalties) penalize(params, draft, scratch);
   return values;
 }
 
-void Sampler::penalize(const StagedSampling& params, const Scratch& scratch) const {
+void Sampler::penalize(const StagedSampling& params, const int32_t* draft, const Scratch& scratch) const {
   const int32_t* ids = history_.as<int32_t>() + params.slot * layout_.max_tokens;
   const int32_t prompt = counts_.as<int32_t>()[2 * params.slot];
-  const int32_t all = prompt + counts_.as<int32_t>()[2 * params.slot + 1];
+  const int32_t old = prompt + counts_.as<int32_t>()[2 * params.slot + 1];
+  const int32_t all = old + params.draft_count;
   constexpr int32_t kDone = -1;
+  const auto id_at = [&](int32_t i) { return i < old ? ids[i] : draft[i - old]; };
   const auto known = [&](int32_t id) { return id >= 0 && id < layout_.vocab; };
   for (int32_t i = prompt; i < all; ++i)
-    if (known(ids[i])) ++scratch.seen[ids[i]];
+    if (known(id_at(i))) ++scratch.seen[id_at(i)];
   for (int32_t i = 0; i < all; ++i) {
-    if (!known(ids[i])) continue;
-    int32_t& occurrences = scratch.seen[ids[i]];
+    const int32_t id = id_at(i);
+    if (!known(id)) continue;
+    int32_t& occurrences = scratch.seen[id];
     if (occurrences == kDone) continue;
-    float& value = scratch.values[ids[i]];
+    float& value = scratch.values[id];
     value = value > 0.0f ? value / params.repetition_penalty : value * params.repetition_penalty;
     if (occurrences > 0)
       value = value - params.frequency_penalty * static_cast<float>(occurrences) - params.presence_penalty;
     occurrences = kDone;
   }
   for (int32_t i = 0; i < all; ++i)
-    if (known(ids[i])) scratch.seen[ids[i]] = 0;
+    if (known(id_at(i))) scratch.seen[id_at(i)] = 0;
 }
 
 // Tokens with value >= limit, in the order of ids.

@@ -59,7 +59,7 @@ class Sampler {
                const Scratch& scratch) const;
   const float* process(const float* logits, const StagedSampling& params, const int32_t* pool,
                        const Scratch& scratch) const;
-  void penalize(const StagedSampling& params, const Scratch& scratch) const;
+  void penalize(const StagedSampling& params, const int32_t* draft, const Scratch& scratch) const;
   int64_t gather(const float* values, const float* maxima, float limit, Candidate* out) const;
   void top(const float* logits, const float* maxima, int64_t n, int32_t* ids, float* values,
            const Scratch& scratch) const;

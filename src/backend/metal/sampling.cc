@@ -16,7 +16,7 @@ constexpr int64_t kLeastWorkRows = 64;
 static_assert(sizeof(StagedSampling) == sizeof(SampleParams) &&
               offsetof(StagedSampling, seed) == offsetof(SampleParams, seed) &&
               offsetof(StagedSampling, min_tokens) == offsetof(SampleParams, min_tokens) &&
-              offsetof(StagedSampling, logits_row) == offsetof(SampleParams, logits_row));
+              offsetof(StagedSampling, draft_count) == offsetof(SampleParams, draft_count));
 
 int64_t chunks_of(int64_t vocab) { return ceil_div(vocab, kSampleChunk); }
 int64_t work_rows_of(const SamplerLayout& layout) { return std::max<int64_t>(layout.slots, kLeastWorkRows); }
@@ -136,6 +136,7 @@ void Sampler::sample(const SampleOp& op, Context& context) {
   encoder.use("sample_commit");
   encoder.read(0, context.staged(context.step.sampling));
   encoder.read(1, output);
+  encoder.read(6, context.staged(context.step.pool));
   encoder.update(2, whole(history_));
   encoder.update(3, whole(counts_));
   encoder.update(4, whole(seen_));

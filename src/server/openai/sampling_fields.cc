@@ -89,6 +89,7 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   take_flag(fields, "include_stop_str_in_output", g.include_stop);
   take_flag(fields, "ignore_eos", g.ignore_eos);
   take_flag(fields, "skip_special_tokens", g.skip_special_tokens);
+  take_flag(fields, "speculate", g.speculate);
 
   g.n = static_cast<int32_t>(fields.integer("n", 1, limits.max_n).value_or(1));
   g.best_of = static_cast<int32_t>(fields.integer("best_of", 1, limits.max_n).value_or(0));

@@ -227,6 +227,7 @@ struct SampleParams {
   int32_t bad_offset, bad_count;
   int32_t mask_offset;
   int32_t logits_row;
+  int32_t draft_offset, draft_count;
 };
 
 // Statistics of one chunk of one row's raw logits.
@@ -256,7 +257,7 @@ static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof
 static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearParams) == 140 && sizeof(EmbedParams) == 124 &&
               sizeof(GemmUnpackParams) == 64 && sizeof(GemmFinishParams) == 12);
 static_assert(sizeof(RouteParams) == 16 && sizeof(ExpertSumParams) == 8 && sizeof(AttentionParams) == 52);
-static_assert(sizeof(SampleParams) == 104 && sizeof(SampleChunk) == 16 && sizeof(SampleOutput) == 72 &&
+static_assert(sizeof(SampleParams) == 112 && sizeof(SampleChunk) == 16 && sizeof(SampleOutput) == 72 &&
               sizeof(SampleResetParams) == 8);
 }  // namespace ingot::metal
 #endif

@@ -26,7 +26,7 @@ static bool sample_is_processed(device const SampleParams& p, device const int2*
   if (p.allowed_count > 0 || p.mask_offset >= 0 || p.bad_count > 0 || p.bias_count > 0) return true;
   if (p.slot < 0) return false;
   if (p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1) return true;
-  return p.stop_count > 0 && counts[p.slot].y < p.min_tokens;
+  return p.stop_count > 0 && counts[p.slot].y + p.draft_count < p.min_tokens;
 }
 
 // Which row of the work memory belongs to a processed row: the number of processed rows before it.
@@ -75,13 +75,16 @@ static uint sample_work_row(device const SampleParams* params, device const int2
                               device int2* counts [[buffer(3)]],
                               device uint* seen [[buffer(4)]],
                               constant SampleOutput& layout [[buffer(5)]],
+                              device const int* pool [[buffer(6)]],
                               uint thread_index [[thread_index_in_threadgroup]]) {
   if (thread_index != 0) return;
   const uint vocab = layout.vocab;
   device const int* tokens = (device const int*)(output + layout.tokens);
+  bool drawn = true;  // what a row that continues a draft takes for granted
   for (uint row = 0; row < layout.rows; ++row) {
-    const int slot = params[row].slot, token = tokens[row];
-    if (slot < 0 || token < 0 || !sample_chooses(params[row].kind)) continue;
+    const int slot = params[row].slot, token = tokens[row], drafted = params[row].draft_count;
+    drawn = drafted == 0 || (drawn && tokens[row - 1] == pool[params[row].draft_offset + drafted - 1]);
+    if (!drawn || slot < 0 || token < 0 || !sample_chooses(params[row].kind)) continue;
     const int2 count = counts[slot];
     const uint used = uint(count.x + count.y);
     if (used >= layout.max_tokens) continue;
@@ -184,6 +187,8 @@ static uint sample_work_row(device const SampleParams* params, device const int2
   device const float* x = logits + ulong(row) * vocab;
   device float* values = work + ulong(sample_work_row(params, counts, row)) * vocab;
   const int2 count = p.slot >= 0 ? counts[p.slot] : int2(0);
+  const int generated = count.y + p.draft_count;
+  device const int* draft = pool + p.draft_offset;
 
   for (uint i = thread_index; i < vocab; i += kSampleThreads) {
     const bool masked = p.mask_offset >= 0 && ((uint(pool[p.mask_offset + int(i / 32)]) >> (i % 32)) & 1) == 0;
@@ -202,12 +207,15 @@ static uint sample_work_row(device const SampleParams* params, device const int2
     if (prefix < 0) continue;
     const uint id = uint(pool[ids + prefix]);
     if (id % kSampleThreads != thread_index) continue;
-    bool matches = prefix == 0 || (p.slot >= 0 && prefix <= count.y);
+    bool matches = prefix == 0 || (p.slot >= 0 && prefix <= generated);
     const ulong last = ulong(max(p.slot, 0)) * layout.max_tokens + ulong(count.x + count.y);
-    for (int i = 0; matches && i < prefix; ++i) matches = history[last - ulong(prefix - i)] == pool[ids + i];
+    for (int i = 0; matches && i < prefix; ++i) {
+      const int back = prefix - i - p.draft_count;  // from the end of the history; 0 and less: in the draft
+      matches = (back > 0 ? history[last - ulong(back)] : draft[-back]) == pool[ids + i];
+    }
     if (matches) values[id] = minus_infinity;
   }
-  if (p.slot >= 0 && count.y < p.min_tokens)
+  if (p.slot >= 0 && generated < p.min_tokens)
     for (int j = 0; j < p.stop_count; ++j) {
       const uint id = uint(pool[p.stop_offset + j]);
       if (id % kSampleThreads == thread_index) values[id] = minus_infinity;
@@ -219,7 +227,8 @@ static uint sample_work_row(device const SampleParams* params, device const int2
   if (p.slot < 0 || (p.presence_penalty == 0 && p.frequency_penalty == 0 && p.repetition_penalty == 1)) return;
   device const uint* slot_seen = seen + ulong(p.slot) * vocab;
   for (uint i = thread_index; i < vocab; i += kSampleThreads) {
-    const uint occurrences = slot_seen[i];
+    uint occurrences = slot_seen[i];
+    for (int j = 0; j < p.draft_count; ++j) occurrences += uint(draft[j]) == i ? 1 : 0;
     if (occurrences == 0) continue;
     float value = values[i];
     value = value > 0 ? value / p.repetition_penalty : value * p.repetition_penalty;
