@@ -215,8 +215,8 @@ class DefaultModelTest(unittest.TestCase):
             self.assertIsInstance(json.loads(held.output_text)["a"], int)
             other = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=120)
             tool = {"name": "set_number", "input_schema": schema}
-            called = other.messages.create(model="test", max_tokens=60, temperature=0, messages=[{"role": "user", "content": "A number."}],
-                                           tools=[tool], tool_choice={"type": "tool", "name": "set_number"})
+            called = other.messages.create(model="test", max_tokens=60, messages=[{"role": "user", "content": "A number."}], tools=[tool],
+                                           tool_choice={"type": "tool", "name": "set_number"}, extra_body={"temperature": 0})
             self.assertEqual(called.stop_reason, "tool_use")
             self.assertIsInstance(called.content[0].input["a"], int)
 
