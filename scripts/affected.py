@@ -40,6 +40,8 @@ TABLE = [
     ("src/engine/", ["engine_rest", "engine_contract", "engine_invariance", "orchestrator_llm", "memory_peak", "python_", "cli_commands"]),
     ("src/orchestrator/", ["orchestrator_", "server_openai", "server_load_preempt", "server_siege", "server_load_test", "server_client", "server_structured", "python_module"]),
     ("src/server/web/", ["page_", "chat_page"]),
+    ("src/server/responses/", ["server_openai", "server_apis", "server_sdist"]),
+    ("src/server/anthropic/", ["server_openai", "server_apis", "server_sdist"]),
     ("src/server/openai/", ["server_openai", "server_curl", "server_client", "server_structured", "server_malformed", "server_lifecycle", "server_abuse", "server_load_test"]),
     ("src/server/", ["server_http", "server_openai", "server_curl", "server_malformed", "server_lifecycle", "server_client", "server_abuse",
                      "server_load_test", "server_many"]),

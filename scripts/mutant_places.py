@@ -24,7 +24,7 @@ PLACES = [
     ("softmetal", ["softmetal/compiler/*.cc", "softmetal/mtl/*", "softmetal/runtime/*", "softmetal/shim/*"], 6),
     ("orchestrator", ["src/orchestrator/*.cc", "src/orchestrator/*.h"], 9),
     ("server", ["src/server/*.cc", "src/server/*.h"], 6),
-    ("openai", ["src/server/openai/*.cc", "src/server/openai/*.h"], 5),
+    ("openai", [f"src/server/{api}/*.{kind}" for api in ("openai", "responses", "anthropic") for kind in ("cc", "h")], 5),
     ("hub", ["src/hub/*.cc", "src/hub/*.h"], 5),
     ("cli", ["src/cli/*.cc", "src/cli/*.h"], 4),
     ("python module", ["python/src/*.cc", "python/src/*.h", "python/ingot/*.py"], 4),

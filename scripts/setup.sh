@@ -231,6 +231,7 @@ if [ "$goal" = test ] && [ "$(uname -sm)" = "Linux x86_64" ]; then
 fi
 if runs_python; then
   setup_venv
+  "$root/scripts/fetch_sdists.sh" || warn "the clients' own tests will be skipped"
   # Without it the grammar library is not held against the suite.
   "$root/scripts/fetch_json_schema_suite.sh" || warn "the test with JSON-Schema-Test-Suite will be skipped"
 fi

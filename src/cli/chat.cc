@@ -19,6 +19,7 @@
 #include "cli/terminal.h"
 #include "cli/word_wrap.h"
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "core/settings.h"
 #include "ingot/llm.h"
 #include "text/chat_template.h"

@@ -11,7 +11,4 @@ namespace ingot::cli {
 std::string remedy_for_option(std::string_view word, const std::vector<std::string>& names);
 std::string remedy_for_command(std::string_view word, const std::vector<std::string>& names);
 
-// The name that differs from the word by a slip or two; empty when none does.
-std::string nearest_name(std::string_view word, const std::vector<std::string>& names);
-
 }  // namespace ingot::cli

@@ -85,6 +85,7 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
   options.cache_labels = {{"cache_dtype", args.model.engine.kv_dtype},
                           {"enable_prefix_caching", args.no_prefix_caching ? "False" : "True"}};
   for (const std::string& limit : args.limits) set_limit(options.limits, limit);
+  options.stored = args.stored;
   options.priority_scheduling = args.priority_scheduling;
   options.share_prefixes = args.share_prefixes;
   for (const std::string& file : args.shared_prefixes) options.shared_prefixes.push_back(read_file(file));

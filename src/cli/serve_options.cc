@@ -79,6 +79,10 @@ void add_serve_options(Options command, ServeArgs& args) {
   add_bytes(command, "--max-request-bytes", args.max_request_bytes, "largest request body; over it: 413");
   command.option("--max-connections", args.max_connections, "over it: 503").show_default().range(1, 1 << 20);
   add_repeatable(command, "--limit", args.limits, limit_help().c_str());
+  command.option("--stored-responses", args.stored.responses, "of /v1/responses, the last that can be gone on with")
+      .show_default()
+      .non_negative();
+  add_bytes(command, "--stored-response-bytes", args.stored.bytes, "of all of them");
   add_seconds(command, "--request-timeout", args.request_timeout, "a request ends with what it has by then; 0: none");
   add_seconds(command, "--head-timeout", args.head_timeout, "for the head of a request");
   add_seconds(command, "--body-timeout", args.body_timeout, "for its body, and a second more for each 64 KiB");

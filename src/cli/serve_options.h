@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/common.h"
+#include "server/responses/store.h"
 
 namespace ingot::cli {
 
@@ -33,6 +34,7 @@ struct ServeArgs {
   uint64_t max_request_bytes = 16 << 20;
   uint64_t max_connections = 1024;
   std::vector<std::string> limits;
+  server::responses::ResponseStore::Limits stored;
   double request_timeout = 0;
   double head_timeout = 10;
   double body_timeout = 60;

@@ -38,6 +38,9 @@ constexpr const SamplingRange& sampling_range(std::string_view name) {
   return *range;
 }
 
+// As people would write the number: 0.9f is not 0.9.
+inline double as_written(float value) { return std::stod(fmt::format("{}", value)); }
+
 struct RangeFault {
   bool below;
   std::string reason;  // "must be at most 1, got 3"

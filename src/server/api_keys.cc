@@ -49,11 +49,16 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   return out;
 }
 
-std::optional<std::string> ApiKeys::holder(std::string_view authorization) const {
-  constexpr std::string_view kScheme = "bearer";
-  if (authorization.size() <= kScheme.size() || authorization[kScheme.size()] != ' ') return std::nullopt;
-  if (ascii_lower(authorization.substr(0, kScheme.size())) != kScheme) return std::nullopt;
-  const Digest given = digest(trim(authorization.substr(kScheme.size())));
+std::optional<std::string> ApiKeys::holder(std::string_view authorization, std::string_view key) const {
+  constexpr std::string_view kScheme = "bearer ";
+  std::optional<std::string> found;
+  if (ascii_lower(authorization.substr(0, kScheme.size())) == kScheme)
+    found = holder_of(trim(authorization.substr(kScheme.size())));
+  return found ? found : holder_of(key);
+}
+
+std::optional<std::string> ApiKeys::holder_of(std::string_view key) const {
+  const Digest given = digest(key);
   size_t found = digests_.size();
   for (size_t i = 0; i < digests_.size(); ++i)
     if (CRYPTO_memcmp(digests_[i].data(), given.data(), given.size()) == 0) found = i;

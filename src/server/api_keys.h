@@ -16,13 +16,15 @@ class ApiKeys {
 
   // No keys: everything is open.
   bool empty() const { return digests_.empty(); }
-  // The holder of the key in an Authorization header, by a name that tells nothing of the key; nothing: it is not
-  // `Bearer` and one of the keys. Takes the same time whichever key it is, and however much of one is right.
-  std::optional<std::string> holder(std::string_view authorization) const;
+  // The holder of the key in an Authorization header (`Bearer KEY`) or, where that has none, in x-api-key, by a name
+  // that tells nothing of the key; nothing: neither is one of the keys. Takes the same time whichever key it is, and
+  // however much of one is right.
+  std::optional<std::string> holder(std::string_view authorization, std::string_view key = {}) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;
   static Digest digest(std::string_view key);
+  std::optional<std::string> holder_of(std::string_view key) const;
 
   std::vector<Digest> digests_;
 };

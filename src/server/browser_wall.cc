@@ -77,7 +77,7 @@ std::optional<BrowserWall::Refusal> BrowserWall::judge(const HttpRequest& reques
     return Refusal{"host_not_allowed",
                    fmt::format("this server is not called {}: start it with --allowed-host {} if it is",
                                printable(host), printable(without_port(host)))};
-  if (request.method != "POST") return std::nullopt;
+  if (request.method != "POST" && request.method != "DELETE") return std::nullopt;
   const std::string_view origin = request.header("origin"), site = request.header("sec-fetch-site");
   if (!origin.empty() && cors.allows(origin)) return std::nullopt;
   // Browsers that send Sec-Fetch-Site know best, also behind a proxy that changes Host.

@@ -11,7 +11,6 @@
 #include "core/heap.h"
 #include "server/ascii.h"
 #include "server/exchange.h"
-#include "server/http_error.h"
 #include "server/request_id.h"
 
 namespace ingot::server {
@@ -21,7 +20,11 @@ namespace asio = boost::asio;
 namespace {
 constexpr size_t kLarge = 1 << 20;  // bytes of a body whose traces are worth giving back
 constexpr const char* kEndedInside = "the connection ended inside the request";
-constexpr const char* kFailed = "the server failed to handle this request";
+
+HttpReply failed(const HttpRequest& request) {
+  return error_reply({.message = "the server failed to handle this request", .code = "internal_error"},
+                     error_shape(request), request.id);
+}
 }  // namespace
 
 Connection::Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer,
@@ -146,6 +149,7 @@ void Connection::begin_request(std::chrono::milliseconds wait) {
   head_judged_ = false;
   id_.clear();
   origin_.clear();
+  error_shape_ = ErrorShape::openai;
   keep_alive_ = http10_ = head_only_ = false;
   phase_ = Phase::head;
   set_deadline(Clock::now() + wait);
@@ -225,21 +229,23 @@ void Connection::judge_head() {
   body_start_ = Clock::now();
   id_ = request_id(request.header("x-request-id"));
   origin_ = request.header("origin");
+  error_shape_ = error_shape(request);
   http10_ = parser_.is_http10();
   keep_alive_ = parser_.keep_alive();
   head_only_ = request.method == "HEAD";
 
   if (const auto refusal = core_->wall.judge(request, core_->cors)) return refuse(403, refusal->code, refusal->message);
   std::optional<HttpReply> answer = core_->cors.preflight(request);
-  if (const auto holder = core_->keys.empty() ? std::nullopt : core_->keys.holder(request.header("authorization"))) {
+  const std::string_view authorization = request.header("authorization"), key = request.header("x-api-key");
+  if (const auto holder = core_->keys.holder(authorization, key)) {
     client_ = tenant_ = *holder;
     lease_ = BufferLease(core_, client_);
   }
   if (!answer && !core_->keys.empty() && core_->needs_key(request.path) && tenant_.empty()) {
-    const char* message = request.header("authorization").empty()
+    const char* message = authorization.empty() && key.empty()
                               ? "an API key is needed: send the header `Authorization: Bearer KEY`"
                               : "this API key is not accepted";
-    answer = error_reply(401, "invalid_api_key", message);
+    answer = error_of(401, "invalid_api_key", message);
     answer->headers.emplace_back("WWW-Authenticate", "Bearer");
     record_refusal(401, message);
   }
@@ -278,9 +284,9 @@ void Connection::dispatch() {
       core->handler(exchange);
     } catch (const std::exception& error) {
       core->log(fmt::format("request {}: {}", exchange->request().id, error.what()));
-      exchange->reply(error_reply(500, "internal_error", kFailed));
+      exchange->reply(failed(exchange->request()));
     } catch (...) {
-      exchange->reply(error_reply(500, "internal_error", kFailed));
+      exchange->reply(failed(exchange->request()));
     }
     exchange.reset();
     if (bytes >= kLarge) return_free_memory();
@@ -299,12 +305,17 @@ void Connection::begin_reply() {
   watch_client();
 }
 
+HttpReply Connection::error_of(int status, std::string_view code, std::string_view message) const {
+  return error_reply({.status = status, .message = message, .code = code}, error_shape_, id_);
+}
+
 void Connection::refuse(int status, std::string_view code, std::string_view message) {
   keep_alive_ = false;
   if (id_.empty()) id_ = request_id(parser_.request().header("x-request-id"));
+  error_shape_ = error_shape(parser_.request());
   record_refusal(status, message);
   begin_reply();
-  HttpReply reply = error_reply(status, code, message);
+  HttpReply reply = error_of(status, code, message);
   if (status == 503) reply.headers.emplace_back("Retry-After", "1");
   send_reply(std::move(reply));
 }
@@ -328,7 +339,7 @@ void Connection::send_reply(HttpReply reply) {
   reply_begun_ = true;
   reply_lease_ = BufferLease(core_, client_);
   if (reply.body.size() > limits_.read_ahead_bytes && !reply_lease_.grow(reply.body.size())) {
-    reply = error_reply(503, "overloaded", "too many large answers are waiting for their readers; try again soon");
+    reply = error_of(503, "overloaded", "too many large answers are waiting for their readers; try again soon");
     reply.headers.emplace_back("Retry-After", "1");
   }
   const ReplyHead head = head_for(reply, BodyEnd::length, reply.body.size());

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "server/channel.h"
+#include "server/http_error.h"
 #include "server/reply_head.h"
 #include "server/request_parser.h"
 #include "server/server_core.h"
@@ -67,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Answering.
   void begin_reply();
+  HttpReply error_of(int status, std::string_view code, std::string_view message) const;
   void refuse(int status, std::string_view code, std::string_view message);
   void record_refusal(int status, std::string_view message);
   void send_reply(HttpReply reply);
@@ -121,6 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reply_begun_ = false;  // its reply has begun
   std::string id_;
   std::string origin_;
+  ErrorShape error_shape_ = ErrorShape::openai;
   bool keep_alive_ = false;
   bool http10_ = false;
   bool head_only_ = false;

@@ -61,7 +61,7 @@ std::optional<HttpReply> Cors::preflight(const HttpRequest& request) const {
   reply.status = 204;
   reply.content_type.clear();
   if (!allows(request.header("origin"))) return reply;  // without the headers the browser refuses
-  reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+  reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
   const std::string_view asked = request.header("access-control-request-headers");
   reply.headers.emplace_back("Access-Control-Allow-Headers",
                              is_header_list(asked) ? std::string(asked) : "Authorization, Content-Type, X-Request-Id");

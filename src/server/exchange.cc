@@ -10,7 +10,9 @@ ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection, u
     : connection_(std::move(connection)), number_(number), request_(std::move(request)), lease_(std::move(lease)) {}
 
 ConnectionExchange::~ConnectionExchange() {
-  if (!answered_) reply(error_reply(500, "internal_error", "the server gave no answer to this request"));
+  if (!answered_)
+    reply(error_reply({.message = "the server gave no answer to this request", .code = "internal_error"},
+                      error_shape(request_), request_.id));
 }
 
 void ConnectionExchange::reply(HttpReply reply) {

@@ -12,7 +12,23 @@ nlohmann::ordered_json text_or_null(std::string_view text) {
 
 }  // namespace
 
-std::string_view error_type(int status) {
+ErrorShape error_shape(const HttpRequest& request) {
+  constexpr std::string_view kMessages = "/v1/messages";
+  const bool below = request.path.starts_with(kMessages) &&
+                     (request.path.size() == kMessages.size() || request.path[kMessages.size()] == '/');
+  return below || !request.header("anthropic-version").empty() ? ErrorShape::anthropic : ErrorShape::openai;
+}
+
+std::string_view error_type(int status, ErrorShape shape) {
+  if (shape == ErrorShape::anthropic) {
+    switch (status) {
+      case 404: return "not_found_error";
+      case 413: return "request_too_large";
+      case 503: return "overloaded_error";
+      default:
+        if (status >= 500 && status != 504) return "api_error";
+    }
+  }
   switch (status) {
     case 401: return "authentication_error";
     case 403: return "permission_error";
@@ -22,17 +38,24 @@ std::string_view error_type(int status) {
   }
 }
 
-std::string error_json(int status, std::string_view message, std::string_view param, std::string_view code) {
-  const nlohmann::ordered_json body = {{"error",
-                                        {{"message", std::string(message)},
-                                         {"type", std::string(error_type(status))},
-                                         {"param", text_or_null(param)},
-                                         {"code", text_or_null(code)}}}};
+std::string error_json(const ErrorText& error, ErrorShape shape, std::string_view request_id) {
+  const std::string type(error_type(error.status, shape)), message(error.message);
+  nlohmann::ordered_json body;
+  if (shape == ErrorShape::anthropic) {
+    body = {
+        {"type", "error"}, {"error", {{"type", type}, {"message", message}}}, {"request_id", text_or_null(request_id)}};
+  } else {
+    body = {{"error",
+             {{"message", message},
+              {"type", type},
+              {"param", text_or_null(error.param)},
+              {"code", text_or_null(error.code)}}}};
+  }
   return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-HttpReply error_reply(int status, std::string_view code, std::string_view message) {
-  return {.status = status, .body = error_json(status, message, {}, code)};
+HttpReply error_reply(const ErrorText& error, ErrorShape shape, std::string_view request_id) {
+  return {.status = error.status, .body = error_json(error, shape, request_id)};
 }
 
 }  // namespace ingot::server

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "server/anthropic/request.h"
 #include "server/openai/errors.h"
 #include "server/openai/request.h"
+#include "server/responses/request.h"
 #include "text/chat_template.h"
 #include "time_bound.h"
 
@@ -93,6 +95,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     render(request);
   });
   attempt([&] { check(parse_completion_request(body, kLimits)); });
+  attempt([&] {
+    static const auto store = std::make_shared<ingot::server::responses::ResponseStore>(
+        ingot::server::responses::ResponseStore::Limits{.bytes = 0});
+    const CompletionRequest request = ingot::server::responses::parse_request(body, kLimits, nullptr, store, "");
+    check(request);
+    render(request);
+  });
+  attempt([&] {
+    const CompletionRequest request = ingot::server::anthropic::parse_request(body, kLimits, nullptr);
+    check(request);
+    render(request);
+  });
   attempt([&] { parse_tokenize_request(body, kLimits); });
   attempt([&] { check_tokens(parse_detokenize_request(body, kLimits).tokens); });
   return 0;

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 
 #include "core/error.h"
 #include "server/api_keys.h"
@@ -113,6 +114,34 @@ TEST(ApiKeys, PathsThatNeedOne) {
   EXPECT_EQ(client.receive().status, 401);
 }
 
+TEST(ApiKeys, AnthropicsClientsSendThemInAHeaderOfTheirOwn) {
+  HttpServerOptions options;
+  options.api_keys = {"sk-first", "sk-second"};
+  options.limits.body_bytes = 10;
+  TestServer server(options);
+  const auto reply_to = [&](const std::string& headers, const std::string& body = "{}") {
+    RawClient client(server.port());
+    client.send("POST /v1/messages HTTP/1.1\r\nHost: a\r\nX-Request-Id: r-7\r\n" + headers +
+                "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    return client.receive();
+  };
+  const auto served = std::async(std::launch::async, [&] {
+    for (int i = 0; i < 2; ++i)
+      if (const auto exchange = server.take()) exchange->reply({.body = exchange->request().tenant});
+  });
+  EXPECT_EQ(reply_to("x-api-key: sk-second\r\n").body, "key 1");
+  EXPECT_EQ(reply_to("Authorization: Bearer no\r\nX-Api-Key: sk-first\r\n").body, "key 0");
+  for (const char* wrong : {"", "x-api-key:\r\n", "x-api-key: sk\r\n", "x-api-key: Bearer sk-first\r\n"}) {
+    const RawReply reply = reply_to(wrong);
+    EXPECT_EQ(reply.status, 401) << wrong;
+    EXPECT_THAT(reply.body, HasSubstr(R"({"type":"error","error":{"type":"authentication_error","message":")"));
+    EXPECT_THAT(reply.body, HasSubstr(R"("request_id":"r-7")"));
+  }
+  const RawReply large = reply_to("x-api-key: sk-first\r\n", std::string(11, ' '));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_THAT(large.body, HasSubstr(R"("type":"request_too_large")"));
+}
+
 TEST(ApiKeys, BadKeysAreErrors) {
   const Folder folder;
   HttpServerOptions options;
@@ -177,6 +206,7 @@ TEST(BrowserWall, PagesOfOtherOriginsCannotPost) {
         "Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: same-site\r\n",
         "Origin: http://box:8000\r\nSec-Fetch-Site: cross-site\r\n", "Origin: box:8000\r\n"}) {
     EXPECT_EQ(status_of(server, "POST", host + headers), 403) << headers;
+    EXPECT_EQ(status_of(server, "DELETE", host + headers), 403) << headers;
     EXPECT_EQ(status_of(server, "GET", host + headers), 200) << "a link to here, and what the page cannot read";
   }
   EXPECT_EQ(status_of(server, "POST", "Host: box\r\nOrigin: http://box:80\r\n"), 200) << "the usual port is none";

@@ -11,6 +11,7 @@
 #include <limits>
 #include <regex>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "server/openai_rig.h"
@@ -134,6 +135,40 @@ std::vector<Field> fields() {
     const Json call = {{"function", {{"name", "f"}, {"arguments", "[" + repeat("1,", n) + "1]"}}}};
     return Json::array({{{"role", "assistant"}, {"content", "a"}, {"tool_calls", Json::array({call})}}});
   });
+  const auto items = [&](const char* name, int64_t size, const Json& item) {
+    all.push_back({name, "/v1/responses", size, [item](int64_t n) {
+                     return Json{{"input", list_of(n, item)}, {"max_output_tokens", 1}, {"stream", true}};
+                   }});
+  };
+  items("items: messages", 5'000, {{"role", "user"}, {"content", "hello"}});
+  items("items: calls", 3'000, Json::parse(R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"})"));
+  items("items: results", 3'000, Json::parse(R"({"type":"function_call_output","call_id":"c","output":"hello"})"));
+  items("items: reasoning", 3'000,
+        Json::parse(R"({"type":"reasoning","content":[{"type":"reasoning_text","text":"hello"}]})"));
+  items("items: system", 3'000, {{"role", "system"}, {"content", "hello"}});
+  const auto blocks = [&](const char* name, const char* role, const Json& block) {
+    all.push_back({name, "/v1/messages", 3'000, [role, block](int64_t n) {
+                     return Json{{"max_tokens", 1},
+                                 {"messages", Json::array({{{"role", role}, {"content", list_of(n, block)}}})}};
+                   }});
+  };
+  blocks("blocks: text", "user", {{"type", "text"}, {"text", "hello"}});
+  blocks("blocks: results", "user", Json::parse(R"({"type":"tool_result","tool_use_id":"t","content":"hello"})"));
+  blocks("blocks: calls", "assistant", Json::parse(R"({"type":"tool_use","id":"t","name":"f","input":{"a":1}})"));
+  blocks("blocks: thinking", "assistant", {{"type", "thinking"}, {"thinking", "hello"}});
+  all.push_back({"messages of users", "/v1/messages", 5'000, [](int64_t n) {
+                   return Json{{"max_tokens", 1},
+                               {"messages", list_of<Json>(n, {{"role", "user"}, {"content", "hello"}})}};
+                 }});
+  for (const auto& [path, schema] : {std::pair("/v1/responses", "parameters"), {"/v1/messages", "input_schema"}})
+    all.push_back({"flat tools", path, 1'000, [schema = schema](int64_t n) {
+                     Json tools = Json::array();
+                     for (int64_t i = 0; i < n; ++i)
+                       tools.push_back({{"name", "f" + std::to_string(i)}, {schema, {{"type", "object"}}}});
+                     if (std::string_view(schema) == "parameters")
+                       for (Json& tool : tools) tool["type"] = "function";
+                     return Json{{"input", "a"}, {"tools", tools}};
+                   }});
   all.push_back({"chat_template_kwargs keys", kChat, 20'000,
                  [](int64_t n) { return chat_with("chat_template_kwargs", many_keys(n)); }});
   all.push_back({"chat_template_kwargs text", kChat, 60'000,
@@ -150,12 +185,12 @@ std::vector<Field> fields() {
   return all;
 }
 
-// Every name that the server takes or knows of, read out of its sources.
-std::set<std::string> parameter_names() {
+// Every name that an API of the server takes or knows of, read out of its sources.
+std::set<std::string> parameter_names(const std::string& folder) {
   const std::regex pattern(
       R"re((?:(?:take|boolean|integer|number|string|strings|tokens)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|Kind::|")))"([a-z_]+)"[,)])re");
   std::set<std::string> names;
-  for (const auto& file : std::filesystem::directory_iterator(INGOT_FIXTURES "/../../src/server/openai")) {
+  for (const auto& file : std::filesystem::directory_iterator(INGOT_FIXTURES "/../../src/server/" + folder)) {
     std::stringstream text;
     text << std::ifstream(file.path()).rdbuf();
     const std::string source = text.str();
@@ -166,7 +201,8 @@ std::set<std::string> parameter_names() {
 }
 
 // Whatever a name stands for, it may be sent with a long text, a long list or many keys; to either endpoint, and in the
-// long form of the suite to both.
+// long form of the suite to both. The newer endpoints share what reads a field: each name has one of the shapes, in the
+// long form all.
 std::vector<Field> parameters() {
   struct Shape {
     const char* name;
@@ -178,8 +214,19 @@ std::vector<Field> parameters() {
       {"list", 8'000, [](int64_t n) { return list_of(n, 7); }},
       {"keys", 3'000, many_keys}};
   std::vector<Field> all;
+  size_t next = 0;
+  for (const auto& [folder, path] : {std::pair("responses", "/v1/responses"), {"anthropic", "/v1/messages"}})
+    for (const std::string& name : parameter_names(folder))
+      for (const Shape& shape : test::soak() ? std::span<const Shape>(kShapes) : std::span(&kShapes[next++ % 3], 1))
+        all.push_back({name + " as " + shape.name, path, shape.size, [=](int64_t n) {
+                         Json body = path == std::string("/v1/messages")
+                                         ? Json{{"messages", user("a")}, {"max_tokens", 1}}
+                                         : Json{{"input", "a"}, {"max_output_tokens", 1}};
+                         body[name] = shape.value(n);
+                         return body;
+                       }});
   bool turn = false;
-  for (const std::string& name : parameter_names())
+  for (const std::string& name : parameter_names("openai"))
     for (const Shape& shape : kShapes) {
       turn = !turn;
       for (const bool chat : {false, true}) {
@@ -253,7 +300,11 @@ TEST_F(OpenaiDoubling, TwiceOfAnyFieldTakesTwiceAsLong) {
 
 TEST_F(OpenaiDoubling, WhateverIsSentAsAParameterTakesTimeLinearInIt) {
   if (test::kSanitized) GTEST_SKIP() << "times of a sanitizer mean nothing";
-  const std::set<std::string> names = parameter_names();
+  EXPECT_THAT(parameter_names("responses"),
+              ::testing::IsSupersetOf({"input", "previous_response_id", "instructions", "background", "include"}));
+  EXPECT_THAT(parameter_names("anthropic"),
+              ::testing::IsSupersetOf({"system", "messages", "stop_sequences", "thinking", "container"}));
+  const std::set<std::string> names = parameter_names("openai");
   EXPECT_THAT(names,
               ::testing::IsSupersetOf({"messages", "stop", "temperature", "logit_bias", "echo", "stream_options",
                                        "max_completion_tokens", "tokens", "tools", "guided_regex", "n_predict"}));

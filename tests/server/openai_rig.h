@@ -49,6 +49,7 @@ class FakeExchange : public Exchange {
   bool pull(std::string& out);  // once, when woken; possibly nothing. True at the end
   void disconnect();            // before the API has it, too
   void come_from(const std::string& client, const std::string& tenant);
+  void ask_for(const std::string& query) { request_.query = query; }  // behind the path
   int answers() const { return answers_; }
 
  private:

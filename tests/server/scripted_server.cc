@@ -1,6 +1,6 @@
 // ingot's API over HTTP with a model that says what it is told: scripted_server ANSWERS.json [--tool-format NAME]
-// [--template FILE]. The answers are texts; a request gets the next one, a few bytes at a time. Prints its address,
-// ends with its standard input.
+// [--template FILE] [--served-model-name NAME]... [--api-key KEY]... The answers are texts; a request gets the next
+// one, a few bytes at a time. Prints its address, ends with its standard input.
 #include <fstream>
 #include <iostream>
 #include <mutex>
@@ -55,6 +55,7 @@ class TalkingGenerator : public rig::ScriptedGenerator {
 
 int main(int argc, char** argv) {
   openai::ApiOptions options{.served_names = {"scripted"}};
+  HttpServerOptions http{.port = 0};
   std::vector<std::string> answers;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -62,13 +63,17 @@ int main(int argc, char** argv) {
       options.tool_format = argv[++i];
     else if (word == "--template" && i + 1 < argc)
       options.chat_template = slurp(argv[++i]);
+    else if (word == "--served-model-name" && i + 1 < argc)
+      options.served_names.push_back(argv[++i]);
+    else if (word == "--api-key" && i + 1 < argc)
+      http.api_keys.push_back(argv[++i]);
     else
       answers = rig::Json::parse(slurp(word)).get<std::vector<std::string>>();
   }
   const auto generator = std::make_shared<TalkingGenerator>(std::move(answers));
   const auto api = openai::make_api(options);
   api->attach(generator);
-  HttpServer server({.port = 0}, openai::make_handler(api));
+  HttpServer server(http, openai::make_handler(api));
   server.start();
   std::cout << server.url() << std::endl;
   std::string line;

@@ -28,12 +28,13 @@ AnswerSize estimate_answer(const AnswerContext& context, const GenerationRequest
     if (output.token_ids) echoed += n * prompt * kId;
     if (output.prompt_logprobs) scored += prompt * top(generation.prompt_logprobs) * kDescribed;
   }
+  echoed += output.repeated_bytes;
   if (output.stream) fresh = 0;
   AnswerSize size{.bytes = fresh + echoed + scored, .fixed = echoed + scored};
   if (scored > fresh && scored > echoed)
     size.param = "prompt_logprobs";
   else if (echoed > fresh)
-    size.param = output.echo ? "echo" : "return_token_ids";
+    size.param = output.echo ? "echo" : output.token_ids ? "return_token_ids" : "tools";
   else if (output.logprobs)
     size.param = chat ? "top_logprobs" : "logprobs";
   return size;
@@ -68,14 +69,8 @@ Json usage_json(const Usage& usage) {
 }
 
 Json finish_json(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::none: return nullptr;
-    case FinishReason::stop:
-    case FinishReason::no_token: return "stop";  // stop_reason tells why
-    case FinishReason::length:
-    case FinishReason::timeout: return "length";  // cut off; likewise
-    default: return "abort";
-  }
+  if (reason == FinishReason::none) return nullptr;
+  return finish_word(reason);
 }
 
 Json stop_reason_json(const ChoiceDelta& delta) {
@@ -86,24 +81,35 @@ Json stop_reason_json(const ChoiceDelta& delta) {
   return nullptr;
 }
 
-void append_choice_event(const AnswerContext& context, const Json& head, Json choice, const Usage& usage,
-                         std::string& out) {
-  Json chunk = head;
+ChunkWriter::ChunkWriter(AnswerContext context, const char* chunk_object)
+    : context_(std::move(context)), head_(std::make_unique<const Json>(answer_head(context_, chunk_object))) {}
+ChunkWriter::~ChunkWriter() = default;
+
+void ChunkWriter::append_choice(Json choice, const Usage& usage, std::string& out) const {
+  Json chunk = *head_;
   chunk["choices"] = Json::array();
   chunk["choices"].push_back(std::move(choice));
-  if (context.output.continuous_usage) {
+  if (context_.output.continuous_usage) {
     chunk["usage"] = usage_json(usage);
-  } else if (context.output.include_usage) {
+  } else if (context_.output.include_usage) {
     chunk["usage"] = nullptr;
   }
   append_event(out, dump(chunk));
 }
 
-void append_usage_event(const Json& head, const Usage& usage, std::string& out) {
-  Json chunk = head;
-  chunk["choices"] = Json::array();
-  chunk["usage"] = usage_json(usage);
-  append_event(out, dump(chunk));
+void ChunkWriter::stream_end(const Usage& usage, std::string& out) {
+  if (context_.output.include_usage) {
+    Json chunk = *head_;
+    chunk["choices"] = Json::array();
+    chunk["usage"] = usage_json(usage);
+    append_event(out, dump(chunk));
+  }
+  append_done(out);
+}
+
+void ChunkWriter::stream_error(const ErrorReply& error, std::string& out) {
+  append_event(out, error.json());
+  append_done(out);
 }
 
 }  // namespace ingot::server::openai

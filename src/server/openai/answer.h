@@ -9,10 +9,12 @@
 
 #include "ingot/llm.h"
 #include "server/openai/chat_reading.h"
+#include "server/openai/errors.h"
 #include "server/openai/logprobs.h"
 #include "server/openai/request.h"
 
-// Answers of the completions endpoints as JSON: whole, or chunk by chunk.
+// Answers as JSON, whole or bit by bit: what the writers of all APIs have in common, and those of the two completions
+// endpoints.
 namespace ingot::server::openai {
 
 // A prompt as it was given to the model.
@@ -40,6 +42,7 @@ struct AnswerContext {
   int32_t n = 1;                         // choices a prompt
   std::vector<PromptTokens> prompts;     // chat: one
   std::optional<ChatReading> reading{};  // chat: how its text is taken apart; none: it is content
+  std::string request_id = {};
 };
 
 // All that was generated for one prompt: a whole delta for each choice, in order.
@@ -58,12 +61,31 @@ class AnswerWriter {
   // Generation; `usage` is what was used so far.
   virtual void stream(size_t prompt, const ChoiceDelta& delta, const std::vector<TokenScore>& prompt_scores,
                       const Usage& usage, std::string& out) = 0;
-  // Appends the last chunk of stream_options.include_usage.
-  virtual void stream_usage(const Usage& usage, std::string& out) = 0;
+  // Appends what comes behind the last of them.
+  virtual void stream_end(const Usage& usage, std::string& out) = 0;
+  // Appends what tells that nothing more comes because something failed.
+  virtual void stream_error(const ErrorReply& error, std::string& out) = 0;
 };
 
 std::unique_ptr<AnswerWriter> make_chat_writer(AnswerContext context);
 std::unique_ptr<AnswerWriter> make_completion_writer(AnswerContext context);
+
+// A stream of the completions endpoints: chunks with one choice each, one with the usage if asked for, [DONE].
+class ChunkWriter : public AnswerWriter {
+ public:
+  void stream_end(const Usage& usage, std::string& out) override;
+  void stream_error(const ErrorReply& error, std::string& out) override;
+
+ protected:
+  ChunkWriter(AnswerContext context, const char* chunk_object);
+  ~ChunkWriter() override;
+  void append_choice(nlohmann::ordered_json choice, const Usage& usage, std::string& out) const;
+
+  const AnswerContext context_;
+
+ private:
+  const std::unique_ptr<const nlohmann::ordered_json> head_;  // of each chunk
+};
 
 // The answer, or in a stream the part of it that cannot be written bit by bit: about how many bytes. Known from the
 // request and the lengths of its prompts and of what may be generated for them, so that nothing is generated in vain.
@@ -75,7 +97,7 @@ struct AnswerSize {
 AnswerSize estimate_answer(const AnswerContext& context, const GenerationRequest& generation, bool chat,
                            std::span<const int64_t> new_tokens);
 
-// Pieces that both writers share.
+// Pieces that writers share.
 nlohmann::ordered_json answer_head(const AnswerContext& context, const char* object);
 nlohmann::ordered_json usage_json(const Usage& usage);
 nlohmann::ordered_json finish_json(FinishReason reason);
@@ -85,8 +107,5 @@ std::string dump(const nlohmann::ordered_json& json);  // one line; never throws
 // times their size.
 std::string whole_answer(const nlohmann::ordered_json& head, const std::vector<std::string>& choices,
                          const nlohmann::ordered_json& tail);
-void append_choice_event(const AnswerContext& context, const nlohmann::ordered_json& head,
-                         nlohmann::ordered_json choice, const Usage& usage, std::string& out);
-void append_usage_event(const nlohmann::ordered_json& head, const Usage& usage, std::string& out);
 
 }  // namespace ingot::server::openai

@@ -8,10 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
+#include "server/anthropic/endpoints.h"
+#include "server/anthropic/request.h"
 #include "server/ascii.h"
 #include "server/openai/call.h"
 #include "server/openai/models.h"
 #include "server/openai/tokenize.h"
+#include "server/responses/endpoints.h"
+#include "server/responses/request.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -30,16 +34,22 @@ enum class Endpoint {
   detokenize,
   chat,
   completions,
+  responses,
+  response,
+  delete_response,
+  input_items,
+  cancel_response,
+  messages,
+  count_tokens,
   integrity
 };
 
 struct Route {
   std::string_view method;
-  std::string_view path;  // ends in '/': everything below it
+  std::string_view path;  // may have one part in braces: an id without '/', or a model's name, which may have some
   Endpoint endpoint;
 };
 
-constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/", Endpoint::page},
     {"GET", "/live", Endpoint::live},
@@ -49,24 +59,55 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/metrics", Endpoint::metrics},
     {"GET", "/props", Endpoint::props},
     {"GET", "/v1/models", Endpoint::models},
-    {"GET", kModelPrefix, Endpoint::model},
+    {"GET", "/v1/models/{model}", Endpoint::model},
     {"POST", "/v1/chat/completions", Endpoint::chat},
     {"POST", "/v1/completions", Endpoint::completions},
+    {"POST", "/v1/responses", Endpoint::responses},
+    {"GET", "/v1/responses/{id}", Endpoint::response},
+    {"DELETE", "/v1/responses/{id}", Endpoint::delete_response},
+    {"GET", "/v1/responses/{id}/input_items", Endpoint::input_items},
+    {"POST", "/v1/responses/{id}/cancel", Endpoint::cancel_response},
+    {"POST", "/v1/messages", Endpoint::messages},
+    {"POST", "/v1/messages/count_tokens", Endpoint::count_tokens},
     {"POST", "/tokenize", Endpoint::tokenize},
     {"POST", "/detokenize", Endpoint::detokenize},
     {"GET", "/debug/integrity", Endpoint::integrity},
 });
 
-const Route* find_route(std::string_view path) {
-  for (const Route& route : kRoutes) {
-    if (path == route.path) return &route;
-    if (route.endpoint == Endpoint::model && path.starts_with(route.path)) return &route;
-  }
-  return nullptr;
+// What stands in the path for the part in braces; nothing: the path is another.
+std::optional<std::string> part_of(const Route& route, std::string_view path) {
+  const size_t open = route.path.find('{');
+  if (open == route.path.npos) return path == route.path ? std::optional<std::string>("") : std::nullopt;
+  const std::string_view before = route.path.substr(0, open), after = route.path.substr(route.path.find('}') + 1);
+  if (path.size() < before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after))
+    return std::nullopt;
+  const std::string_view part = path.substr(before.size(), path.size() - before.size() - after.size());
+  if (route.endpoint != Endpoint::model && (part.empty() || part.find('/') != part.npos)) return std::nullopt;
+  return std::string(part);
 }
 
 bool allows(const Route& route, std::string_view method) {
   return method == route.method || (method == "HEAD" && route.method == "GET");
+}
+
+// That of the method, or else another of the same path; null: there is nothing.
+const Route* find_route(std::string_view method, std::string_view path) {
+  const Route* found = nullptr;
+  for (const Route& route : kRoutes) {
+    if (!part_of(route, path)) continue;
+    if (allows(route, method)) return &route;
+    if (found == nullptr) found = &route;
+  }
+  return found;
+}
+
+// The header of a 405.
+std::string allowed_methods(const Route& route) {
+  std::string methods;
+  for (const Route& other : kRoutes)
+    if (other.path == route.path)
+      methods += (methods.empty() ? "" : ", ") + std::string(other.method == "GET" ? "GET, HEAD" : other.method);
+  return methods;
 }
 
 // A body in another type, or in none, is refused, so that a web page cannot send one here without asking (CORS).
@@ -108,14 +149,14 @@ class ApiImpl final : public Api {
   }
 
   void record(const HttpRequest& request, int status, std::string_view error) override {
-    RequestTrace trace(state_, known_method(request), route_name(find_route(request.path)));
+    RequestTrace trace(state_, known_method(request), route_name(find_route(request.method, request.path)));
     trace.record().error = error;
     trace.finish(status);
   }
 
   void handle(std::shared_ptr<Exchange> exchange) override {
     const HttpRequest& request = exchange->request();
-    const Route* route = find_route(request.path);
+    const Route* route = find_route(request.method, request.path);
     RequestTrace trace(state_, known_method(request), route_name(route));
     const auto cancelled = std::make_shared<CancelFlag>(false);
     if (request.method == "POST") exchange->on_disconnect([cancelled] { *cancelled = true; });
@@ -124,10 +165,10 @@ class ApiImpl final : public Api {
       if (route == nullptr)
         throw ApiError(404, fmt::format("there is nothing at {}", printable(request.path)), "", "not_found");
       if (!allows(*route, request.method)) return refuse_method(*exchange, *route, trace);
-      if (route->endpoint == Endpoint::chat || route->endpoint == Endpoint::completions) {
-        start_call(exchange, route->endpoint == Endpoint::chat, *cancelled, trace, call);
+      if (generates(route->endpoint)) {
+        start_call(exchange, route->endpoint, *cancelled, trace, call);
       } else {
-        HttpReply reply = reply_to(request, route->endpoint, *cancelled);
+        HttpReply reply = reply_to(request, *route, *cancelled);
         const int status = reply.status;
         exchange->reply(std::move(reply));
         trace.finish(status);
@@ -136,16 +177,18 @@ class ApiImpl final : public Api {
       const ErrorReply error_reply = to_error_reply(error);
       RequestTrace& last = call ? call->trace() : trace;
       last.record().error = error_reply.log_text();
-      exchange->reply(error_reply.reply(retry_after_s()));
+      exchange->reply(error_reply.reply(request, retry_after_s()));
       last.finish(error_reply.status);
       if (call) call->let_go();
     }
   }
 
  private:
-  static std::string route_name(const Route* route) {
-    if (route == nullptr) return "other";
-    return route->endpoint == Endpoint::model ? "/v1/models/{model}" : std::string(route->path);
+  static std::string route_name(const Route* route) { return route == nullptr ? "other" : std::string(route->path); }
+
+  static bool generates(Endpoint endpoint) {
+    return endpoint == Endpoint::chat || endpoint == Endpoint::completions || endpoint == Endpoint::responses ||
+           endpoint == Endpoint::messages;
   }
 
   // Metrics have a label for the method, which clients must not be able to fill with anything they like.
@@ -176,17 +219,18 @@ class ApiImpl final : public Api {
   }
 
   void refuse_method(Exchange& exchange, const Route& route, RequestTrace& trace) {
-    const std::string allow = route.method == "GET" ? "GET, HEAD" : std::string(route.method);
-    HttpReply reply{
-        .status = 405,
-        .body = error_json(405, fmt::format("{} takes {}", printable(route.path), allow), "", "method_not_allowed"),
-        .headers = {{"Allow", allow}}};
+    const std::string allow = allowed_methods(route), message = fmt::format("{} takes {}", route.path, allow);
+    HttpReply reply = error_reply({.status = 405, .message = message, .code = "method_not_allowed"},
+                                  error_shape(exchange.request()), exchange.request().id);
+    reply.headers = {{"Allow", allow}};
     exchange.reply(std::move(reply));
     trace.finish(405);
   }
 
-  HttpReply reply_to(const HttpRequest& request, Endpoint endpoint, const CancelFlag& cancelled) {
-    switch (endpoint) {
+  HttpReply reply_to(const HttpRequest& request, const Route& route, const CancelFlag& cancelled) {
+    const std::string part = part_of(route, request.path).value_or("");
+    const bool for_anthropic = error_shape(request) == ErrorShape::anthropic;
+    switch (route.endpoint) {
       case Endpoint::page: return page();
       case Endpoint::live: return {.body = R"({"status":"alive"})"};
       case Endpoint::health: return health();
@@ -194,8 +238,18 @@ class ApiImpl final : public Api {
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
       case Endpoint::metrics: return metrics();
       case Endpoint::props: return show_props(*model(false));
-      case Endpoint::models: return list_models(*model(false), loaded_s_);
-      case Endpoint::model: return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
+      case Endpoint::models:
+        return for_anthropic ? anthropic::list_models(*model(false), loaded_s_) : list_models(*model(false), loaded_s_);
+      case Endpoint::model:
+        return for_anthropic ? anthropic::show_model(*model(false), part, loaded_s_)
+                             : show_model(*model(false), part, loaded_s_);
+      case Endpoint::response: return responses::show_response(*state_->responses, request, part);
+      case Endpoint::delete_response: return responses::delete_response(*state_->responses, request, part);
+      case Endpoint::input_items: return responses::list_input_items(*state_->responses, request, part);
+      case Endpoint::cancel_response: return responses::cancel_response(*state_->responses, request, part);
+      case Endpoint::count_tokens:
+        check_content_type(request);
+        return anthropic::count_tokens(*model(false), request.body, &cancelled);
       case Endpoint::integrity: return integrity();
       case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body, &cancelled);
       default: check_content_type(request); return detokenize(*model(false), request.body, &cancelled);
@@ -252,15 +306,26 @@ class ApiImpl final : public Api {
             .body = format_metrics(info, stats ? &*stats : nullptr, state_->counts.snapshot())};
   }
 
-  void start_call(const std::shared_ptr<Exchange>& exchange, bool chat, const CancelFlag& cancelled,
+  CompletionRequest parse(const HttpRequest& http, Endpoint endpoint, const RequestLimits& limits,
+                          const CancelFlag* cancelled) const {
+    switch (endpoint) {
+      case Endpoint::chat: return parse_chat_request(http.body, limits, cancelled);
+      case Endpoint::responses:
+        return responses::parse_request(http.body, limits, cancelled, state_->responses, http.tenant);
+      case Endpoint::messages: return anthropic::parse_request(http.body, limits, cancelled);
+      default: return parse_completion_request(http.body, limits, cancelled);
+    }
+  }
+
+  void start_call(const std::shared_ptr<Exchange>& exchange, Endpoint endpoint, const CancelFlag& cancelled,
                   RequestTrace& trace, std::shared_ptr<Call>& call) {
     const auto arrival = std::chrono::steady_clock::now();
     const HttpRequest& http = exchange->request();
     check_content_type(http);
     const std::shared_ptr<const ServedModel> served = model(true);
     const RequestLimits& limits = served->request_limits();
-    CompletionRequest request = chat ? parse_chat_request(http.body, limits, &cancelled)
-                                     : parse_completion_request(http.body, limits, &cancelled);
+    CompletionRequest request = parse(http, endpoint, limits, &cancelled);
+    const bool chat = request.chat.has_value();
     served->check_name(request.model);
     trace.record().model = request.model.empty() ? served->name() : request.model;
     if (request.generation.priority != 0 && !state_->options.priority_scheduling)
@@ -269,7 +334,7 @@ class ApiImpl final : public Api {
     const OutputOptions output = request.output;
     std::optional<ChatReading> reading = served->reading(request);
     served->tokenize_bad_words(request.generation, &cancelled);
-    AnswerContext context{.id = (chat ? "chatcmpl-" : "cmpl-") + http.id,
+    AnswerContext context{.id = request.id_prefix + http.id,
                           .created = state_->now_s(),
                           .model = trace.record().model,
                           .fingerprint = served->fingerprint(),
@@ -278,7 +343,8 @@ class ApiImpl final : public Api {
                           .skip_special = request.generation.skip_special_tokens,
                           .n = request.generation.n,
                           .prompts = served->prompts(request, &cancelled),
-                          .reading = std::move(reading)};
+                          .reading = std::move(reading),
+                          .request_id = http.id};
     if (context.reading) context.reading->options.in_reasoning = context.prompts.at(0).in_reasoning;
     if (chat) served->hold_to_tools(request, context.prompts.at(0).in_reasoning);
     request.generation.structured.cache_salt = cache_salt(http, request.generation.cache_salt);
@@ -310,8 +376,7 @@ class ApiImpl final : public Api {
     }
     if (!output.token_ids)
       for (PromptTokens& prompt : context.prompts) prompt.ids = {};
-    std::unique_ptr<AnswerWriter> writer =
-        chat ? make_chat_writer(std::move(context)) : make_completion_writer(std::move(context));
+    std::unique_ptr<AnswerWriter> writer = request.make_writer(std::move(context));
     call = std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(writer), output);
     call->start(std::move(requests));
   }

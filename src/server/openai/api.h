@@ -14,9 +14,10 @@
 #include "server/http.h"
 #include "server/openai/limits.h"
 #include "server/request_log.h"
+#include "server/responses/store.h"
 
-// The OpenAI-compatible API, with vLLM's extensions: what the server says, whatever carries it. docs/server.md lists
-// endpoints and parameters.
+// The OpenAI-compatible API with vLLM's extensions, and Anthropic's: what the server says, whatever carries it.
+// docs/server.md and docs/apis.md list endpoints and parameters.
 //
 //   auto api = make_api(llm, {.served_names = {"smollm2"}, .log = print_line});
 //   HttpServer server(options, make_handler(api));
@@ -37,7 +38,8 @@ struct ApiOptions {
   std::vector<std::string> shared_prefixes;  // texts whose holders meet there in any case: system prompts, beginnings
   bool debug_endpoints = false;              // GET /debug/integrity: the orchestrator checks itself
 
-  RequestLimits limits;    // what does not follow from the model
+  RequestLimits limits;                     // what does not follow from the model
+  responses::ResponseStore::Limits stored;  // responses that can be asked for and gone on with later
   int64_t max_tokens = 0;  // new tokens a choice, whatever a request asks for; 0: as the context allows
   std::chrono::milliseconds request_timeout{0};  // from arrival; then a request ends with what it has. 0: none
 

@@ -4,7 +4,10 @@
 
 namespace ingot::server::openai {
 
-ApiState::ApiState(ApiOptions given) : options(std::move(given)), log(options.log, options.log_format) {}
+ApiState::ApiState(ApiOptions given)
+    : options(std::move(given)),
+      log(options.log, options.log_format),
+      responses(std::make_shared<responses::ResponseStore>(options.stored)) {}
 
 int64_t ApiState::now_s() const {
   if (options.clock) return options.clock();

@@ -22,6 +22,7 @@ struct ApiState {
   const ApiOptions options;
   RequestLog log;
   HttpCounts counts;
+  const std::shared_ptr<responses::ResponseStore> responses;
   FairWorkers tasks{2, FairWorkers::Manners::yielding};  // put whole answers together
 
   int64_t now_s() const;  // since 1970

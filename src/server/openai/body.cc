@@ -74,6 +74,11 @@ Fields::Fields(const Json& object, std::string path) : object_(object), path_(st
 
 std::string Fields::path_of(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 
+const Json* Fields::peek(const std::string& name) const {
+  const auto found = left_.find(name);
+  return found == left_.end() ? nullptr : found->second;
+}
+
 const Json* Fields::take(const std::string& name) {
   const auto found = left_.find(name);
   if (found == left_.end()) return nullptr;

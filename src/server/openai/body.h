@@ -36,6 +36,7 @@ class Fields {
 
   // The value, or nullptr when absent or null. Whatever was taken is known to the server: see rest().
   const Json* take(const std::string& name);
+  const Json* peek(const std::string& name) const;  // likewise, without taking it
   // Each name that was not taken, in the order of the text; nulls are left out.
   std::vector<std::pair<std::string, const Json*>> rest() const;
   std::string path_of(const std::string& name) const;  // "stream_options.include_usage"

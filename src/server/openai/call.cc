@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/heap.h"
-#include "server/openai/sse.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -104,7 +103,8 @@ void Call::finish() {
   } catch (const std::exception& error) {
     const ErrorReply error_reply = to_error_reply(error);
     trace_.record().error = error_reply.log_text();
-    if (const auto exchange = this->exchange()) exchange->reply(error_reply.reply(model_->generator().retry_after_s()));
+    if (const auto exchange = this->exchange())
+      exchange->reply(error_reply.reply(exchange->request(), model_->generator().retry_after_s()));
     end(error_reply.status);
   }
 }
@@ -167,7 +167,7 @@ void Call::reply_whole() {
   const std::shared_ptr<Exchange> exchange = this->exchange();
   if (failure) {
     trace_.record().error = failure->log_text();
-    exchange->reply(failure->reply(model_->generator().retry_after_s()));
+    exchange->reply(failure->reply(exchange->request(), model_->generator().retry_after_s()));
     return end(failure->status);
   }
   std::string body = writer_->whole(answers, final_usage());
@@ -189,8 +189,7 @@ bool Call::pull(std::string& out) {
     out.resize(before);
     const ErrorReply error_reply = to_error_reply(error);
     trace_.record().error = error_reply.log_text();
-    append_event(out, error_reply.json());
-    append_done(out);
+    writer_->stream_error(error_reply, out);
     end(200);
     return true;
   }
@@ -203,7 +202,7 @@ bool Call::pull_events(std::string& out) {
     const std::vector<ChoiceDelta> deltas = generations_[i]->take();
     if (deltas.empty()) continue;
     if (!produced_[i] && output_.echo && output_.logprobs) prompt_scores_[i] = generations_[i]->prompt_scores();
-    if (output_.continuous_usage && !produced_[i]) so_far_.cached_tokens += generations_[i]->summary().cached_tokens;
+    if (!produced_[i]) so_far_.cached_tokens += generations_[i]->summary().cached_tokens;
     for (const ChoiceDelta& delta : deltas) {
       if (!delta.token_ids.empty()) produced_[i] = true;
       so_far_.completion_tokens += static_cast<int64_t>(delta.token_ids.size());
@@ -216,13 +215,12 @@ bool Call::pull_events(std::string& out) {
   if (failure) {
     for (const auto& generation : generations_) generation->cancel();
     trace_.record().error = failure->log_text();
-    append_event(out, failure->json());
+    writer_->stream_error(*failure, out);
   } else if (!last) {
     return false;
-  } else if (output_.include_usage) {
-    writer_->stream_usage(final_usage(), out);
+  } else {
+    writer_->stream_end(final_usage(), out);
   }
-  append_done(out);
   end(200);
   return true;
 }

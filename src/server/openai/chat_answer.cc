@@ -1,5 +1,4 @@
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "server/openai/answer.h"
 
@@ -57,29 +56,30 @@ Json delta_of(const ChatEvent& event) {
   }
 }
 
-class ChatWriter final : public AnswerWriter {
+Json finish_of(const ChoiceReader& reader, const ChoiceDelta& delta) {
+  if (delta.finish == FinishReason::none) return nullptr;
+  return reader.finish_reason(delta.finish);
+}
+
+class ChatWriter final : public ChunkWriter {
  public:
-  explicit ChatWriter(AnswerContext context)
-      : context_(std::move(context)),
-        chunk_head_(answer_head(context_, "chat.completion.chunk")),
-        choices_(static_cast<size_t>(context_.n)) {
-    if (context_.reading)
-      for (Choice& choice : choices_) choice.reader.emplace(*context_.reading);
+  explicit ChatWriter(AnswerContext context) : ChunkWriter(std::move(context), "chat.completion.chunk") {
+    for (int32_t i = 0; i < context_.n; ++i) choices_.push_back({.reader = ChoiceReader(context_.reading)});
   }
 
   std::string whole(const std::vector<PromptAnswer>& answers, const Usage& usage) override {
     const PromptAnswer& answer = answers.at(0);
     std::vector<std::string> choices;
     for (const ChoiceDelta& choice : answer.choices) {
-      Json finish = finish_json(choice.finish);
+      ChoiceReader& reader = choices_.at(static_cast<size_t>(choice.index)).reader;
       Gain gain;
-      for (const ChatEvent& event : read(choice, finish)) gain.add(event);
+      for (const ChatEvent& event : reader.read(choice)) gain.add(event);
       const bool reasons =
           context_.reading && context_.reading->options.reasoning && context_.reading->include_reasoning;
       Json entry = {{"index", choice.index},
                     {"message", gain.message(echo(), reasons)},
                     {"logprobs", logprobs(choice)},
-                    {"finish_reason", std::move(finish)},
+                    {"finish_reason", finish_of(reader, choice)},
                     {"stop_reason", stop_reason_json(choice)}};
       if (context_.output.token_ids) entry["token_ids"] = choice.token_ids;
       choices.push_back(dump(entry));
@@ -103,15 +103,14 @@ class ChatWriter final : public AnswerWriter {
                      {"finish_reason", nullptr}};
       if (context_.output.token_ids && !ids_sent_) choice["prompt_token_ids"] = context_.prompts.at(0).ids;
       ids_sent_ = true;
-      append_choice_event(context_, chunk_head_, std::move(choice), usage, out);
+      append_choice(std::move(choice), usage, out);
     }
     const bool last = delta.finish != FinishReason::none;
     const bool more =
         context_.output.token_ids ? !delta.token_ids.empty() : context_.output.logprobs && !delta.scores.empty();
-    Json finish = finish_json(delta.finish);
-    const std::vector<ChatEvent> events = read(delta, finish);
+    ChoiceReader& reader = choices_[index].reader;
     std::vector<Json> gains;
-    for (const ChatEvent& event : events) gains.push_back(delta_of(event));
+    for (const ChatEvent& event : reader.read(delta)) gains.push_back(delta_of(event));
     if (gains.empty() && more) gains.push_back({{"content", ""}});
     if (gains.empty() && last) gains.push_back(Json::object());
     for (Json& gain : gains) {  // the tokens come with the first, the reason with the last
@@ -119,43 +118,26 @@ class ChatWriter final : public AnswerWriter {
       Json choice = {{"index", delta.index},
                      {"delta", std::move(gain)},
                      {"logprobs", delta.scores.empty() || !first_gain ? Json() : logprobs(delta)},
-                     {"finish_reason", last_gain ? finish : Json()}};
+                     {"finish_reason", last_gain ? finish_of(reader, delta) : Json()}};
       if (last && last_gain) choice["stop_reason"] = stop_reason_json(delta);
       if (context_.output.token_ids) choice["token_ids"] = first_gain ? delta.token_ids : std::vector<int32_t>{};
-      append_choice_event(context_, chunk_head_, std::move(choice), usage, out);
+      append_choice(std::move(choice), usage, out);
     }
   }
-
-  void stream_usage(const Usage& usage, std::string& out) override { append_usage_event(chunk_head_, usage, out); }
 
  private:
   struct Choice {
     bool begun = false;  // its role was sent
-    std::optional<ChoiceReader> reader;
+    ChoiceReader reader;
   };
 
   std::string echo() const { return context_.output.echo ? context_.prompts.at(0).text : ""; }
-
-  // What the text of a delta means. `finish` is changed where that is the reason why it ended.
-  std::vector<ChatEvent> read(const ChoiceDelta& delta, Json& finish) {
-    const auto index = static_cast<size_t>(delta.index);
-    if (index < choices_.size() && choices_[index].reader) {
-      ChoiceReader& reader = *choices_[index].reader;
-      std::vector<ChatEvent> events = reader.read(delta);
-      if (finish.is_string()) finish = reader.finish_reason(finish.get<std::string>());
-      return events;
-    }
-    if (delta.text.empty()) return {};
-    return {{.kind = ChatEvent::Kind::content, .index = 0, .text = delta.text, .id = {}, .cut = false}};
-  }
 
   Json logprobs(const ChoiceDelta& choice) const {
     if (!context_.output.logprobs) return nullptr;
     return chat_logprobs(context_.names, choice.scores, context_.output.top_logprobs);
   }
 
-  AnswerContext context_;
-  Json chunk_head_;
   std::vector<Choice> choices_;
   bool ids_sent_ = false;
 };

@@ -1,6 +1,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "server/openai/answer.h"
 #include "server/openai/errors.h"
 #include "server/openai/messages.h"
 #include "server/openai/parameters.h"
@@ -12,6 +13,8 @@ CompletionRequest parse_chat_request(std::string_view body, const RequestLimits&
   nlohmann::ordered_json json = parse_body(body, limits, cancelled);
   Fields fields(json);
   CompletionRequest request;
+  request.id_prefix = "chatcmpl-";
+  request.make_writer = make_chat_writer;
   request.chat = take_chat_input(fields, json);
   take_shared_fields(fields, limits, request);
 

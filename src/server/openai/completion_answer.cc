@@ -8,10 +8,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-class CompletionWriter final : public AnswerWriter {
+class CompletionWriter final : public ChunkWriter {
  public:
-  explicit CompletionWriter(AnswerContext context)
-      : context_(std::move(context)), head_(answer_head(context_, "text_completion")) {}
+  explicit CompletionWriter(AnswerContext context) : ChunkWriter(std::move(context), "text_completion") {}
 
   std::string whole(const std::vector<PromptAnswer>& answers, const Usage& usage) override {
     std::vector<std::string> choices;
@@ -26,7 +25,7 @@ class CompletionWriter final : public AnswerWriter {
         choices.push_back(dump(entry));
       }
     }
-    return whole_answer(head_, choices, {{"usage", usage_json(usage)}});
+    return whole_answer(answer_head(context_, "text_completion"), choices, {{"usage", usage_json(usage)}});
   }
 
   void stream(size_t prompt, const ChoiceDelta& delta, const std::vector<TokenScore>& prompt_scores, const Usage& usage,
@@ -36,10 +35,8 @@ class CompletionWriter final : public AnswerWriter {
     const bool last = delta.finish != FinishReason::none;
     const bool more = (output.token_ids && !delta.token_ids.empty()) || (output.logprobs && !delta.scores.empty());
     if (delta.text.empty() && !last && !more && !(first && output.echo)) return;
-    append_choice_event(context_, head_, choice_json(prompt, delta, prompt_scores, last), usage, out);
+    append_choice(choice_json(prompt, delta, prompt_scores, last), usage, out);
   }
-
-  void stream_usage(const Usage& usage, std::string& out) override { append_usage_event(head_, usage, out); }
 
  private:
   struct ChoiceState {
@@ -75,8 +72,6 @@ class CompletionWriter final : public AnswerWriter {
     return choice;
   }
 
-  AnswerContext context_;
-  Json head_;
   std::map<int64_t, ChoiceState> state_;  // choices that were written before, by index
 };
 

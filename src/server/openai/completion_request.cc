@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "server/openai/answer.h"
 #include "server/openai/errors.h"
 #include "server/openai/parameters.h"
 #include "server/openai/request.h"
@@ -49,6 +50,8 @@ CompletionRequest parse_completion_request(std::string_view body, const RequestL
   const Json json = parse_body(body, limits, cancelled);
   Fields fields(json);
   CompletionRequest request;
+  request.id_prefix = "cmpl-";
+  request.make_writer = make_completion_writer;
   request.prompts = take_prompts(fields, limits);
   take_shared_fields(fields, limits, request);
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);

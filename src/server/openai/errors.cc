@@ -21,8 +21,8 @@ std::string ErrorReply::log_text() const {
   return param.empty() ? code : code + ": " + param;
 }
 
-HttpReply ErrorReply::reply(double retry_after_s) const {
-  HttpReply reply{.status = status, .body = json()};
+HttpReply ErrorReply::reply(const HttpRequest& request, double retry_after_s) const {
+  HttpReply reply = error_reply(text(), error_shape(request), request.id);
   if (status == 503) {
     const double seconds = std::isfinite(retry_after_s) ? std::clamp(std::ceil(retry_after_s), 1.0, 3600.0) : 1.0;
     reply.headers.emplace_back("Retry-After", fmt::format("{:.0f}", seconds));

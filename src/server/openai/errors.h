@@ -8,7 +8,7 @@
 #include "server/http.h"
 #include "server/http_error.h"
 
-// Errors in the shape that OpenAI's clients read: {"error": {"message", "type", "param", "code"}}.
+// What went wrong with a request, for its client: server/http_error.h has the shapes.
 namespace ingot::server::openai {
 
 // An error that knows its place in the request.
@@ -40,11 +40,12 @@ struct ErrorReply {
   std::string param;
   std::string code;
 
-  std::string json() const { return error_json(status, message, param, code); }
+  ErrorText text() const { return {.status = status, .message = message, .param = param, .code = code}; }
+  std::string json() const { return error_json(text()); }
   // For the log: of a client's error only its code and the parameter, since the message may repeat what was sent.
   std::string log_text() const;
-  // `retry_after_s` is sent with a 503; rounded up, at least a second.
-  HttpReply reply(double retry_after_s = 1) const;
+  // In the shape that the client of `request` reads. `retry_after_s` is sent with a 503; rounded up, at least a second.
+  HttpReply reply(const HttpRequest& request, double retry_after_s = 1) const;
 };
 ErrorReply to_error_reply(const std::exception& error);
 

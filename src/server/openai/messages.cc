@@ -1,7 +1,11 @@
 #include "server/openai/messages.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/nearest_name.h"
 #include "core/printable.h"
 #include "server/openai/errors.h"
 #include "server/openai/tools.h"
@@ -68,7 +72,8 @@ void join_parts(Json& message) {
   }
 }
 
-// Objects that arrive as text, which is how clients send them back; templates want the object.
+}  // namespace
+
 void read_arguments(Json& message) {
   const auto calls = message.find("tool_calls");
   if (calls == message.end() || !calls->is_array()) return;
@@ -86,7 +91,25 @@ void read_arguments(Json& message) {
   }
 }
 
-}  // namespace
+void check_role(const std::string& role, const std::vector<std::string>& roles, const std::string& path) {
+  if (std::find(roles.begin(), roles.end(), role) != roles.end()) return;
+  const std::string near = nearest_name(role, roles);
+  fail(path, "invalid_value", "is \"{}\", which is not a role here: {}", printable(role, 60),
+       near.empty() ? fmt::format("use {}", fmt::join(roles, ", ")) : fmt::format("did you mean \"{}\"?", near));
+}
+
+void check_roles(const Json& messages, std::string_view template_source) {
+  std::vector<std::string> roles = {"user", "assistant", "system", "developer", "tool", "function"};
+  const auto mentions = [&](const std::string& word) { return template_source.find(word) != template_source.npos; };
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string role = messages[i].value("role", "");
+    if (std::find(roles.begin(), roles.end(), role) != roles.end()) continue;
+    if (mentions("'" + role + "'") || mentions('"' + role + '"'))
+      roles.push_back(role);
+    else
+      check_role(role, roles, fmt::format("messages[{}].role", i));
+  }
+}
 
 ChatInput take_chat_input(Fields& fields, Json& body) {
   const Json* messages = fields.take("messages");

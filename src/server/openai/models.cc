@@ -1,8 +1,8 @@
 #include "server/openai/models.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
+
+#include "core/sampling_ranges.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -20,15 +20,13 @@ Json model_json(const ServedModel& model, const std::string& name, int64_t creat
 }
 
 Json sampling_json(const SamplingParams& s) {
-  // As people would write the number: 0.9f is not 0.9.
-  const auto number = [](float value) { return std::stod(fmt::format("{}", value)); };
-  return {{"temperature", number(s.temperature)},
-          {"top_p", number(s.top_p)},
+  return {{"temperature", as_written(s.temperature)},
+          {"top_p", as_written(s.top_p)},
           {"top_k", s.top_k},
-          {"min_p", number(s.min_p)},
-          {"presence_penalty", number(s.presence_penalty)},
-          {"frequency_penalty", number(s.frequency_penalty)},
-          {"repetition_penalty", number(s.repetition_penalty)}};
+          {"min_p", as_written(s.min_p)},
+          {"presence_penalty", as_written(s.presence_penalty)},
+          {"frequency_penalty", as_written(s.frequency_penalty)},
+          {"repetition_penalty", as_written(s.repetition_penalty)}};
 }
 
 }  // namespace

@@ -12,29 +12,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a value must be for the parameter to change nothing.
-enum class Off {
-  always,     // the parameter never changes the answer
-  empty,      // [], {} or ""
-  no_choice,  // "none" or "auto", as there are no tools to choose from
-  text_only,  // ["text"]
-  is_true,
-  is_false,
-  medium,  // the default level of a scale
-  never,   // null is all that is accepted
-};
-
-struct Rule {
-  std::string_view name;
-  Off off;
-  std::string_view hint = "is not supported by this server";
-};
-
 constexpr std::string_view kFunctions = "is not supported by this server: use tools and tool_choice";
 constexpr std::string_view kChatOnly = "is not supported here: use /v1/chat/completions";
 
 // Sorted by subject.
-constexpr auto kRules = std::to_array<Rule>({
+constexpr auto kRules = std::to_array<ParameterRule>({
     {"user", Off::always},
     {"safety_identifier", Off::always},
     {"metadata", Off::always},
@@ -114,19 +96,23 @@ void check_type(const std::string& name, const Json& value) {
   const auto need = [&](bool good, std::string_view what) {
     if (!good) fail(name, "invalid_type", "must be {}, got {}", what, kind_of(value));
   };
-  if (name == "metadata" || name == "prediction") return need(value.is_object(), "an object");
+  if (name == "metadata" || name == "prediction" || name == "cache_control" || name == "prompt_cache_options")
+    return need(value.is_object(), "an object");
   if (name == "store" || name == "parallel_tool_calls" || name == "spaces_between_special_tokens")
     return need(value.is_boolean(), "true or false");
+  if (name == "max_tool_calls") return need(value.is_number_integer(), "an integer");
   need(value.is_string(), "a string");
 }
 
 }  // namespace
 
-void check_other_parameters(const Fields& fields) {
+void check_other_parameters(const Fields& fields) { check_other_parameters(fields, kRules); }
+
+void check_other_parameters(const Fields& fields, std::span<const ParameterRule> rules) {
   for (const auto& [key, value] : fields.rest()) {
     const std::string name = printable(fields.path_of(key));
-    const auto rule = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& r) { return r.name == name; });
-    if (rule == kRules.end()) {
+    const auto rule = std::find_if(rules.begin(), rules.end(), [&](const auto& r) { return r.name == name; });
+    if (rule == rules.end()) {
       const auto alias =
           std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.theirs == name; });
       if (alias != kAliases.end())

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -16,6 +17,9 @@
 // What a client asked for, read out of its JSON and checked as far as that goes without tokenizing.
 namespace ingot::server::openai {
 
+class AnswerWriter;
+struct AnswerContext;
+
 // How the answer is written.
 struct OutputOptions {
   bool stream = false;
@@ -25,8 +29,9 @@ struct OutputOptions {
   bool logprobs = false;
   int32_t top_logprobs = 0;
   bool prompt_logprobs = false;
-  bool token_ids = false;      // return_token_ids
-  bool tokens_as_ids = false;  // tokens in logprobs are written "token_id:123"
+  bool token_ids = false;       // return_token_ids
+  bool tokens_as_ids = false;   // tokens in logprobs are written "token_id:123"
+  uint64_t repeated_bytes = 0;  // of the request, which come back in the answer
 };
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
@@ -41,8 +46,9 @@ struct ToolChoice {
   std::string name;  // of the function, where one is named
 };
 
-// A conversation, as /v1/chat/completions and /tokenize take it.
+// A conversation, as /v1/chat/completions and /tokenize take it, and as other APIs are put.
 struct ChatInput {
+  const char* param = "messages";  // what errors call it
   std::shared_ptr<const nlohmann::ordered_json> messages;
   std::shared_ptr<const nlohmann::ordered_json> tools;  // null: none are offered
   ToolChoice tool_choice;
@@ -57,8 +63,10 @@ struct ChatInput {
   std::string last_text() const;  // of the last message; text parts joined
 };
 
-// A request of either completions endpoint. `generation` lacks what comes later: id, prompt, deadline.
+// A request for text, whichever API it came by. `generation` lacks what comes later: id, prompt, deadline.
 struct CompletionRequest : ModelRequest {
+  const char* id_prefix = "";                                               // of the answer; the request's id follows
+  std::function<std::unique_ptr<AnswerWriter>(AnswerContext)> make_writer;  // how that API writes its answers
   OutputOptions output;
   GenerationRequest generation;
   std::optional<int64_t> max_tokens;       // absent: the endpoint's default

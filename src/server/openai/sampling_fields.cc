@@ -54,21 +54,10 @@ std::vector<std::pair<int32_t, float>> take_logit_bias(Fields& fields, int64_t v
 void take_sampling(Fields& fields, const RequestLimits& limits, CompletionRequest& request) {
   GenerationRequest& g = request.generation;
   SamplingParams& s = g.sampling;
-  const std::optional<double> temperature = fields.number("temperature", sampling_range("temperature"));
   // Advice is for draws, and beams are not drawn.
   take_flag(fields, "use_beam_search", g.beam_search);
-  s = g.beam_search ? SamplingParams{} : limits.sampling;
-  if (temperature) s.temperature = static_cast<float>(*temperature);
-  if (s.temperature < kGreedyTemperature) s.temperature = 0;
-  take_float(fields, "top_p", s.top_p);
-  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", -1, kMaxInt32).value_or(s.top_k)));
-  take_float(fields, "min_p", s.min_p);
-  take_float(fields, "presence_penalty", s.presence_penalty);
-  take_float(fields, "frequency_penalty", s.frequency_penalty);
-  take_float(fields, "repetition_penalty", s.repetition_penalty);
-  const std::optional<int64_t> seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), kMaxInt64);
-  s.seed = static_cast<uint64_t>(seed.value_or(0));
-  g.random_seed = !seed;
+  const std::optional<double> temperature =
+      take_drawing(fields, g.beam_search ? SamplingParams{} : limits.sampling, sampling_range("temperature"), g);
   s.logit_bias = take_logit_bias(fields, limits.vocab);
   const size_t vocab = static_cast<size_t>(limits.vocab);
   if (const Json* allowed = fields.take("allowed_token_ids")) {
@@ -125,6 +114,25 @@ void take_stream(Fields& fields, OutputOptions& output) {
 }
 
 }  // namespace
+
+std::optional<double> take_drawing(Fields& fields, const SamplingParams& defaults, const SamplingRange& temperatures,
+                                   GenerationRequest& generation) {
+  SamplingParams& s = generation.sampling;
+  s = defaults;
+  const std::optional<double> temperature = fields.number("temperature", temperatures);
+  if (temperature) s.temperature = static_cast<float>(*temperature);
+  if (s.temperature < kGreedyTemperature) s.temperature = 0;
+  take_float(fields, "top_p", s.top_p);
+  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", -1, kMaxInt32).value_or(s.top_k)));
+  take_float(fields, "min_p", s.min_p);
+  take_float(fields, "presence_penalty", s.presence_penalty);
+  take_float(fields, "frequency_penalty", s.frequency_penalty);
+  take_float(fields, "repetition_penalty", s.repetition_penalty);
+  const std::optional<int64_t> seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), kMaxInt64);
+  s.seed = static_cast<uint64_t>(seed.value_or(0));
+  generation.random_seed = !seed;
+  return temperature;
+}
 
 void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionRequest& request) {
   request.model = fields.string("model").value_or("");

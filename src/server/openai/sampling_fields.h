@@ -9,6 +9,11 @@ namespace ingot::server::openai {
 // the answer is written. The endpoints read `logprobs` and their prompts themselves, and call check_together() last.
 void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionRequest& request);
 
+// Reads how tokens are drawn: temperature, which is returned, top_p, top_k, min_p, the penalties and the seed.
+// `defaults` is what holds where nothing is said.
+std::optional<double> take_drawing(Fields& fields, const SamplingParams& defaults, const SamplingRange& temperatures,
+                                   GenerationRequest& generation);
+
 // Rules between parameters, for a request with this many prompts.
 void check_together(const RequestLimits& limits, size_t prompts, const CompletionRequest& request);
 

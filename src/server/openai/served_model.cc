@@ -5,6 +5,7 @@
 
 #include "core/printable.h"
 #include "server/openai/errors.h"
+#include "server/openai/messages.h"
 #include "server/openai/tool_grammar.h"
 #include "text/bad_words.h"
 
@@ -27,6 +28,17 @@ uint64_t find_longest_token(const Tokenizer& tokenizer) {
     longest = std::max(longest,
                        tokenizer.is_special(id) ? tokenizer.token_text(id).size() : tokenizer.token_bytes(id).size());
   return longest;
+}
+
+bool has_role(const nlohmann::ordered_json& messages, std::string_view role) {
+  return std::any_of(messages.begin(), messages.end(), [&](const auto& message) { return message["role"] == role; });
+}
+
+// OpenAI's newer word for the same; most templates know the older one alone and leave the other out.
+nlohmann::ordered_json with_system(nlohmann::ordered_json messages) {
+  for (auto& message : messages)
+    if (message["role"] == "developer") message["role"] = "system";
+  return messages;
 }
 
 void cut_front(std::vector<int32_t>& ids, const CompletionRequest& request, int64_t context) {
@@ -102,24 +114,30 @@ const Tokenizer& ServedModel::tokenizer(const char* param) const {
 
 std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled,
                                          bool* in_reasoning) const {
-  const Tokenizer& words = tokenizer("messages");
+  const Tokenizer& words = tokenizer(chat.param);
   if (!format_)
-    fail("messages", "unsupported_value", "need a chat template, which this model has not: use /v1/completions");
+    fail(chat.param, "unsupported_value", "need a chat template, which this model has not: use /v1/completions");
+  const std::string_view source = format_->chat_template().source();
+  check_roles(*chat.messages, source);
+  nlohmann::ordered_json renamed;
+  const bool knows_developers = source.find("developer") != source.npos;
+  if (!knows_developers && has_role(*chat.messages, "developer")) renamed = with_system(*chat.messages);
   ChatFormat::Prompt prompt;
   try {
     const bool offered = chat.tool_choice.kind != ToolChoice::Kind::none;
-    prompt = format_->render(*chat.messages, {.add_generation_prompt = chat.add_generation_prompt,
-                                              .continue_final_message = chat.continue_final_message,
-                                              .tools = offered ? chat.tools.get() : nullptr,
-                                              .extra = chat.template_variables.get(),
-                                              .cancelled = cancelled});
+    prompt = format_->render(renamed.is_null() ? *chat.messages : renamed,
+                             {.add_generation_prompt = chat.add_generation_prompt,
+                              .continue_final_message = chat.continue_final_message,
+                              .tools = offered ? chat.tools.get() : nullptr,
+                              .extra = chat.template_variables.get(),
+                              .cancelled = cancelled});
   } catch (const Error& error) {
     // Whatever a conversation does to the template is the conversation's fault, short of a bug of ours.
     if (error.kind() == ErrorKind::internal || error.kind() == ErrorKind::cancelled) throw;
-    fail("messages", "invalid_value", "were refused by the model's chat template: {}", error.what());
+    fail(chat.param, "invalid_value", "were refused by the model's chat template: {}", error.what());
   }
   if (in_reasoning != nullptr) *in_reasoning = prompt.in_reasoning;
-  return words.encode(within_bytes("messages", prompt.text, whole),
+  return words.encode(within_bytes(chat.param, prompt.text, whole),
                       {.add_special = chat.add_special_tokens, .parse_special = true, .cancelled = cancelled});
 }
 
@@ -189,7 +207,7 @@ std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request,
     prompt.ids = encode(*request.chat, whole, cancelled, &prompt.in_reasoning);
     if (request.output.echo && request.chat->last_role() == "assistant") prompt.text = request.chat->last_text();
     cut_front(prompt.ids, request, context());
-    check_length(prompt.ids.size(), 1, "messages");
+    check_length(prompt.ids.size(), 1, request.chat->param);
     prompts.push_back(std::move(prompt));
     return prompts;
   }

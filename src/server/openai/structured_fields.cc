@@ -91,8 +91,7 @@ StructuredOutput read_source(Kind kind, const Json& value, std::string param) {
   return structured;
 }
 
-StructuredOutput read_json_schema(const Json& value) {
-  Fields fields(value, "response_format.json_schema");
+StructuredOutput read_json_schema(Fields& fields) {
   fields.string("name");
   fields.string("description");
   const bool strict = fields.boolean("strict").value_or(false);
@@ -116,7 +115,8 @@ StructuredOutput read_response_format(const Json& value) {
   } else if (type == "json_schema") {
     const Json* inner = fields.take("json_schema");
     if (inner == nullptr) fail(fields.path_of("json_schema"), "missing_required_parameter", "must be given");
-    structured = read_json_schema(*inner);
+    Fields schema(*inner, fields.path_of("json_schema"));
+    structured = read_json_schema(schema);
   } else if (type == "structural_tag") {
     Json tag = Json::object();
     for (const char* name : {"structures", "triggers"})
@@ -131,6 +131,23 @@ StructuredOutput read_response_format(const Json& value) {
 }
 
 }  // namespace
+
+StructuredOutput read_flat_format(const Json& value, const std::string& path, const RequestLimits& limits) {
+  Fields fields(value, path);
+  const std::string type = fields.string("type").value_or("");
+  StructuredOutput structured{.param = path};
+  if (type == "json_schema") {
+    structured = read_json_schema(fields);
+  } else if (type == "json_object") {
+    structured.kind = Kind::json_object;
+  } else if (type != "text") {
+    fail(fields.path_of("type"), "invalid_value", "must be text, json_object or json_schema, got `{}`",
+         printable(type, 60));
+  }
+  refuse_rest(fields);
+  check_bytes(structured, limits);
+  return structured;
+}
 
 StructuredOutput take_structured(Fields& fields, const RequestLimits& limits) {
   StructuredOutput found;

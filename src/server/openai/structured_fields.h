@@ -10,4 +10,8 @@ namespace ingot::server::openai {
 // for later.
 StructuredOutput take_structured(Fields& fields, const RequestLimits& limits);
 
+// A format as other APIs have it: {"type": "text" | "json_object"} or {"type": "json_schema", "schema", "strict", ...}.
+StructuredOutput read_flat_format(const nlohmann::ordered_json& value, const std::string& path,
+                                  const RequestLimits& limits);
+
 }  // namespace ingot::server::openai

@@ -22,6 +22,23 @@ void check_name(const std::string& name, const std::string& path) {
       fail(path, "invalid_value", "may have letters, digits, '_', '-', '.' and ':' only, got \"{}\"", printable(name));
 }
 
+// Returns its name.
+std::string check_function(Fields& fields, const char* schema) {
+  const std::optional<std::string> name = fields.string("name");
+  if (!name) fail(fields.path_of("name"), "missing_required_parameter", "is missing");
+  check_name(*name, fields.path_of("name"));
+  fields.string("description");
+  fields.boolean("strict");
+  const Json* parameters = fields.take(schema);
+  if (parameters != nullptr && !parameters->is_object())
+    fail(fields.path_of(schema), "invalid_type", "must be a JSON schema, an object, got {}", kind_of(*parameters));
+  return *name;
+}
+
+void add_name(std::set<std::string>& names, const std::string& name, const std::string& path) {
+  if (!names.insert(name).second) fail(path, "invalid_value", "is \"{}\", as that of another tool", printable(name));
+}
+
 // Returns the function's name.
 std::string check_tool(const Json& tool, const std::string& path) {
   Fields fields(tool, path);
@@ -32,15 +49,7 @@ std::string check_tool(const Json& tool, const std::string& path) {
   const Json* function = fields.take("function");
   if (function == nullptr) fail(path + ".function", "missing_required_parameter", "is missing");
   Fields inner(*function, path + ".function");
-  const std::optional<std::string> name = inner.string("name");
-  if (!name) fail(inner.path_of("name"), "missing_required_parameter", "is missing");
-  check_name(*name, inner.path_of("name"));
-  inner.string("description");
-  inner.boolean("strict");
-  const Json* parameters = inner.take("parameters");
-  if (parameters != nullptr && !parameters->is_object())
-    fail(inner.path_of("parameters"), "invalid_type", "must be a JSON schema, an object, got {}", kind_of(*parameters));
-  return *name;
+  return check_function(inner, "parameters");
 }
 
 ToolChoice read_choice(const Json& choice, const std::set<std::string>& names) {
@@ -66,8 +75,7 @@ ToolChoice read_choice(const Json& choice, const std::set<std::string>& names) {
   Fields inner(*function, "tool_choice.function");
   const std::optional<std::string> name = inner.string("name");
   if (!name) fail("tool_choice.function.name", "missing_required_parameter", "is missing");
-  if (names.find(*name) == names.end())
-    fail("tool_choice.function.name", "invalid_value", "is \"{}\", which is not among the tools", printable(*name));
+  check_chosen(*name, names, "tool_choice.function.name");
   return {.kind = Kind::named, .name = *name};
 }
 
@@ -80,8 +88,7 @@ void take_tools(Fields& fields, Json& body, ChatInput& chat) {
     for (size_t i = 0; i < tools->size(); ++i) {
       const std::string path = fmt::format("tools[{}]", i);
       const std::string name = check_tool((*tools)[i], path);
-      if (!names.insert(name).second)
-        fail(path + ".function.name", "invalid_value", "is \"{}\", as that of another tool", printable(name));
+      add_name(names, name, path + ".function.name");
     }
     if (!tools->empty()) chat.tools = std::make_shared<Json>(std::move(body["tools"]));
   }
@@ -91,16 +98,34 @@ void take_tools(Fields& fields, Json& body, ChatInput& chat) {
 
 void take_reasoning(Fields& fields, ChatInput& chat) {
   chat.include_reasoning = fields.boolean("include_reasoning").value_or(true);
-  const std::optional<std::string> effort = fields.string("reasoning_effort");
-  if (!effort) return;
-  static const std::set<std::string> kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh"};
-  if (kEfforts.find(*effort) == kEfforts.end())
-    fail("reasoning_effort", "invalid_value", "must be none, minimal, low, medium, high or xhigh, got \"{}\"",
-         printable(*effort));
+  if (const auto effort = fields.string("reasoning_effort")) set_effort(chat, *effort, "reasoning_effort");
+}
+
+void add_flat_tool(Fields& function, const char* schema, Json& tools, std::set<std::string>& names) {
+  Json put = Json::object();
+  for (const char* name : {"name", "description", schema, "strict"})
+    if (const Json* value = function.peek(name)) put[name == schema ? "parameters" : name] = *value;
+  add_name(names, check_function(function, schema), function.path_of("name"));
+  tools.push_back({{"type", "function"}, {"function", std::move(put)}});
+}
+
+void check_chosen(const std::string& name, const std::set<std::string>& names, const std::string& path) {
+  if (names.find(name) == names.end())
+    fail(path, "invalid_value", "is \"{}\", which is not among the tools", printable(name));
+}
+
+void set_variable(ChatInput& chat, const char* name, Json value) {
   Json variables = chat.template_variables ? *chat.template_variables : Json::object();
-  if (!variables.contains("reasoning_effort")) variables["reasoning_effort"] = *effort;
-  if (*effort == "none" && !variables.contains("enable_thinking")) variables["enable_thinking"] = false;
+  if (!variables.contains(name)) variables[name] = std::move(value);
   chat.template_variables = std::make_shared<Json>(std::move(variables));
+}
+
+void set_effort(ChatInput& chat, const std::string& effort, const std::string& path) {
+  static const std::set<std::string> kEfforts = {"none", "minimal", "low", "medium", "high", "xhigh"};
+  if (kEfforts.find(effort) == kEfforts.end())
+    fail(path, "invalid_value", "must be none, minimal, low, medium, high or xhigh, got \"{}\"", printable(effort));
+  set_variable(chat, "reasoning_effort", effort);
+  if (effort == "none") set_variable(chat, "enable_thinking", false);
 }
 
 }  // namespace ingot::server::openai
