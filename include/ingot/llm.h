@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "ingot/answer_frame.h"
 #include "ingot/engine.h"
 #include "ingot/step.h"
 
@@ -74,6 +75,7 @@ struct StructuredOutput {
     choice,          // one of `choices`
     gbnf,            // text: the grammar
     structural_tag,  // text: JSON; free text with islands of a schema
+    free_text,       // anything, behind the reasoning of `frame`, in which there is no other
   };
   Kind kind = Kind::none;
   std::string text;
@@ -81,6 +83,7 @@ struct StructuredOutput {
   bool strict = false;               // of JSON: keys in the schema's order, numbers in their shortest form
   std::string param = "structured";  // what errors call it
   std::string cache_salt;            // compiled grammars are shared only under the same salt, as prompts are
+  AnswerFrame frame;                 // around the text; of no use to Kind::none
 
   // Set by Llm::compile(), which takes `text` and `choices`. Copies share it.
   std::shared_ptr<grammar::Grammar> compiled;
@@ -102,6 +105,7 @@ struct GenerationRequest {
   StopStrings stop;                    // cut off unless include_stop
   std::vector<std::string> bad_words;  // texts that must not be generated; tokenized here
   StructuredOutput structured;         // holds ignore_eos off; not with beam_search
+  int64_t thinking_budget = -1;        // tokens of the reasoning in structured.frame, then it is closed; -1: any number
   bool include_stop = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;  // special tokens leave no text

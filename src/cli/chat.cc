@@ -22,7 +22,8 @@
 #include "core/nearest_name.h"
 #include "core/settings.h"
 #include "ingot/llm.h"
-#include "text/chat_template.h"
+#include "text/calls/hold_answer.h"
+#include "text/chat_format.h"
 
 namespace ingot::cli {
 namespace {
@@ -58,7 +59,7 @@ class Chat {
   Chat(const ChatArgs& args, std::unique_ptr<Llm> llm, std::string model, bool interactive)
       : llm_(std::move(llm)),
         tokenizer_(*llm_->tokenizer()),
-        template_(*tokenizer_.chat_template(), tokenizer_.bos_token(), tokenizer_.eos_token()),
+        format_(*tokenizer_.chat_template(), tokenizer_.bos_token(), tokenizer_.eos_token()),
         settings_(args.settings),
         model_(std::move(model)),
         interactive_(interactive),
@@ -120,40 +121,48 @@ class Chat {
       fmt::print(stderr, "{}\n", text);
   }
 
-  // Token ids of the conversation as the model reads it, from the first message that still fits.
-  std::vector<int32_t> prompt() const {
+  struct Prompt {
+    std::vector<int32_t> ids;
+    bool in_reasoning = false;
+  };
+
+  // The conversation as the model reads it, from the first message that still fits.
+  Prompt prompt() const {
     nlohmann::ordered_json messages = nlohmann::ordered_json::array();
     if (!conversation_.system.empty()) messages.push_back({{"role", "system"}, {"content", conversation_.system}});
     const std::vector<Message>& all = conversation_.messages();
     for (size_t i = conversation_.first_shown(); i < all.size(); ++i)
       messages.push_back({{"role", all[i].role}, {"content", all[i].content}});
-    return tokenizer_.encode(template_.render(messages), {.add_special = false, .parse_special = true});
+    const ChatFormat::Prompt rendered = format_.render(messages);
+    return {tokenizer_.encode(rendered.text, {.add_special = false, .parse_special = true}), rendered.in_reasoning};
   }
 
   // The prompt, with room left for the answer; the oldest messages make way for that.
-  std::vector<int32_t> fitting_prompt() {
+  Prompt fitting_prompt() {
     const int64_t context = llm_->limits().max_model_len;
     const int64_t room = std::max<int64_t>(1, std::min(settings_.sampling.max_tokens, context / 4));
-    std::vector<int32_t> ids;
+    Prompt fitting;
     const size_t dropped = conversation_.fit(context - room, context / 8, [&] {
-      ids = prompt();
-      return static_cast<int64_t>(ids.size());
+      fitting = prompt();
+      return static_cast<int64_t>(fitting.ids.size());
     });
     if (dropped > 0) {
       say(fmt::format("The context of {} tokens is full: the oldest {} messages are left out from here on.", context,
                       dropped));
     }
-    if (static_cast<int64_t>(ids.size()) >= context)
+    if (static_cast<int64_t>(fitting.ids.size()) >= context)
       throw_error(ErrorKind::bad_call, "this message makes a prompt of {} tokens, and the context has {}: shorten it",
-                  ids.size(), context);
-    return ids;
+                  fitting.ids.size(), context);
+    return fitting;
   }
 
   void answer(const std::string& question) {
     conversation_.add("user", question);
     try {
       GenerationRequest request = make_request(settings_.sampling);
-      request.prompt = fitting_prompt();
+      Prompt fitting = fitting_prompt();
+      request.prompt = std::move(fitting.ids);
+      hold_answer(format_, {.in_reasoning = fitting.in_reasoning}, request.structured);
       const std::string text = stream(std::move(request));
       // An answer that was stopped before its first word leaves the question for /retry.
       if (!text.empty()) conversation_.add("assistant", text);
@@ -313,7 +322,7 @@ class Chat {
 
   std::unique_ptr<Llm> llm_;
   const Tokenizer& tokenizer_;
-  ChatTemplate template_;
+  ChatFormat format_;
   Conversation conversation_;
   ChatSettings settings_;
   std::string model_;

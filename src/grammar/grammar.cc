@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/utf8.h"
+#include "grammar/frame.h"
 #include "grammar/gbnf.h"
 #include "grammar/machine.h"
 #include "grammar/regex.h"
@@ -34,7 +35,10 @@ Grammar::Grammar(Vocab vocabulary, Build build, const Options& options)
 Grammar::~Grammar() = default;
 
 std::shared_ptr<Grammar> Grammar::make(Vocab vocabulary, Build build, const Options& options) {
-  std::shared_ptr<Grammar> made(new Grammar(std::move(vocabulary), std::move(build), options));
+  Build framed = [build = std::move(build), options = lasting(options)](Program& program) {
+    return compile_frame(program, options, build(program));
+  };
+  std::shared_ptr<Grammar> made(new Grammar(std::move(vocabulary), std::move(framed), options));
   made->machine_ = made->build_machine(options.cancelled);
   return made;
 }
@@ -95,6 +99,12 @@ std::shared_ptr<Grammar> Grammar::choice(Vocab vocabulary, std::vector<std::stri
 std::shared_ptr<Grammar> Grammar::gbnf(Vocab vocabulary, std::string source, const Options& options) {
   return make(
       std::move(vocabulary), [source = std::move(source)](Program& program) { return compile_gbnf(program, source); },
+      options);
+}
+
+std::shared_ptr<Grammar> Grammar::free_text(Vocab vocabulary, const Options& options) {
+  return make(
+      std::move(vocabulary), [frame = options.frame](Program& program) { return compile_free_text(program, frame); },
       options);
 }
 

@@ -12,6 +12,7 @@
 #include "core/cancel.h"
 #include "grammar/budget.h"
 #include "grammar/vocabulary.h"
+#include "ingot/answer_frame.h"
 
 namespace ingot::grammar {
 
@@ -29,6 +30,7 @@ struct Options {
   // White space between two parts of a JSON text, at most; JSON itself has no bound, but a model may never end.
   uint32_t max_white_space = 40;
   bool assert_formats = true;  // `format` is an assertion; otherwise an annotation
+  AnswerFrame frame = {};      // around the text that the source describes
   Limits limits = {};
   const CancelFlag* cancelled = nullptr;  // set from outside: compiling throws Error (cancelled) soon
 };
@@ -44,6 +46,8 @@ class Grammar {
   static std::shared_ptr<Grammar> regex(Vocab vocabulary, std::string pattern, const Options& options = {});
   static std::shared_ptr<Grammar> choice(Vocab vocabulary, std::vector<std::string> texts, const Options& options = {});
   static std::shared_ptr<Grammar> gbnf(Vocab vocabulary, std::string source, const Options& options = {});
+  // Whatever the model may write: of use behind a frame's reasoning.
+  static std::shared_ptr<Grammar> free_text(Vocab vocabulary, const Options& options = {});
   // JSON with islands of a schema in free text: {"structures":[{"begin","schema","end"}],"triggers":[...]}.
   static std::shared_ptr<Grammar> structural_tag(Vocab vocabulary, std::string tag, const Options& options = {});
 

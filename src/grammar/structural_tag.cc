@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/json.h"
+#include "grammar/frame.h"
 #include "grammar/schema/schema.h"
 
 namespace ingot::grammar {
@@ -38,15 +39,6 @@ bool flag_at(const TagJson& value, const char* key, const std::string& place) {
   const TagJson* found = member(value, key);
   if (found != nullptr && !found->is_boolean()) throw_bad_parameter(place + "/" + key, "must be true or false");
   return found != nullptr && found->get<bool>();
-}
-
-// Any text in which none of the marks is.
-ExprId text_without(Program& program, const std::vector<std::string>& marks) {
-  ExprPool& pool = program.pool;
-  const ExprId any = program.text.any_text();
-  std::vector<ExprId> contain;
-  for (const std::string& mark : marks) contain.push_back(pool.concat({any, pool.literal(mark), any}));
-  return pool.without(any, pool.either(std::move(contain)));
 }
 
 // Whether a value may be a string, which stands without quotes between marks.
@@ -132,7 +124,7 @@ class FieldsCompiler {
       for (const TagJson& value : *values) texts.push_back(value.is_string() ? value.get<std::string>() : value.dump());
       program_.add_expr(opened, program_.pool.literals(std::move(texts)), filled);
     } else {
-      program_.add_expr(opened, text_without(program_, never_), filled);
+      program_.add_expr(opened, text_without(program_, program_.text.any_text(), never_), filled);
     }
   }
 
@@ -144,24 +136,15 @@ class FieldsCompiler {
   bool json_ = false;               // strings too are JSON
 };
 
-// What may come before structures that are required: a block of reasoning.
-void add_reasoning(Program& program, RuleId rule, StateId from, StateId to, const TagJson& reasoning) {
+AnswerFrame::Reasoning read_reasoning(const TagJson& reasoning) {
   const std::string place = "#/reasoning";
-  const std::string& close = string_at(reasoning, "close", place);
-  if (close.empty()) throw_bad_parameter(place + "/close", "may not be empty");
-  Rules& rules = program.rules;
-  const StateId inside = rules.add_state(rule), closed = rules.add_state(rule);
-  if (flag_at(reasoning, "inside", place)) {
-    rules.add_skip(from, inside);
-  } else {
-    rules.add_skip(from, to);
-    program.add_expr(from, program.literal_with_specials(string_at(reasoning, "open", place)), inside);
-  }
-  const StateId thought = rules.add_state(rule);
-  program.add_expr(inside, text_without(program, {close}), thought);
-  program.add_expr(thought, program.literal_with_specials(close), closed);
-  const ExprId space = program.pool.bytes(ByteSet::of('\n'));
-  program.add_expr(closed, program.pool.repeat(space, 0, 2), to);
+  AnswerFrame::Reasoning read{.open = string_or_empty(reasoning, "open", place),
+                              .close = string_at(reasoning, "close", place),
+                              .inside = flag_at(reasoning, "inside", place),
+                              .never = {}};
+  if (read.close.empty()) throw_bad_parameter(place + "/close", "may not be empty");
+  if (!read.inside && read.open.empty()) throw_bad_parameter(place + "/open", "must be a text");
+  return read;
 }
 
 }  // namespace
@@ -190,7 +173,7 @@ RuleId compile_structural_tag(Program& program, std::string_view text, const Opt
         throw_bad_parameter(fmt::format("#/triggers/{}", i), "must be a text");
       triggers.push_back(trigger_list[i].get<std::string>());
     }
-    program.add_expr(start, text_without(program, triggers), before);
+    program.add_expr(start, text_without(program, program.text.any_text(), triggers), before);
   } else {
     const auto add = [&](StateId from, const char* key, StateId to) {
       program.add_expr(from, program.literal_with_specials(string_or_empty(tag, key, "#")), to);
@@ -198,7 +181,7 @@ RuleId compile_structural_tag(Program& program, std::string_view text, const Opt
     const StateId ready = rules.add_state(rule);
     const TagJson* reasoning = member(tag, "reasoning");
     if (reasoning != nullptr)
-      add_reasoning(program, rule, start, ready, *reasoning);
+      add_reasoning(program, rule, start, ready, read_reasoning(*reasoning));
     else
       rules.add_skip(start, ready);
     add(ready, "open", before);

@@ -22,14 +22,22 @@ constexpr grammar::Limits kLimits{.max_bytes = size_t{48} << 20, .max_step_time 
 std::string key_of(const StructuredOutput& structured) {
   std::string key = fmt::format("{}{}{}:{}", static_cast<int>(structured.kind), structured.strict ? '!' : ' ',
                                 structured.cache_salt.size(), structured.cache_salt);
-  key += structured.text;
+  const AnswerFrame& frame = structured.frame;
+  std::vector<std::string> parts{structured.text, frame.content_open, frame.calls};
+  if (frame.reasoning) {
+    parts.insert(parts.end(), {frame.reasoning->open, frame.reasoning->close, frame.reasoning->inside ? "!" : ""});
+    parts.insert(parts.end(), frame.reasoning->never.begin(), frame.reasoning->never.end());
+  }
+  for (const std::string& part : parts) key += fmt::format("\n{}:{}", part.size(), part);
+  key += frame.reasoning ? "\n!" : "\n";
   for (const std::string& choice : structured.choices) key += fmt::format("\n{}:{}", choice.size(), choice);
   return key;
 }
 
 std::shared_ptr<Grammar> compile_kind(const StructuredOutput& s, std::shared_ptr<const grammar::Vocabulary> vocabulary,
                                       const CancelFlag* cancelled) {
-  const grammar::Options options{.strict = s.strict, .short_numbers = true, .limits = kLimits, .cancelled = cancelled};
+  const grammar::Options options{
+      .strict = s.strict, .short_numbers = true, .frame = s.frame, .limits = kLimits, .cancelled = cancelled};
   switch (s.kind) {
     case Kind::none: break;
     case Kind::json_object: return Grammar::any_json(std::move(vocabulary), options);
@@ -38,6 +46,7 @@ std::shared_ptr<Grammar> compile_kind(const StructuredOutput& s, std::shared_ptr
     case Kind::choice: return Grammar::choice(std::move(vocabulary), s.choices, options);
     case Kind::gbnf: return Grammar::gbnf(std::move(vocabulary), s.text, options);
     case Kind::structural_tag: return Grammar::structural_tag(std::move(vocabulary), s.text, options);
+    case Kind::free_text: return Grammar::free_text(std::move(vocabulary), options);
   }
   return nullptr;
 }

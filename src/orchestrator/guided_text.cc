@@ -21,24 +21,44 @@ double thread_us() {
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
 }
 
+std::string spell(const grammar::Vocabulary& vocabulary, const std::vector<int32_t>& ids) {
+  std::string spelled;
+  for (const int32_t id : ids)
+    if (static_cast<size_t>(id) < vocabulary.size()) spelled += vocabulary.bytes(id);
+  return spelled;
+}
+
 }  // namespace
 
 void GuidedText::accept(int32_t token) {
   if (!matcher_->accept(token))
     throw_error(ErrorKind::internal, "the grammar does not allow token {}, which its mask did", token);
+  if (thinking_) thinking_->take(grammar_->vocabulary().bytes(token));
   if (!forced_.empty()) forced_.pop_front();
   if (forced_.empty()) plan();
 }
 
 // Looks whether the next tokens are forced.
 void GuidedText::plan() {
+  if (thinking_ && thinking_->spent() && close_thinking()) return;
   const std::string bytes = matcher_->forced(kMostForced);
   if (bytes.size() < 2) return;
   const std::vector<int32_t> ids = tokenizer_.encode(bytes, {.add_special = false, .parse_special = false});
-  std::string spelled;
-  for (const int32_t id : ids)
-    if (static_cast<size_t>(id) < grammar_->vocabulary().size()) spelled += grammar_->vocabulary().bytes(id);
-  if (spelled == bytes && ids.size() > 1) forced_.assign(ids.begin(), ids.end() - 1);
+  if (spell(grammar_->vocabulary(), ids) == bytes && ids.size() > 1) forced_.assign(ids.begin(), ids.end() - 1);
+}
+
+// The tokens that close the block of reasoning are next. False: not here, within a character.
+bool GuidedText::close_thinking() {
+  const std::string missing = thinking_->missing();
+  std::vector<int32_t> ids = tokenizer_.encode(missing, {.add_special = false, .parse_special = true});
+  // Tokenizers that put a space before a text cannot go on with a mark that has begun.
+  if (missing != thinking_->close() && spell(grammar_->vocabulary(), ids) != missing)
+    ids = tokenizer_.encode(thinking_->close(), {.add_special = false, .parse_special = true});
+  size_t taken = 0;
+  while (taken < ids.size() && matcher_->accept(ids[taken])) ++taken;
+  matcher_->rollback(taken);
+  if (taken == ids.size()) forced_.assign(ids.begin(), ids.end());
+  return taken == ids.size();
 }
 
 void GuidedText::advance(int32_t token) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "grammar/matcher.h"
+#include "orchestrator/thinking_budget.h"
 
 namespace ingot {
 
@@ -28,10 +29,12 @@ class Tokenizer;
 // Where the grammar leaves no choice of bytes, the tokens are those that the tokenizer makes of them, but for the last,
 // which what follows may join: the mask then has one bit. Where nobody wants to know what the model thinks of them
 // (`jumps`), they are not drawn at all but taken together (take_jump), which gives the same tokens with fewer steps.
+// What closes a block of reasoning whose budget is spent is forced in the same way.
 class GuidedText {
  public:
-  GuidedText(std::shared_ptr<grammar::Grammar> grammar, const Tokenizer& tokenizer, bool jumps)
-      : grammar_(std::move(grammar)), tokenizer_(tokenizer), jumps_(jumps) {}
+  GuidedText(std::shared_ptr<grammar::Grammar> grammar, const Tokenizer& tokenizer, bool jumps,
+             std::optional<ThinkingBudget> thinking = std::nullopt)
+      : grammar_(std::move(grammar)), tokenizer_(tokenizer), jumps_(jumps), thinking_(std::move(thinking)) {}
 
   bool pending() const { return pending_.load(std::memory_order_acquire); }
   // -- while it is not pending --
@@ -48,10 +51,12 @@ class GuidedText {
   void advance(int32_t token);
   void accept(int32_t token);
   void plan();
+  bool close_thinking();
 
   const std::shared_ptr<grammar::Grammar> grammar_;
   const Tokenizer& tokenizer_;
   const bool jumps_;
+  std::optional<ThinkingBudget> thinking_;
   std::deque<int32_t> forced_;  // the next tokens
   std::vector<int32_t> jump_;
   std::optional<grammar::Matcher> matcher_;

@@ -143,9 +143,13 @@ void StepLoop::propose_drafts() {
 // Makes a sequence ready for its first token.
 void StepLoop::begin(Sequence& sequence) {
   begin_choice(sequence, tokenizer_);
-  if (!sequence.request->spec.structured.compiled) return;
-  sequence.guide = std::make_shared<GuidedText>(sequence.request->spec.structured.compiled, *tokenizer_,
-                                                sequence.request->may_jump());
+  const GenerationRequest& spec = sequence.request->spec;
+  if (!spec.structured.compiled) return;
+  std::optional<ThinkingBudget> thinking;
+  if (spec.thinking_budget >= 0 && spec.structured.frame.reasoning)
+    thinking.emplace(*spec.structured.frame.reasoning, spec.thinking_budget);
+  sequence.guide = std::make_shared<GuidedText>(spec.structured.compiled, *tokenizer_, sequence.request->may_jump(),
+                                                std::move(thinking));
   masks_.post(sequence.guide, -1);
 }
 

@@ -15,11 +15,13 @@ namespace {
 
 using ChatJson = nlohmann::ordered_json;
 
-bool knows_reasoning(const Dialect& dialect, std::string_view source) {
+const ReasoningBlock* find_reasoning(const Dialect& dialect, std::string_view source) {
   const auto knows = [&](const ReasoningBlock& block) {
     return source.find(block.open) != source.npos || source.find(block.close) != source.npos;
   };
-  return dialect.make_parser != nullptr || std::any_of(dialect.reasoning.begin(), dialect.reasoning.end(), knows);
+  const auto found = std::find_if(dialect.reasoning.begin(), dialect.reasoning.end(), knows);
+  if (found != dialect.reasoning.end()) return &*found;
+  return dialect.make_parser != nullptr ? &dialect.reasoning.front() : nullptr;
 }
 
 // `message.content is none`, `message['content'] is not none`.
@@ -73,7 +75,7 @@ bool is_plain(const ChatJson& messages, const ChatTemplateOptions& options) {
 ChatFormat::ChatFormat(std::string source, std::string bos_token, std::string eos_token, std::string_view tool_format)
     : template_(std::move(source), std::move(bos_token), std::move(eos_token)),
       dialect_(tool_format.empty() ? choose_dialect(template_.source()) : find_dialect(tool_format)),
-      reasons_(knows_reasoning(dialect_, template_.source())),
+      reasoning_(find_reasoning(dialect_, template_.source())),
       asks_for_none_(asks_whether_content_is_none(template_.source())) {}
 
 ChatFormat::Prompt ChatFormat::render(const ChatJson& messages, const ChatTemplateOptions& options) const {
@@ -82,7 +84,7 @@ ChatFormat::Prompt ChatFormat::render(const ChatJson& messages, const ChatTempla
   std::string_view text = prompt.text;
   while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   for (const ReasoningBlock& block : dialect_.reasoning)
-    prompt.in_reasoning = prompt.in_reasoning || (reasons_ && !block.at_start && text.ends_with(block.open));
+    prompt.in_reasoning = prompt.in_reasoning || (reasons() && !block.at_start && text.ends_with(block.open));
   return prompt;
 }
 

@@ -12,6 +12,7 @@
 namespace ingot {
 
 struct Dialect;
+struct ReasoningBlock;
 class Tokenizer;
 
 // How one model is talked to: its chat template, and the dialect in which it answers. Can be used by several threads at
@@ -33,7 +34,8 @@ class ChatFormat {
   const ChatTemplate& chat_template() const { return template_; }
   const Dialect& dialect() const { return dialect_; }
   // Whether the template knows reasoning, which is then looked for in answers.
-  bool reasons() const { return reasons_; }
+  bool reasons() const { return reasoning_ != nullptr; }
+  const ReasoningBlock* reasoning() const { return reasoning_; }  // as the template has it; null: it knows none
   // Whether marks of the dialect are special tokens, which must stay in the text then.
   bool has_special_marks(const Tokenizer& tokenizer) const;
 
@@ -42,7 +44,7 @@ class ChatFormat {
 
   ChatTemplate template_;
   const Dialect& dialect_;
-  bool reasons_;
+  const ReasoningBlock* reasoning_;
   bool asks_for_none_;  // the template looks whether a content is none
 };
 

@@ -245,6 +245,27 @@ TEST_F(Chat, CommandsDoWhatTheySay) {
   EXPECT_EQ(chat->wait(), 0);
 }
 
+TEST_F(Chat, AnswersFitASchema) {
+  std::ofstream(file("schema.json")) << R"({"type": "object", "properties": {"capital": {"enum": ["Paris", "Rome"]},
+    "sure": {"type": "boolean"}}, "required": ["capital", "sure"], "additionalProperties": false})";
+  auto chat = start({"--schema", file("schema.json"), "--strict"});
+  for (const char* question : {kFrance, "And of Italy?"}) {
+    chat->type(std::string(question) + "\r");
+    ASSERT_TRUE(chat->expect("cached")) << chat->output();
+    EXPECT_THAT(chat->output(), Not(HasSubstr("token limit")));
+  }
+  const json messages = saved(*chat, "talk.json")["messages"];
+  ASSERT_EQ(messages.size(), 4u);
+  for (const int answer : {1, 3}) {
+    const json value = json::parse(messages[answer]["content"].get<std::string>());
+    EXPECT_EQ(value.size(), 2u) << value;
+    EXPECT_TRUE(value["sure"].is_boolean());
+  }
+  EXPECT_EQ(json::parse(messages[1]["content"].get<std::string>())["capital"], "Paris");
+  chat->type(kEnd);
+  EXPECT_EQ(chat->wait(), 0) << chat->output();
+}
+
 TEST_F(Chat, FullContextDropsTheOldest) {
   auto chat = start({"-n", "30", "--ignore-eos"}, "NO_COLOR=1", "160");
   for (int turn = 0; turn < 5; ++turn) {

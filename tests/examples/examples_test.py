@@ -1,13 +1,18 @@
-"""The programs of examples/, built against an installed Ingot: find_package(Ingot) works, and they say what `ingot run` says."""
+"""The programs of examples/: those in C++ built against an installed Ingot (find_package(Ingot) works, and they say what `ingot run` says); the agent with
+the default model."""
 
 import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "server"))
+import server as fixture  # noqa: E402
+
 MODEL = os.environ["INGOT_DEFAULT_MODEL"]
 PROMPTS = ["The capital of France is", "Water boils at"]
 
@@ -48,6 +53,19 @@ class ExamplesTest(unittest.TestCase):
         done = subprocess.run([self.build / "complete", "/nowhere.gguf", "x"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nowhere.gguf: no such file", done.stderr)
+
+
+class AgentTest(unittest.TestCase):
+    def test_it_finishes_its_task(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "apples.txt").write_text("There are 17 apples.")
+            (folder / "pears.txt").write_text("There are 25 pears.")
+            with fixture.Server("--threads", 1, "--max-model-len", 2048, model=MODEL) as server:
+                told = run(sys.executable, ROOT / "examples" / "agent.py", "--url", server.url + "/v1", "--folder", folder,
+                           "How many apples and pears are there together?")
+        self.assertIn("17 plus 25 is 42", told, "it has read the files, and taken the numbers from them")
+        self.assertIn("42", told.splitlines()[-1], told)
 
 
 if __name__ == "__main__":

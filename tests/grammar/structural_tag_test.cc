@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+
+#include <ctime>
+
 #include "helpers.h"
 
 namespace ingot::grammar {
@@ -79,6 +83,32 @@ TEST(StructuralTag, SpecialTokensBeginThem) {
   EXPECT_EQ(matcher.accept_bytes("null! more"), 10u);
   EXPECT_EQ(plain.accept_bytes("<tool>null!"), 11u);
   EXPECT_FALSE(plain.accept(test::kEnd) && plain.accept('a'));
+}
+
+// Agents offer dozens of tools with every request. It takes about 10 ms; the bound is for busy machines.
+TEST(StructuralTag, ManyToolsCompileAtOnce) {
+  if (ingot::test::kSanitized) GTEST_SKIP() << "the time of a sanitizer";
+  std::string structures;
+  for (int i = 0; i < 128; ++i)
+    structures += fmt::format(R"({}{{"begin":"<f=tool_{}>","end":"</f>","schema":{{"type":"object","properties":{{
+      "path":{{"type":"string","minLength":1,"maxLength":200}},"mode":{{"enum":["read","write","append"]}},
+      "lines":{{"type":"array","items":{{"type":"integer","minimum":0}},"maxItems":50}},
+      "options":{{"type":"object","properties":{{"dry_run":{{"type":"boolean"}},"note_{}":{{"type":["string","null"]}}}},
+        "additionalProperties":false}}}},"required":["path","mode"],"additionalProperties":false}}}})",
+                              i == 0 ? "" : ",", i, i);
+  for (const char* kind : {R"("required":true)", R"("triggers":["<f="])"}) {
+    const std::string text = fmt::format("{{{},\"structures\":[{}]}}", kind, structures);
+    timespec before{}, after{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    const auto grammar = tag(text);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    const auto ms = static_cast<double>(after.tv_sec - before.tv_sec) * 1e3 +
+                    static_cast<double>(after.tv_nsec - before.tv_nsec) / 1e6;
+    EXPECT_LT(ms, 100);
+    RecordProperty("ms", fmt::format("{:.1f}", ms));
+    EXPECT_TRUE(test::accepts(grammar, R"(<f=tool_77>{"path":"a","mode":"read","options":{"note_77":null}}</f>)"));
+    EXPECT_FALSE(test::accepts(grammar, R"(<f=tool_77>{"path":"a","mode":"read","options":{"note_76":null}}</f>)"));
+  }
 }
 
 TEST(StructuralTag, SaysWhatIsWrongAndWhere) {

@@ -245,14 +245,24 @@ TEST(OpenaiTools, TheFormatCanBeSet) {
 // What the model is held to, as the generator was asked for it.
 struct HoldingRig : ToolRig {
   using ToolRig::ToolRig;
-  Json held(const Json& body) {
+  const StructuredOutput& structured(const Json& body) {
     answer(body, kCall);
-    const StructuredOutput& structured = generator->last()->request.structured;
-    if (structured.kind == StructuredOutput::Kind::none) return nullptr;
-    EXPECT_EQ(structured.kind, StructuredOutput::Kind::structural_tag);
-    return Json::parse(structured.text);
+    return generator->last()->request.structured;
+  }
+  Json held(const Json& body) {
+    const StructuredOutput& what = structured(body);
+    if (what.kind == StructuredOutput::Kind::none) return nullptr;
+    EXPECT_EQ(what.kind, StructuredOutput::Kind::structural_tag);
+    return Json::parse(what.text);
   }
 };
+
+const Json kFormat = {{"type", "json_object"}};
+Json question(Json more) {
+  Json body = {{"messages", {{{"role", "user"}, {"content", "2+2"}}}}};
+  body.update(more);
+  return body;
+}
 
 TEST(OpenaiTools, ChoicesThatAreHeldTo) {
   HoldingRig rig;
@@ -261,7 +271,12 @@ TEST(OpenaiTools, ChoicesThatAreHeldTo) {
   const Json required = rig.held(body_of({{"tool_choice", "required"}}));
   EXPECT_EQ(required["required"], true);
   EXPECT_EQ(required["once"], false);
-  EXPECT_EQ(required["reasoning"], Json({{"open", "<think>"}, {"close", "</think>"}, {"inside", false}}));
+  const AnswerFrame& frame = rig.generator->last()->request.structured.frame;
+  ASSERT_TRUE(frame.reasoning);
+  EXPECT_EQ(frame.reasoning->open, "<think>");
+  EXPECT_EQ(frame.reasoning->close, "</think>");
+  EXPECT_FALSE(frame.reasoning->inside);
+  EXPECT_EQ(frame.reasoning->never, std::vector<std::string>{"<tool_call>"}) << "it would be a call";
   ASSERT_EQ(required["structures"].size(), 2u);
   EXPECT_EQ(required["structures"][0]["begin"], "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ");
   EXPECT_EQ(required["structures"][0]["end"], "}\n</tool_call>");
@@ -280,13 +295,90 @@ TEST(OpenaiTools, ChoicesThatAreHeldTo) {
   EXPECT_FALSE(free.contains("required"));
   EXPECT_EQ(free["triggers"], Json::array({"<tool_call>"}));
   EXPECT_TRUE(rig.generator->last()->request.structured.strict);
+  EXPECT_TRUE(rig.generator->last()->request.structured.frame.reasoning);
 }
 
-TEST(OpenaiTools, ToolsAndAFormatExcludeEachOther) {
-  ToolRig rig;
-  const HttpReply reply = rig.post(kChat, body_of({{"response_format", {{"type", "json_object"}}}}));
-  EXPECT_EQ(reply.status, 400) << reply.body;
-  EXPECT_THAT(reply.body, HasSubstr("response_format"));
+TEST(OpenaiTools, AFormatBeginsBehindTheReasoning) {
+  HoldingRig rig;
+  const StructuredOutput& optional = rig.structured(question({{"response_format", kFormat}}));
+  EXPECT_EQ(optional.kind, StructuredOutput::Kind::json_object);
+  ASSERT_TRUE(optional.frame.reasoning);
+  EXPECT_FALSE(optional.frame.reasoning->inside);
+  EXPECT_TRUE(optional.frame.reasoning->never.empty()) << "no tools, no calls";
+
+  HoldingRig opened("{{ messages[0].content }}<think>\n{# </think> #}");
+  const StructuredOutput& inside = opened.structured(question({{"guided_regex", "[0-9]"}}));
+  EXPECT_EQ(inside.kind, StructuredOutput::Kind::regex);
+  ASSERT_TRUE(inside.frame.reasoning);
+  EXPECT_TRUE(inside.frame.reasoning->inside);
+
+  HoldingRig plain("");  // its template knows no reasoning
+  EXPECT_FALSE(plain.structured(question({{"response_format", kFormat}})).frame.reasoning);
+
+  HoldingRig magistral("{{ messages[0].content }}{# [TOOL_CALLS] <think> #}");
+  EXPECT_EQ(magistral.structured(question({{"response_format", kFormat}})).frame.reasoning->close, "</think>");
+
+  const Json own = {{"required", true}, {"structures", Json::array()}, {"reasoning", {{"close", "x"}}}};
+  EXPECT_FALSE(rig.structured(question({{"structural_tag", own}})).frame.reasoning) << "the tag has one itself";
+}
+
+TEST(OpenaiTools, ToolsAndAFormat) {
+  HoldingRig rig;
+  const StructuredOutput& either = rig.structured(body_of({{"response_format", kFormat}}));
+  EXPECT_EQ(either.kind, StructuredOutput::Kind::json_object);
+  EXPECT_EQ(either.param, "response_format");
+  EXPECT_EQ(Json::parse(either.frame.calls)["structures"].size(), 2u);
+  EXPECT_EQ(Json::parse(either.frame.calls)["required"], true);
+  const Json calls = rig.held(body_of({{"response_format", kFormat}, {"tool_choice", "required"}}));
+  EXPECT_EQ(calls["structures"].size(), 2u) << "there is no text whose format it could be";
+  const StructuredOutput& text = rig.structured(body_of({{"response_format", kFormat}, {"tool_choice", "none"}}));
+  EXPECT_EQ(text.kind, StructuredOutput::Kind::json_object);
+  EXPECT_EQ(text.frame.calls, "");
+}
+
+TEST(OpenaiTools, HarmonySaysWhatIsContent) {
+  HoldingRig rig(kToolTemplate, "harmony");
+  const StructuredOutput& format = rig.structured(question({{"response_format", kFormat}}));
+  EXPECT_EQ(format.frame.content_open, "<|channel|>final<|message|>");
+  EXPECT_EQ(format.frame.reasoning->open, "<|channel|>analysis<|message|>");
+  EXPECT_EQ(rig.structured(body_of({{"tool_choice", "required"}})).frame.content_open, "");
+  Json strict = body_of();
+  strict["tools"][0]["function"]["strict"] = true;
+  for (const Json& body : {strict, body_of({{"thinking_token_budget", 5}})}) {
+    const StructuredOutput& either = rig.structured(body);
+    EXPECT_EQ(either.kind, StructuredOutput::Kind::free_text);
+    EXPECT_EQ(Json::parse(either.frame.calls)["structures"].size(), 2u);
+  }
+}
+
+TEST(OpenaiTools, ThinkingBudgetUnderEveryName) {
+  HoldingRig rig;
+  const auto budget = [&](Json more) {
+    rig.answer(question(std::move(more)), "4");
+    return rig.generator->last()->request.thinking_budget;
+  };
+  EXPECT_EQ(budget(Json::object()), -1);
+  EXPECT_EQ(rig.generator->last()->request.structured.kind, StructuredOutput::Kind::none);
+  for (const char* name : {"thinking_token_budget", "reasoning_budget_tokens", "thinking_budget_tokens"}) {
+    EXPECT_EQ(budget({{name, 12}}), 12) << name;
+    EXPECT_EQ(rig.generator->last()->request.structured.kind, StructuredOutput::Kind::free_text);
+    EXPECT_TRUE(rig.generator->last()->request.structured.frame.reasoning);
+    EXPECT_EQ(budget({{name, 0}}), 0);
+    EXPECT_EQ(budget({{name, -1}}), -1) << "any number";
+    EXPECT_EQ(rig.generator->last()->request.structured.kind, StructuredOutput::Kind::none);
+  }
+  EXPECT_EQ(budget({{"chat_template_kwargs", {{"thinking_budget", 7}}}}), 7);
+  EXPECT_EQ(budget({{"response_format", kFormat}, {"thinking_token_budget", 3}}), 3);
+  EXPECT_EQ(rig.generator->last()->request.structured.kind, StructuredOutput::Kind::json_object);
+
+  HoldingRig plain("");
+  EXPECT_EQ(plain.structured(question({{"thinking_token_budget", 3}})).kind, StructuredOutput::Kind::none)
+      << "a model that does not reason keeps within any budget";
+  const HttpReply own =
+      rig.post(kChat, question({{"thinking_token_budget", 3},
+                                {"structural_tag", {{"structures", Json::array()}, {"reasoning", {{"close", "x"}}}}}}));
+  EXPECT_EQ(own.status, 400) << own.body;
+  EXPECT_THAT(own.body, HasSubstr("thinking_token_budget"));
 }
 
 TEST(OpenaiTools, LogprobsAndTokensComeWithTheFirstPart) {

@@ -12,6 +12,7 @@ import unittest
 import openai
 
 import server as fixture
+import tiny_model
 
 TOOLS = [
     {"type": "function", "function": {"name": "get_weather", "description": "The weather in a city.", "parameters": {
@@ -38,18 +39,22 @@ FINAL = {"harmony": "<|channel|>final<|message|>Sleet, at noon."}
 
 
 class Scripted:
-    """The API over a model that gives these answers, one a request."""
+    """The API over a model that gives these answers (see scripted_server.cc), as a client."""
 
-    def __init__(self, answers, *args):
+    def __init__(self, answers, *args, template=None):
         self.answers = answers
         self.args = args
+        self.template = template
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory()
-        script = pathlib.Path(self.folder.name) / "answers.json"
-        script.write_text(json.dumps(self.answers))
+        folder, args = pathlib.Path(self.folder.name), list(self.args)
+        (folder / "answers.json").write_text(json.dumps(self.answers))
+        if self.template:
+            (folder / "template.jinja").write_text(self.template)
+            args += ["--template", str(folder / "template.jinja")]
         binary = os.environ.get("INGOT_SCRIPTED_SERVER") or fixture.ROOT / "build" / "tests" / "scripted_server"
-        self.process = subprocess.Popen([str(binary), str(script), *self.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([str(binary), str(folder / "answers.json"), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         url = self.process.stdout.readline().strip()
         assert url.startswith("http"), f"{binary} has not started"
         return openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0, timeout=60)
@@ -125,18 +130,16 @@ class ToolsTest(unittest.TestCase):
         self.assertEqual(final.message.content, "I look.\n")
 
     def test_reasoning(self):
-        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
-            template.write("{% for m in messages %}{{ m.content }}{% endfor %}{# <think></think> tools tool_calls #}")
-            template.flush()
-            with Scripted(["<think>Two and two.</think>Four."], "--template", template.name) as client:
-                question = [{"role": "user", "content": "2+2"}]
-                message = client.chat.completions.create(model="scripted", messages=question).choices[0].message
-                self.assertEqual((message.reasoning_content, message.reasoning, message.content), ("Two and two.", "Two and two.", "Four."))
-                text = {"reasoning_content": "", "content": ""}
-                for chunk in client.chat.completions.create(model="scripted", messages=question, stream=True):
-                    for name in text:
-                        text[name] += getattr(chunk.choices[0].delta, name, None) or ""
-                self.assertEqual(text, {"reasoning_content": "Two and two.", "content": "Four."})
+        template = "{% for m in messages %}{{ m.content }}{% endfor %}{# <think></think> tools tool_calls #}"
+        with Scripted(["<think>Two and two.</think>Four."], template=template) as client:
+            question = [{"role": "user", "content": "2+2"}]
+            message = client.chat.completions.create(model="scripted", messages=question).choices[0].message
+            self.assertEqual((message.reasoning_content, message.reasoning, message.content), ("Two and two.", "Two and two.", "Four."))
+            text = {"reasoning_content": "", "content": ""}
+            for chunk in client.chat.completions.create(model="scripted", messages=question, stream=True):
+                for name in text:
+                    text[name] += getattr(chunk.choices[0].delta, name, None) or ""
+            self.assertEqual(text, {"reasoning_content": "Two and two.", "content": "Four."})
 
     def test_the_default_model(self):
         """What a small model says to tools is its own affair: it must come through, and replay."""
@@ -165,6 +168,87 @@ class ToolsTest(unittest.TestCase):
             with self.assertRaises(openai.BadRequestError) as caught:
                 client.chat.completions.create(messages=messages, **{**options, "tools": [{"type": "function"}]})
             self.assertIn("tools[0].function", caught.exception.message)
+
+
+class ThinkingTest(unittest.TestCase):
+    """A model that thinks on and on, as its template has it begin: of bytes, so that a token is a byte."""
+
+    SCHEMA = {"type": "object", "properties": {"ok": {"type": "boolean"}, "size": {"enum": ["small", "large"]}}, "required": ["ok", "size"],
+              "additionalProperties": False}
+    FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        template = pathlib.Path(cls.folder.name) / "template.jinja"
+        template.write_text(tiny_model.TEMPLATE + "{% if add_generation_prompt %}<think>\n{% endif %}{# </think> <tool_call> tools tool_calls #}")
+        cls.server = fixture.Server("--served-model-name", "test", "--threads", 1, "--chat-template", template,
+                                    model=tiny_model.make(pathlib.Path(cls.folder.name) / "model"))
+        cls.server.start()
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0, timeout=60)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.folder.cleanup()
+
+    def ask(self, stream, n=1, **options):
+        """(reasoning, content, calls, token ids) of each choice."""
+        body = {"return_token_ids": True, **{name: options.pop(name) for name in list(options) if name.endswith("budget")}}
+        options = {"model": "test", "messages": [{"role": "user", "content": "Is it?"}], "max_tokens": 400, "temperature": 1, "seed": 5, "n": n,
+                   "stream": stream, "extra_body": body, **options}
+        answer = self.client.chat.completions.create(**options)
+        if not stream:
+            return [(c.message.reasoning or "", c.message.content or "", [t.function.name for t in c.message.tool_calls or []], c.token_ids)
+                    for c in answer.choices]
+        parts = [["", "", [], []] for _ in range(n)]
+        for chunk in answer:
+            for choice in chunk.choices:
+                part, delta = parts[choice.index], choice.delta
+                part[0] += getattr(delta, "reasoning", None) or ""
+                part[1] += delta.content or ""
+                part[2] += [call.function.name for call in delta.tool_calls or [] if call.id]
+                part[3] += getattr(choice, "token_ids", None) or []
+        return [tuple(part) for part in parts]
+
+    def thought(self, ids):
+        """How many tokens came before the mark that closes the block; a token is a byte."""
+        text = bytes(tiny_model.BYTES[token - 3] for token in ids if token >= 3)
+        self.assertEqual(text.count(b"</think>"), 1, text)
+        return text.index(b"</think>")
+
+    def test_a_format_behind_a_budget(self):
+        for budget in (0, 7, 60):
+            whole = self.ask(False, n=2, response_format=self.FORMAT, thinking_token_budget=budget)
+            self.assertEqual(self.ask(True, n=2, response_format=self.FORMAT, thinking_token_budget=budget), whole)
+            for reasoning, content, _, ids in whole:
+                self.assertIn(self.thought(ids), range(budget, budget + 4))
+                self.assertEqual(bool(reasoning.strip()), budget > 0)
+                self.assertEqual(list(json.loads(content)), ["ok", "size"])
+
+    def test_free_text_behind_a_budget(self):
+        whole = self.ask(False, thinking_token_budget=9)
+        self.assertEqual(self.ask(True, thinking_token_budget=9), whole)
+        self.assertIn(self.thought(whole[0][3]), range(9, 13))
+        self.assertGreater(len(whole[0][1]), 10)
+        self.assertNotIn("</think>", whole[0][0] + whole[0][1])
+        # Without one this model never comes to its answer.
+        self.assertEqual(self.ask(False)[0][1], "")
+
+    def test_tools_and_a_format(self):
+        """Calls, or text of the format: nothing else."""
+        seen = set()
+        for seed in range(8):
+            _, content, calls, _ = self.ask(False, response_format=self.FORMAT, tools=TOOLS[1:], seed=seed, thinking_token_budget=3)[0]
+            self.assertNotEqual(bool(calls), bool(content))
+            if calls:
+                self.assertEqual(set(calls), {"get_time"})
+            else:
+                self.assertEqual(list(json.loads(content)), ["ok", "size"])
+            seen.add(bool(calls))
+        self.assertEqual(seen, {True, False}, "this model does one as well as the other")
+        _, content, calls, _ = self.ask(False, response_format=self.FORMAT, tools=TOOLS[1:], tool_choice="required", thinking_token_budget=3)[0]
+        self.assertEqual((content, set(calls)), ("", {"get_time"}))
 
 
 if __name__ == "__main__":

@@ -346,7 +346,7 @@ class ApiImpl final : public Api {
                           .reading = std::move(reading),
                           .request_id = http.id};
     if (context.reading) context.reading->options.in_reasoning = context.prompts.at(0).in_reasoning;
-    if (chat) served->hold_to_tools(request, context.prompts.at(0).in_reasoning);
+    if (chat) served->hold_answer(request, context.prompts.at(0).in_reasoning);
     request.generation.structured.cache_salt = cache_salt(http, request.generation.cache_salt);
     served->generator().compile(request.generation.structured, &cancelled);
     std::vector<int64_t> lengths;

@@ -54,6 +54,7 @@ struct ChatInput {
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;  // otherwise only the first call is handed on
   bool include_reasoning = true;
+  std::optional<int64_t> thinking_budget;  // tokens of its reasoning, then it is closed; absent: any number
   std::shared_ptr<const nlohmann::ordered_json> template_variables;  // chat_template_kwargs; may be null
   bool add_generation_prompt = true;
   bool continue_final_message = false;

@@ -6,8 +6,8 @@
 #include "core/printable.h"
 #include "server/openai/errors.h"
 #include "server/openai/messages.h"
-#include "server/openai/tool_grammar.h"
 #include "text/bad_words.h"
+#include "text/calls/hold_answer.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -181,9 +181,20 @@ std::optional<ChatReading> ServedModel::reading(CompletionRequest& request) cons
   return reading;
 }
 
-void ServedModel::hold_to_tools(CompletionRequest& request, bool in_reasoning) const {
-  if (request.chat && format_)
-    openai::hold_to_tools(*format_, *request.chat, in_reasoning, request.generation.structured);
+void ServedModel::hold_answer(CompletionRequest& request, bool in_reasoning) const {
+  using Kind = ToolChoice::Kind;
+  if (!request.chat || !format_) return;
+  const ChatInput& chat = *request.chat;
+  const Kind choice = chat.tool_choice.kind;
+  ingot::hold_answer(*format_,
+                     {.tools = choice == Kind::none ? nullptr : chat.tools.get(),
+                      .calls_only = choice == Kind::required || choice == Kind::named,
+                      .function = chat.tool_choice.name,
+                      .parallel_calls = chat.parallel_tool_calls,
+                      .in_reasoning = in_reasoning,
+                      .thinking_budget = chat.thinking_budget.has_value()},
+                     request.generation.structured);
+  request.generation.thinking_budget = chat.thinking_budget.value_or(-1);
 }
 
 void ServedModel::check_answer(const std::string& param, uint64_t bytes) const {

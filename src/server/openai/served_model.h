@@ -44,8 +44,8 @@ class ServedModel {
   std::vector<PromptTokens> prompts(const CompletionRequest& request, const CancelFlag* cancelled) const;
   // How the answer to a conversation is taken apart, if it is; what it needs of the request is set there.
   std::optional<ChatReading> reading(CompletionRequest& request) const;
-  // Holds the answer to the tools, where the request asks for that (tool_grammar.h).
-  void hold_to_tools(CompletionRequest& request, bool in_reasoning) const;
+  // Holds the answer to its format, its tools and its thinking budget, where the request asks for that (hold_answer.h).
+  void hold_answer(CompletionRequest& request, bool in_reasoning) const;
   // How many tokens of a prompt's beginning are no secret (ApiOptions::shared_prefixes).
   int64_t shared_tokens(std::span<const int32_t> prompt) const;
   // 400 when an answer of about so many bytes is more than a client may ask for; `param` makes it so long.

@@ -1,5 +1,6 @@
 #include "server/openai/tools.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -79,6 +80,20 @@ ToolChoice read_choice(const Json& choice, const std::set<std::string>& names) {
   return {.kind = Kind::named, .name = *name};
 }
 
+// How many tokens the reasoning may have, under any of its names: thinking_token_budget (vLLM), reasoning_budget_tokens
+// and thinking_budget_tokens (llama-server), and the variable of templates that tell the model of it.
+std::optional<int64_t> take_thinking_budget(Fields& fields, const ChatInput& chat) {
+  std::optional<int64_t> budget;
+  for (const char* name : {"thinking_token_budget", "reasoning_budget_tokens", "thinking_budget_tokens"})
+    if (const auto given = fields.integer(name, -1, std::numeric_limits<int64_t>::max()); given && !budget)
+      budget = given;
+  if (!budget && chat.template_variables) {
+    const auto given = chat.template_variables->find("thinking_budget");
+    if (given != chat.template_variables->end() && given->is_number_integer()) budget = given->get<int64_t>();
+  }
+  return budget && *budget < 0 ? std::nullopt : budget;
+}
+
 }  // namespace
 
 void take_tools(Fields& fields, Json& body, ChatInput& chat) {
@@ -98,6 +113,7 @@ void take_tools(Fields& fields, Json& body, ChatInput& chat) {
 
 void take_reasoning(Fields& fields, ChatInput& chat) {
   chat.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  chat.thinking_budget = take_thinking_budget(fields, chat);
   if (const auto effort = fields.string("reasoning_effort")) set_effort(chat, *effort, "reasoning_effort");
 }
 

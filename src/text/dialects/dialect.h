@@ -85,6 +85,7 @@ struct Dialect {
   std::unique_ptr<ChatParser> (*make_parser)(const ChatParserOptions&) = nullptr;
   // What such a dialect writes around the arguments of a call; NAME stands for the function's name.
   std::string_view call_open{}, call_close{};
+  std::string_view content_open{};  // and before content
 };
 
 namespace dialects {

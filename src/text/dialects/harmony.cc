@@ -12,6 +12,7 @@ const Dialect dialects::harmony{
     .make_parser = make_harmony_parser,
     .call_open = "<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>",
     .call_close = "",  // <|call|> ends the answer
+    .content_open = "<|channel|>final<|message|>",
 };
 
 }  // namespace ingot
