@@ -99,6 +99,19 @@ void append_choice_event(const AnswerContext& context, const Json& head, Json ch
   append_event(out, dump(chunk));
 }
 
+void append_progress_event(const AnswerContext& context, const Json& head, Json choice, const PromptProgress& progress,
+                           std::string& out) {
+  Json chunk = head;
+  chunk["choices"] = Json::array();
+  chunk["choices"].push_back(std::move(choice));
+  if (context.output.include_usage || context.output.continuous_usage) chunk["usage"] = nullptr;
+  chunk["prompt_progress"] = {{"total", progress.total},
+                              {"cache", progress.cache},
+                              {"processed", progress.processed},
+                              {"time_ms", progress.time_ms}};
+  append_event(out, dump(chunk));
+}
+
 void append_usage_event(const Json& head, const Usage& usage, std::string& out) {
   Json chunk = head;
   chunk["choices"] = Json::array();

@@ -28,6 +28,14 @@ struct Usage {
   int64_t cached_tokens = 0;
 };
 
+// How much of a prompt was read, as llama-server tells it (return_progress).
+struct PromptProgress {
+  int64_t total = 0;
+  int64_t cache = 0;      // of those, found in the prefix cache
+  int64_t processed = 0;  // read so far, with those
+  int64_t time_ms = 0;    // since its first step
+};
+
 // What every part of an answer says about its request.
 struct AnswerContext {
   std::string id;  // with its prefix
@@ -58,6 +66,8 @@ class AnswerWriter {
   // Generation; `usage` is what was used so far.
   virtual void stream(size_t prompt, const ChoiceDelta& delta, const std::vector<TokenScore>& prompt_scores,
                       const Usage& usage, std::string& out) = 0;
+  // Appends the event of a prompt that was read further, where the answer's kind has one.
+  virtual void stream_progress(size_t /*prompt*/, const PromptProgress&, std::string& /*out*/) {}
   // Appends the last chunk of stream_options.include_usage.
   virtual void stream_usage(const Usage& usage, std::string& out) = 0;
 };
@@ -87,6 +97,8 @@ std::string whole_answer(const nlohmann::ordered_json& head, const std::vector<s
                          const nlohmann::ordered_json& tail);
 void append_choice_event(const AnswerContext& context, const nlohmann::ordered_json& head,
                          nlohmann::ordered_json choice, const Usage& usage, std::string& out);
+void append_progress_event(const AnswerContext& context, const nlohmann::ordered_json& head,
+                           nlohmann::ordered_json choice, const PromptProgress& progress, std::string& out);
 void append_usage_event(const nlohmann::ordered_json& head, const Usage& usage, std::string& out);
 
 }  // namespace ingot::server::openai

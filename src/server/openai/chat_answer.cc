@@ -126,6 +126,12 @@ class ChatWriter final : public AnswerWriter {
     }
   }
 
+  void stream_progress(size_t, const PromptProgress& progress, std::string& out) override {
+    append_progress_event(context_, chunk_head_,
+                          {{"index", 0}, {"delta", Json::object()}, {"logprobs", nullptr}, {"finish_reason", nullptr}},
+                          progress, out);
+  }
+
   void stream_usage(const Usage& usage, std::string& out) override { append_usage_event(chunk_head_, usage, out); }
 
  private:

@@ -39,6 +39,13 @@ class CompletionWriter final : public AnswerWriter {
     append_choice_event(context_, head_, choice_json(prompt, delta, prompt_scores, last), usage, out);
   }
 
+  void stream_progress(size_t prompt, const PromptProgress& progress, std::string& out) override {
+    append_progress_event(
+        context_, head_,
+        {{"index", index_of(prompt, {})}, {"text", ""}, {"logprobs", nullptr}, {"finish_reason", nullptr}}, progress,
+        out);
+  }
+
   void stream_usage(const Usage& usage, std::string& out) override { append_usage_event(head_, usage, out); }
 
  private:
