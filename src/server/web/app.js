@@ -367,7 +367,12 @@ const App = (() => {
       Panel.poll();
     });
     document.addEventListener('keydown', onKey);
-    scroller.addEventListener('scroll', () => (byId('to-end').hidden = nearEnd()), {passive: true});
+    let follows = true;  // the reader is at the end, and stays there when something above or below takes room
+    scroller.addEventListener('scroll', () => {
+      follows = nearEnd();
+      byId('to-end').hidden = follows;
+    }, {passive: true});
+    new ResizeObserver(() => follows && toEnd()).observe(scroller);
     narrow.addEventListener('change', placeRail);
     dark.addEventListener('change', applyTheme);
     addEventListener('pagehide', Answers.saveAll);

@@ -1,7 +1,7 @@
 // The conversations in the rail, and the search in them.
 const History = (() => {
-  const kAround = 36;          // characters of a find's surroundings on either side
-  const texts = new Map();     // conversation id -> {updated, messages}: what was read for the search
+  const kBefore = 12, kAfter = 60;  // characters around what was found
+  const texts = new Map();  // conversation id -> {updated, messages}: what was read for the search
   let open = () => {};
   let current = '';
 
@@ -11,7 +11,7 @@ const History = (() => {
     if (known && known.updated === entry.updated) return known.messages;
     const chat = Store.loadChat(entry.id);
     const nodes = chat ? Object.values(chat.nodes).filter((node) => node.role) : [];
-    const messages = nodes.map((node) => ({id: node.id, text: Files.message(node.content, node.files)}));
+    const messages = nodes.map((node) => ({id: node.id, text: node.role === 'user' ? Files.message(node.content, node.files) : splitThought(node).answer}));
     texts.set(entry.id, {updated: entry.updated, messages});
     return messages;
   }
@@ -21,7 +21,7 @@ const History = (() => {
     for (const {id, text} of [{text: entry.title}, ...messagesOf(entry)]) {
       const at = text.toLowerCase().indexOf(words);
       if (at < 0) continue;
-      const from = Math.max(0, at - kAround), to = Math.min(text.length, at + words.length + kAround);
+      const from = Math.max(0, at - kBefore), to = Math.min(text.length, at + words.length + kAfter);
       return {node: id, before: (from > 0 ? '…' : '') + text.slice(from, at), found: text.slice(at, at + words.length),
         after: text.slice(at + words.length, to) + (to < text.length ? '…' : '')};
     }

@@ -13,6 +13,7 @@ class LookTest(MockCase):
 
     def test_dark_and_light(self):
         p = self.page
+        self.assertEqual(p.violations(), [], "as it opens")
         background = "return getComputedStyle(document.body).backgroundColor"
         light = p.js(background)
         p.color_scheme("dark")
@@ -35,6 +36,8 @@ class LookTest(MockCase):
             p.ask("show markdown" if self.mock else "hello there")
             self.assertLessEqual(p.js("return document.documentElement.scrollWidth"), 390)
             self.assertLessEqual(p.js("return document.getElementById('scroller').scrollWidth"), 390)
+            p.js("toast('something that takes room')")
+            p.until(lambda: p.js("const s = document.getElementById('scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight < 2"), "the end to stay in sight")
             wide = p.js("""return [...document.querySelectorAll('#main *')].filter((n) => n.checkVisibility() && !n.closest('pre, .table, .hidden-label') &&
                              n.getBoundingClientRect().right > innerWidth + 1).map((n) => n.tagName + '.' + n.className)""")
             self.assertEqual(wide, [])
@@ -91,7 +94,6 @@ class LookTest(MockCase):
 
     def test_accessibility(self):
         p = self.page
-        self.assertEqual(p.violations(), [], "as it opens")
         p.ask("show latex")
         p.choose("#attach-file", notes_txt="some notes\n")
         p.until(lambda: p.all("#attached .file"), "the attachment")
@@ -139,13 +141,9 @@ class LookTest(MockCase):
         p.ask("hello there")
         p.click("#new-chat")
         p.ask("hello again")
+        self.assertEqual(p.js("return getComputedStyle(document.querySelector('.user .words')).fontWeight"), "400", "what we say is not bold")
         p.click("#delete")
         p.until(lambda: p.one("#toast").is_displayed(), "the toast")
         box = lambda css: p.js("const r = document.querySelector(arguments[0]).getBoundingClientRect(); return [r.top, r.bottom]", css)
         self.assertLessEqual(box("#scroller")[1], box("#toast")[0])
         self.assertLessEqual(box("#toast")[1], box("#composer")[0])
-
-    def test_what_we_say_is_not_bold(self):
-        p = self.page
-        p.ask("hello there")
-        self.assertEqual(p.js("return getComputedStyle(document.querySelector('.user .words')).fontWeight"), "400")

@@ -131,7 +131,7 @@ def answer(question, turns):
     if word == "latex":
         return split(LATEX, 3), 0.002, "stop"
     if word == "calmly":
-        return [f"word{i} " for i in range(20)], 0.15, "stop"
+        return [f"word{i} " for i in range(12)], 0.12, "stop"
     if word == "few":
         return ["one", " two", " three"], 0.02, "stop"
     if word == "think":
