@@ -120,20 +120,27 @@ const Answers = (() => {
       else node.error = {kind: error.kind || 'broken', text: error.message};
     }
     if (jobs.get(chat.id) === job) jobs.delete(chat.id);
+    if (job.dropped) return;
     Store.saveChat(chat);
     on.finished();
   }
 
   function stop(chatId) {
     const job = jobs.get(chatId);
-    if (!job) return false;
+    if (!job) return;
     jobs.delete(chatId);
     job.controller.abort();
     job.now();
-    return true;
+  }
+
+  // Stops for a conversation that is deleted: nothing of it is saved any more.
+  function drop(chatId) {
+    const job = jobs.get(chatId);
+    if (job) job.dropped = true;
+    stop(chatId);
   }
 
   const running = (chatId) => jobs.get(chatId);
   const saveAll = () => jobs.forEach((job) => Store.saveChat(job.chat));
-  return {run, stop, running, saveAll};
+  return {run, stop, drop, running, saveAll};
 })();

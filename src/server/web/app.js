@@ -204,7 +204,7 @@ const App = (() => {
   function removeChat() {
     const gone = chat;
     const draft = Composer.message();
-    Answers.stop(gone.id);
+    Answers.drop(gone.id);
     Store.deleteChat(gone.id);
     const next = Store.list().map((entry) => Store.loadChat(entry.id)).find(Boolean);
     show(next || Store.newChat(Store.read('settings', {})));

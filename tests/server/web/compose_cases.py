@@ -88,6 +88,11 @@ class ComposeTest(MockCase):
         p.button("#toast", "Undo")
         self.assertEqual([e.text for e in p.all(".entry")], ["A better name"])
         self.assertIn("to be renamed", p.text(".user .words"))
+        p.send("slow")
+        p.until(lambda: "word1" in p.last_answer(), "some words")
+        p.click("#delete")
+        p.until(lambda: self.mock.disconnects >= 1, "the server to notice")
+        self.assertEqual(p.js("return Store.list().length"), 0, "what was deleted while it answered does not come back")
 
     def test_export_and_import(self):
         p = self.page

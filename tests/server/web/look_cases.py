@@ -37,7 +37,7 @@ class LookTest(MockCase):
             self.assertLessEqual(p.js("return document.documentElement.scrollWidth"), 390)
             self.assertLessEqual(p.js("return document.getElementById('scroller').scrollWidth"), 390)
             p.js("toast('something that takes room')")
-            p.until(lambda: p.js("const s = document.getElementById('scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight < 2"), "the end to stay in sight")
+            p.until(lambda: p.js("const s = document.getElementById('scroller'); return s.scrollHeight - s.scrollTop - s.clientHeight < 2"), "the end to stay in sight", 3)
             wide = p.js("""return [...document.querySelectorAll('#main *')].filter((n) => n.checkVisibility() && !n.closest('pre, .table, .hidden-label') &&
                              n.getBoundingClientRect().right > innerWidth + 1).map((n) => n.tagName + '.' + n.className)""")
             self.assertEqual(wide, [])
