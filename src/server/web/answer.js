@@ -54,7 +54,8 @@ const Answers = (() => {
     const before = continues && node.stats ? node.stats.completion || 0 : 0;
     let first = 0, last = 0, pieces = 0, saved = begin, usage = null;
     const speed = (tokens) => (tokens >= kFewest && last > first ? (tokens - 1) / ((last - first) / 1000) : 0);
-    const measure = () => {
+    job.measure = () => {
+      if (pieces === 0 && !usage) return;
       const made = usage ? usage.completion_tokens : pieces;
       node.stats = {first: first ? first - begin : 0, rate: speed(made), completion: before + made};
       if (usage) {
@@ -68,6 +69,7 @@ const Answers = (() => {
     node.json = Boolean(request.response_format);
     try {
       await Api.chat(request, job.controller.signal, (news) => {
+        if (job.ended) return;
         if (news.usage) usage = news.usage;
         if (news.finish) node.finish = news.finish;
         if (news.progress && !first) on.reading(news.progress);
@@ -85,7 +87,7 @@ const Answers = (() => {
         on.grew(speed(pieces));
       });
     } finally {
-      if (pieces > 0 || usage) measure();
+      if (!job.ended) job.measure();
     }
   }
 
@@ -93,7 +95,7 @@ const Answers = (() => {
   // waiting(text, now), finished(): never throws.
   async function run(chat, node, model, on, continues = false) {
     stop(chat.id);
-    const job = {chat, node, continues, controller: new AbortController(), now: () => {}};
+    const job = {chat, node, continues, controller: new AbortController(), ended: false, now: () => {}, measure: () => {}, finished: on.finished};
     jobs.set(chat.id, job);
     node.model = model;
     for (const name of ['error', 'finish', 'stopped']) delete node[name];
@@ -116,31 +118,40 @@ const Answers = (() => {
         }
       }
     } catch (error) {
-      if (error.name === 'AbortError') node.stopped = true;
-      else node.error = {kind: error.kind || 'broken', text: error.message};
+      if (!job.ended) node.error = {kind: error.kind || 'broken', text: error.message};
     }
-    if (jobs.get(chat.id) === job) jobs.delete(chat.id);
-    if (job.dropped) return;
-    Store.saveChat(chat);
-    on.finished();
+    if (!job.ended) end(job);
   }
 
-  function stop(chatId) {
+  function end(job) {
+    job.ended = true;
+    jobs.delete(job.chat.id);
+    Store.saveChat(job.chat);
+    job.finished();
+  }
+
+  // Nothing of the answer is taken from here on; the job, or null.
+  function cut(chatId) {
     const job = jobs.get(chatId);
-    if (!job) return;
+    if (!job) return null;
+    job.ended = true;
     jobs.delete(chatId);
     job.controller.abort();
     job.now();
+    return job;
   }
 
-  // Stops for a conversation that is deleted: nothing of it is saved any more.
-  function drop(chatId) {
-    const job = jobs.get(chatId);
-    if (job) job.dropped = true;
-    stop(chatId);
+  // Whoever stops an answer need not wait until the network has noticed.
+  function stop(chatId) {
+    const job = cut(chatId);
+    if (!job) return;
+    job.node.stopped = true;
+    job.measure();
+    end(job);
   }
 
   const running = (chatId) => jobs.get(chatId);
   const saveAll = () => jobs.forEach((job) => Store.saveChat(job.chat));
-  return {run, stop, drop, running, saveAll};
+  // `drop` is for a conversation that is deleted: nothing of it is saved any more.
+  return {run, stop, drop: cut, running, saveAll};
 })();
