@@ -221,6 +221,8 @@ else
   check_only
 fi
 [ "$goal" = format ] || setup_cmake
+# Without it the chat page shows formulas as they were written.
+[ "$goal" = format ] || "$root/scripts/fetch_katex.sh" || warn "the chat page will not set formulas"
 # Without them the check of the Metal host code is skipped, nothing else.
 if [ "$goal" = test ] && [ "$(uname -s)" != Darwin ]; then
   "$root/scripts/fetch_metal_cpp.sh" || warn "the Metal host code will not be checked against Apple's headers"

@@ -111,6 +111,7 @@ struct GenerationRequest {
   bool skip_special_tokens = true;  // special tokens leave no text
   int32_t logprobs = -1;            // alternatives reported for each new token; -1: no logprobs at all
   int32_t prompt_logprobs = -1;     // the same for each prompt token; such a request does not read the prefix cache
+  bool report_reading = false;      // the reader is woken by each step that reads of the prompt, too: summary() tells
   int32_t priority = 0;             // lower runs first; equal: clients in turn, each in the order of its requests
   bool speculate = true;            // as far as LlmOptions::speculate goes
   std::string client;               // whose request it is: sequences, places and memory are shared fairly among clients
@@ -142,8 +143,8 @@ struct ChoiceDelta {
   std::variant<std::monostate, int32_t, std::string> stop_reason;  // the stop token or stop string that ended it
 };
 
-// Facts about a request: how far its prompt is from the first step on, the prompt's from its first token on, all of
-// them once it is done.
+// Facts about a request: how far its prompt is, and since when, from the first step on; the prompt's from its first
+// token on; all of them once it is done.
 struct GenerationSummary {
   int64_t prompt_tokens = 0;
   int64_t read_tokens = 0;        // of the prompt, computed or found in the cache so far
@@ -153,7 +154,7 @@ struct GenerationSummary {
   int64_t accepted_tokens = 0;    // ... and drawn
   int32_t preemptions = 0;
   double queue_s = 0;    // until its first step
-  double prefill_s = 0;  // from there until its first token
+  double prefill_s = 0;  // from there until its first token, or until now
   double decode_s = 0;   // from there until it was done
   double first_token_s() const { return queue_s + prefill_s; }
   std::string error;        // why it failed; empty otherwise

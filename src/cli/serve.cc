@@ -79,7 +79,7 @@ server::openai::ApiOptions api_options(const ServeArgs& args, const std::string&
   if (!args.chat_template.empty()) options.chat_template = read_file(args.chat_template);
   options.tool_format = args.tool_format;
   if (!args.no_web) {
-    options.page = server::chat_page;
+    options.web = server::chat_page();
     options.page_policy = server::chat_page_csp();
   }
   options.cache_labels = {{"cache_dtype", args.model.engine.kv_dtype},

@@ -85,9 +85,10 @@ void LiveGeneration::set_prompt_scores(std::vector<TokenScore> scores) {
   prompt_scores_ = std::move(scores);
 }
 
-void LiveGeneration::set_summary(GenerationSummary summary) {
+void LiveGeneration::set_summary(GenerationSummary summary, bool wakes) {
   const std::lock_guard lock(mutex_);
   summary_ = std::move(summary);
+  unpublished_ |= wakes;
 }
 
 void LiveGeneration::finish(GenerationSummary summary) {

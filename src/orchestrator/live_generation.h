@@ -30,7 +30,7 @@ class LiveGeneration final : public Generation {
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   void append(ChoiceDelta delta);
   void set_prompt_scores(std::vector<TokenScore> scores);
-  void set_summary(GenerationSummary summary);  // as far as it is known
+  void set_summary(GenerationSummary summary, bool wakes = false);  // as far as it is known
   void finish(GenerationSummary summary);
   void publish();
 

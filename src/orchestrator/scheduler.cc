@@ -294,6 +294,7 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
     }
   }
   s.computed += rows;
+  part.end = s.computed;
   part.complete = s.computed == s.length();
   if (part.complete && request.max_tokens > 0) {
     part.sample = outputs();

@@ -20,6 +20,7 @@ namespace ingot {
 struct ScheduledSequence {
   std::shared_ptr<Sequence> sequence;
   int32_t rows = 0;
+  int64_t end = 0;           // positions that are computed once these rows are
   int32_t first_score = -1;  // its first prompt score among the step's outputs; -1: none
   int32_t scores = 0;
   int64_t scored_from = 0;  // position of the first scored token

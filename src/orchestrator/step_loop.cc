@@ -271,7 +271,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   }
   if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
-    note_reading(*sequence);
+    note_reading(part, now);
     if (speculator_.may_draft(*sequence)) speculator_.look(*sequence, 1, scheduler_.pacer());
     if (part.complete) {  // only the prompt's scores were wanted
       note_token(*sequence, now, false);
@@ -340,12 +340,14 @@ void StepLoop::count_tokens(Request& request, int64_t tokens) {
 }
 
 // How far the prompt is, for those who watch.
-void StepLoop::note_reading(const Sequence& sequence) {
-  Request& request = *sequence.request;
+void StepLoop::note_reading(const ScheduledSequence& part, Clock::time_point now) {
+  Request& request = *part.sequence->request;
   if (request.has_token) return;
   request.summary.prompt_tokens = request.prompt_len;
-  request.summary.read_tokens = std::min(sequence.computed, request.prompt_len);
-  request.generation->set_summary(request.summary);
+  request.summary.read_tokens = std::min(part.end, request.prompt_len);
+  request.summary.queue_s = seconds_between(request.submitted, request.first_step);
+  request.summary.prefill_s = seconds_between(request.first_step, now);
+  request.generation->set_summary(request.summary, request.spec.report_reading);
 }
 
 // Times of tokens, as the request and the histograms want them; `counts`: there is a token.
@@ -356,6 +358,8 @@ void StepLoop::note_token(Sequence& sequence, Clock::time_point now, bool counts
     request.first_token = now;
     if (request.scores_prompt()) request.generation->set_prompt_scores(request.prompt_scores);
     request.summary.prompt_tokens = request.summary.read_tokens = request.prompt_len;
+    request.summary.queue_s = seconds_between(request.submitted, request.first_step);
+    request.summary.prefill_s = seconds_between(request.first_step, now);
     request.generation->set_summary(request.summary);
   }
   if (counts) ++request.summary.completion_tokens;

@@ -61,7 +61,7 @@ class StepLoop {
   void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now, int32_t streams);
   void take_tokens(const ScheduledSequence& part, const StepResult& result);
   void count_tokens(Request& request, int64_t tokens);
-  void note_reading(const Sequence& sequence);
+  void note_reading(const ScheduledSequence& part, Clock::time_point now);
   void note_token(Sequence& sequence, Clock::time_point now, bool counts);
   void advance(Request& request);
   void fork_choices(Request& request);

@@ -56,6 +56,28 @@ TEST(LlmEnds, CancelledAtAnyMoment) {
   expect_clean(llm);
 }
 
+// A prompt of several steps wakes the reader who asked for it once a step, with what was read by then.
+TEST(LlmEnds, TellsHowMuchOfThePromptWasRead) {
+  LlmOptions options = tiny_options();
+  options.engine.max_step_tokens = 16;
+  Llm llm(Engine::load(options.engine), nullptr, options);
+  for (const bool asked : {false, true}) {
+    GenerationRequest request = greedy(random_ids(70, llm.limits().vocab, asked), 1);
+    request.report_reading = asked;
+    std::vector<int64_t> read;
+    const std::shared_ptr<std::promise<std::shared_ptr<Generation>>> made =
+        std::make_shared<std::promise<std::shared_ptr<Generation>>>();
+    const auto watch = made->get_future().share();
+    const std::shared_ptr<Generation> generation =
+        llm.submit(request, [watch, &read] { read.push_back(watch.get()->summary().read_tokens); });
+    made->set_value(generation);
+    collect(*generation);
+    expect_clean(llm);  // after this nobody writes into `read`
+    EXPECT_EQ(read, asked ? (std::vector<int64_t>{16, 32, 48, 64, 70}) : (std::vector<int64_t>{70}));
+    EXPECT_GT(generation->summary().prefill_s, 0);
+  }
+}
+
 // Where every token is forbidden the choice ends and says so; nobody else notices, not even when blocks are short and
 // sequences are computed again from their tokens.
 TEST(LlmEnds, NothingAllowedEndsTheChoice) {

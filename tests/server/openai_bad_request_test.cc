@@ -149,6 +149,8 @@ const Row kBoth[] = {
     {R"("stream":"true")", "stream"},
     {R"("stream":1)", "stream"},
     {R"("stream":[])", "stream"},
+    {R"("return_progress":1,"stream":true)", "return_progress"},
+    {R"("return_progress":true)", "return_progress"},
     {R"("stream_options":{"include_usage":true})", "stream_options"},
     {R"("stream":false,"stream_options":{})", "stream_options"},
     {R"("stream":true,"stream_options":true)", "stream_options"},

@@ -198,6 +198,15 @@ void ScriptedGeneration::push_text(const std::string& text, int32_t choice) {
   push(std::move(delta));
 }
 
+void ScriptedGeneration::read_prompt(GenerationSummary so_far) {
+  {
+    const std::lock_guard lock(mutex_);
+    so_far.prompt_tokens = summary_.prompt_tokens;
+    summary_ = std::move(so_far);
+  }
+  if (notify_) notify_();
+}
+
 void ScriptedGeneration::finish(FinishReason reason, GenerationSummary summary) {
   for (int32_t i = 0; i < request.n; ++i) push({.index = i, .finish = reason});
   finish_quietly(std::move(summary));

@@ -80,6 +80,7 @@ class ScriptedGeneration : public Generation {
 
   void push(ChoiceDelta delta);                                                           // and notifies
   void push_text(const std::string& text, int32_t choice = 0);                            // one byte token a byte
+  void read_prompt(GenerationSummary so_far);                                             // and notifies
   void finish(FinishReason reason = FinishReason::stop, GenerationSummary summary = {});  // every choice
   void finish_quietly(GenerationSummary summary);  // done, whatever the choices said
 

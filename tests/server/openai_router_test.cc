@@ -83,7 +83,7 @@ TEST(OpenaiRouter, TheMakersAdviceHoldsWhereARequestSaysNothing) {
 }
 
 TEST(OpenaiRouter, SmallEndpoints) {
-  Rig rig({.page = [] { return std::string_view("<html>"); }});
+  Rig rig({.web = {{"/", "text/html; charset=utf-8", "<html>"}}});
   for (const char* method : {"GET", "HEAD"}) {
     EXPECT_EQ(rig.ask(method, "/live").body, R"({"status":"alive"})");
     EXPECT_EQ(rig.ask(method, "/health").body, R"({"status":"ok"})");
@@ -309,10 +309,23 @@ TEST(OpenaiRouter, SelfCheckIsServedOnlyWhenAskedFor) {
 TEST(OpenaiRouter, PageComesWithItsPolicy) {
   EXPECT_EQ(Rig().ask("GET", "/").status, 404);
   const HttpReply reply =
-      Rig({.page = [] { return std::string_view("<p>hello"); }, .page_policy = "default-src 'none'"}).ask("GET", "/");
+      Rig({.web = {{"/", "text/html", "<p>hello"}}, .page_policy = "default-src 'none'"}).ask("GET", "/");
   EXPECT_EQ(reply.body, "<p>hello");
+  EXPECT_EQ(reply.content_type, "text/html");
   const std::pair<std::string, std::string> policy("Content-Security-Policy", "default-src 'none'");
   EXPECT_NE(std::find(reply.headers.begin(), reply.headers.end(), policy), reply.headers.end());
+}
+
+TEST(OpenaiRouter, WhatThePageLoadsMayBeKept) {
+  Rig rig({.web = {{"/", "text/html", "<p>hello"}, {"/katex.js", "text/javascript", "katex()", true}}});
+  EXPECT_EQ(rig.ask("GET", "/katex.css").status, 404);
+  const HttpReply reply = rig.ask("GET", "/katex.js");
+  EXPECT_EQ(reply.body, "katex()");
+  EXPECT_EQ(reply.content_type, "text/javascript");
+  const std::pair<std::string, std::string> kept("Cache-Control", "private, max-age=31536000, immutable");
+  EXPECT_NE(std::find(reply.headers.begin(), reply.headers.end(), kept), reply.headers.end());
+  const HttpReply page = rig.ask("GET", "/");
+  EXPECT_EQ(std::find(page.headers.begin(), page.headers.end(), kept), page.headers.end());
 }
 
 TEST(OpenaiRouter, LogLineOfACompletion) {

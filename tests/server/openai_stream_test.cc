@@ -125,6 +125,50 @@ TEST(OpenaiStream, NoUsageUnlessAskedFor) {
     EXPECT_FALSE(event.is_object() && event.contains("usage"));
 }
 
+TEST(OpenaiStream, TellsHowMuchOfThePromptWasRead) {
+  Rig rig;
+  const auto exchange = send(rig, kChat, chat_body({{"return_progress", true}}));
+  ScriptedGeneration& generation = *rig.generator->last();
+  EXPECT_TRUE(generation.request.report_reading);
+  generation.read_prompt({.read_tokens = 12, .cached_tokens = 8, .prefill_s = 0.25});
+  std::string body = exchange->pull_some();
+  generation.read_prompt({.read_tokens = 4, .cached_tokens = 0, .prefill_s = 0.5});  // preempted: not told
+  generation.read_prompt({.read_tokens = 20, .cached_tokens = 8, .prefill_s = 1.5});
+  body += exchange->pull_some();
+  generation.push_text("hey");
+  generation.finish(FinishReason::stop, {.read_tokens = 20, .cached_tokens = 8});
+  body += exchange->wait().body;
+  const std::vector<Json> events = parse_events(body);
+  ASSERT_EQ(events.size(), 5u);  // twice how far it is, role, text with the end, [DONE]
+  EXPECT_EQ(events[0]["object"], "chat.completion.chunk");
+  EXPECT_EQ(events[0]["choices"].dump(), R"([{"index":0,"delta":{},"logprobs":null,"finish_reason":null}])");
+  EXPECT_EQ(events[0]["prompt_progress"].dump(), R"({"total":20,"cache":8,"processed":12,"time_ms":250})");
+  EXPECT_EQ(events[1]["prompt_progress"].dump(), R"({"total":20,"cache":8,"processed":20,"time_ms":1500})");
+  for (size_t i = 2; i < 4; ++i) EXPECT_FALSE(events[i].contains("prompt_progress"));
+}
+
+TEST(OpenaiStream, EveryPromptTellsUnderItsFirstIndex) {
+  Rig rig;
+  const auto exchange = send(rig, kText, text_body({{"prompt", {"a", "bcd"}}, {"n", 2}, {"return_progress", true}}));
+  rig.generator->generations[1]->read_prompt({.read_tokens = 2});
+  const std::vector<Json> events = parse_events(exchange->pull_some());
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0]["choices"].dump(), R"([{"index":2,"text":"","logprobs":null,"finish_reason":null}])");
+  EXPECT_EQ(events[0]["prompt_progress"]["processed"], 2);
+  for (const auto& generation : rig.generator->generations) generation->finish();
+  exchange->wait();
+}
+
+TEST(OpenaiStream, SaysNothingOfThePromptUnlessAsked) {
+  Rig rig;
+  const auto exchange = send(rig, kChat, chat_body());
+  EXPECT_FALSE(rig.generator->last()->request.report_reading);
+  rig.generator->last()->read_prompt({.read_tokens = 12});
+  rig.generator->last()->push_text("x");
+  rig.generator->last()->finish();
+  EXPECT_EQ(exchange->wait().body.find("prompt_progress"), std::string::npos);
+}
+
 TEST(OpenaiStream, EveryChoiceOfEveryPromptHasItsIndex) {
   Rig rig;
   const auto exchange = send(rig, kText, text_body({{"prompt", {"a", "b"}}, {"n", 2}}));

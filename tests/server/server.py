@@ -37,7 +37,7 @@ class Server:
     the machine is shared, with other tests for one.
     """
 
-    def __init__(self, *args, model=None, env=None, start_s=120, host="127.0.0.1", tls=False):
+    def __init__(self, *args, model=None, env=None, start_s=120, host="127.0.0.1", port=0, tls=False):
         self.args = [str(word) for word in args]
         self.model = model
         self.env = dict(os.environ, **(env or {}))
@@ -45,7 +45,7 @@ class Server:
         self.host = host
         self.scheme = "https" if tls else "http"
         self.process = None
-        self.port = 0
+        self.port = port
 
     def __enter__(self):
         self.start()
@@ -60,7 +60,7 @@ class Server:
 
     def command(self):
         model = ["-m", str(self.model)] if self.model else []
-        return [str(binary()), "serve", *model, "--host", self.host, "--port", "0", *self.args]
+        return [str(binary()), "serve", *model, "--host", self.host, "--port", str(self.port), *self.args]
 
     def start(self):
         self.output = tempfile.TemporaryFile("w+b")

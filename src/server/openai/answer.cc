@@ -112,4 +112,16 @@ void ChunkWriter::stream_error(const ErrorReply& error, std::string& out) {
   append_done(out);
 }
 
+void ChunkWriter::append_progress(Json choice, const PromptProgress& progress, std::string& out) const {
+  Json chunk = *head_;
+  chunk["choices"] = Json::array();
+  chunk["choices"].push_back(std::move(choice));
+  if (context_.output.include_usage || context_.output.continuous_usage) chunk["usage"] = nullptr;
+  chunk["prompt_progress"] = {{"total", progress.total},
+                              {"cache", progress.cache},
+                              {"processed", progress.processed},
+                              {"time_ms", progress.time_ms}};
+  append_event(out, dump(chunk));
+}
+
 }  // namespace ingot::server::openai

@@ -30,6 +30,14 @@ struct Usage {
   int64_t cached_tokens = 0;
 };
 
+// How much of a prompt was read, as llama-server tells it (return_progress).
+struct PromptProgress {
+  int64_t total = 0;
+  int64_t cache = 0;      // of those, found in the prefix cache
+  int64_t processed = 0;  // read so far, with those
+  int64_t time_ms = 0;    // since its first step
+};
+
 // What every part of an answer says about its request.
 struct AnswerContext {
   std::string id;  // with its prefix
@@ -61,6 +69,8 @@ class AnswerWriter {
   // Generation; `usage` is what was used so far.
   virtual void stream(size_t prompt, const ChoiceDelta& delta, const std::vector<TokenScore>& prompt_scores,
                       const Usage& usage, std::string& out) = 0;
+  // Appends the event of a prompt that was read further, where the answer's kind has one.
+  virtual void stream_progress(size_t /*prompt*/, const PromptProgress&, std::string& /*out*/) {}
   // Appends what comes behind the last of them.
   virtual void stream_end(const Usage& usage, std::string& out) = 0;
   // Appends what tells that nothing more comes because something failed.
@@ -80,6 +90,7 @@ class ChunkWriter : public AnswerWriter {
   ChunkWriter(AnswerContext context, const char* chunk_object);
   ~ChunkWriter() override;
   void append_choice(nlohmann::ordered_json choice, const Usage& usage, std::string& out) const;
+  void append_progress(nlohmann::ordered_json choice, const PromptProgress& progress, std::string& out) const;
 
   const AnswerContext context_;
 

@@ -52,6 +52,8 @@ struct Route {
 
 constexpr auto kRoutes = std::to_array<Route>({
     {"GET", "/", Endpoint::page},
+    {"GET", "/katex.js", Endpoint::page},
+    {"GET", "/katex.css", Endpoint::page},
     {"GET", "/live", Endpoint::live},
     {"GET", "/health", Endpoint::health},
     {"GET", "/ready", Endpoint::ready},
@@ -231,7 +233,7 @@ class ApiImpl final : public Api {
     const std::string part = part_of(route, request.path).value_or("");
     const bool for_anthropic = error_shape(request) == ErrorShape::anthropic;
     switch (route.endpoint) {
-      case Endpoint::page: return page();
+      case Endpoint::page: return page(request.path);
       case Endpoint::live: return {.body = R"({"status":"alive"})"};
       case Endpoint::health: return health();
       case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
@@ -273,12 +275,14 @@ class ApiImpl final : public Api {
     return {.body = R"({"status":"ok"})"};
   }
 
-  HttpReply page() const {
-    const std::string_view html = state_->options.page ? state_->options.page() : std::string_view();
-    if (html.empty()) throw ApiError(404, "this server has no chat page", "", "not_found");
-    HttpReply reply{.content_type = "text/html; charset=utf-8",
-                    .body = std::string(html),
-                    .headers = {{"Cache-Control", "no-cache"}}};
+  HttpReply page(std::string_view path) const {
+    const std::vector<WebFile>& files = state_->options.web;
+    const auto file = std::ranges::find(files, path, &WebFile::path);
+    if (file == files.end()) throw ApiError(404, "this server has no chat page", "", "not_found");
+    HttpReply reply{
+        .content_type = std::string(file->content_type),
+        .body = std::string(file->text),
+        .headers = {{"Cache-Control", file->versioned ? "private, max-age=31536000, immutable" : "no-cache"}}};
     if (!state_->options.page_policy.empty())
       reply.headers.emplace_back("Content-Security-Policy", state_->options.page_policy);
     return reply;

@@ -15,6 +15,7 @@
 #include "server/openai/limits.h"
 #include "server/request_log.h"
 #include "server/responses/store.h"
+#include "server/web/page.h"
 
 // The OpenAI-compatible API with vLLM's extensions, and Anthropic's: what the server says, whatever carries it.
 // docs/server.md and docs/apis.md list endpoints and parameters.
@@ -31,8 +32,8 @@ struct ApiOptions {
   std::string version;                       // of the server, for /version and the fingerprint
   std::string chat_template;                 // Jinja source; empty: the model's own
   std::string tool_format;                   // how the model writes calls (text/dialects); empty: as its template says
-  std::function<std::string_view()> page;    // HTML at "/"; empty: none
-  std::string page_policy;                   // its Content-Security-Policy
+  std::vector<WebFile> web;                  // the chat page at "/" and what it loads; empty: none
+  std::string page_policy;                   // Content-Security-Policy of these
   bool priority_scheduling = false;          // take `priority` from requests
   bool share_prefixes = false;               // holders of different keys meet in the prefix cache
   std::vector<std::string> shared_prefixes;  // texts whose holders meet there in any case: system prompts, beginnings

@@ -1,6 +1,7 @@
 #include "server/openai/call.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/heap.h"
 
@@ -42,6 +43,7 @@ void Call::start(std::vector<GenerationRequest> requests) {
   }
   produced_.resize(generations_.size());
   prompt_scores_.resize(generations_.size());
+  told_.resize(generations_.size());
   if (output_.stream) {
     exchange->stream({.content_type = "text/event-stream; charset=utf-8",
                       .body = {},
@@ -195,10 +197,23 @@ bool Call::pull(std::string& out) {
   }
 }
 
+void Call::stream_progress(size_t prompt, std::string& out) {
+  const GenerationSummary summary = generations_[prompt]->summary();
+  if (summary.read_tokens <= told_[prompt]) return;  // after a preemption a prompt is read once more
+  told_[prompt] = summary.read_tokens;
+  writer_->stream_progress(prompt,
+                           {.total = summary.prompt_tokens,
+                            .cache = summary.cached_tokens,
+                            .processed = summary.read_tokens,
+                            .time_ms = std::llround(summary.prefill_s * 1000)},
+                           out);
+}
+
 bool Call::pull_events(std::string& out) {
   const bool last = all_done();  // asked first: what is taken then is all there is
   std::optional<ErrorReply> failure;
   for (size_t i = 0; i < generations_.size() && !failure; ++i) {
+    if (output_.progress && !produced_[i]) stream_progress(i, out);
     const std::vector<ChoiceDelta> deltas = generations_[i]->take();
     if (deltas.empty()) continue;
     if (!produced_[i] && output_.echo && output_.logprobs) prompt_scores_[i] = generations_[i]->prompt_scores();

@@ -36,6 +36,7 @@ class Call : public BodySource, public std::enable_shared_from_this<Call> {
   void post_finish();
   void finish();  // on a task thread
   bool pull_events(std::string& out);
+  void stream_progress(size_t prompt, std::string& out);
   void reply_whole();
   std::optional<ErrorReply> failure_of(size_t prompt, const ChoiceDelta& delta) const;
   Usage final_usage() const;
@@ -63,6 +64,7 @@ class Call : public BodySource, public std::enable_shared_from_this<Call> {
   bool ended_ = false;
   std::vector<bool> produced_;                          // prompts that gave any token
   std::vector<std::vector<TokenScore>> prompt_scores_;  // of each prompt, where they are part of a stream
+  std::vector<int64_t> told_;                           // of each prompt: tokens read, as the stream has told
   Usage so_far_;                                        // of a stream
 };
 

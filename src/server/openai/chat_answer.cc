@@ -125,6 +125,11 @@ class ChatWriter final : public ChunkWriter {
     }
   }
 
+  void stream_progress(size_t, const PromptProgress& progress, std::string& out) override {
+    append_progress({{"index", 0}, {"delta", Json::object()}, {"logprobs", nullptr}, {"finish_reason", nullptr}},
+                    progress, out);
+  }
+
  private:
   struct Choice {
     bool begun = false;  // its role was sent

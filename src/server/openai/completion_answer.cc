@@ -38,6 +38,11 @@ class CompletionWriter final : public ChunkWriter {
     append_choice(choice_json(prompt, delta, prompt_scores, last), usage, out);
   }
 
+  void stream_progress(size_t prompt, const PromptProgress& progress, std::string& out) override {
+    append_progress({{"index", index_of(prompt, {})}, {"text", ""}, {"logprobs", nullptr}, {"finish_reason", nullptr}},
+                    progress, out);
+  }
+
  private:
   struct ChoiceState {
     std::unique_ptr<TextLogprobs> logprobs;

@@ -25,6 +25,7 @@ struct OutputOptions {
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage
   bool continuous_usage = false;  // the usage so far in every chunk
+  bool progress = false;          // events that tell how much of the prompt was read
   bool echo = false;              // the prompt (chat: the last message) comes back in front of the answer
   bool logprobs = false;
   int32_t top_logprobs = 0;

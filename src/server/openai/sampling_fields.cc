@@ -102,6 +102,9 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
 
 void take_stream(Fields& fields, OutputOptions& output) {
   take_flag(fields, "stream", output.stream);
+  take_flag(fields, "return_progress", output.progress);
+  if (output.progress && !output.stream)
+    fail("return_progress", "invalid_value", "may be set only together with stream: true");
   const Json* options = fields.take("stream_options");
   if (options == nullptr) return;
   Fields inner(*options, "stream_options");
@@ -139,6 +142,7 @@ void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionR
   take_sampling(fields, limits, request);
   take_stream(fields, request.output);
   OutputOptions& output = request.output;
+  request.generation.report_reading = output.progress;
   take_flag(fields, "echo", output.echo);
   take_flag(fields, "return_token_ids", output.token_ids);
   take_flag(fields, "return_tokens_as_token_ids", output.tokens_as_ids);

@@ -2,14 +2,22 @@
 const Answers = (() => {
   const kMostRetries = 5;
   const kSaveEvery = 1500;  // ms
+  const kFewest = 8;        // tokens before a speed means anything
   const jobs = new Map();   // conversation id -> its running answer
 
-  // The conversation above `node`, as the API wants it.
-  function messagesFor(chat, node) {
-    const messages = [];
+  function messageOf(node) {
+    if (node.role === 'user') return {role: 'user', content: Files.message(node.content, node.files)};
+    const content = splitThought(node).answer;
+    if (!node.calls || node.calls.length === 0) return {role: 'assistant', content};
+    return {role: 'assistant', content: content || null, tool_calls: Calls.replayed(node.calls)};
+  }
+
+  // The conversation above `node`, as the API wants it; with `node` itself when that is to be gone on with.
+  function messagesFor(chat, node, continues) {
+    const messages = continues ? [messageOf(node)] : [];
     for (let at = chat.nodes[node.parent]; at.id !== 'root'; at = chat.nodes[at.parent]) {
-      const content = at.role === 'assistant' ? splitThought(at).answer : at.content;
-      if (content) messages.unshift({role: at.role, content});
+      const message = messageOf(at);
+      if (message.content || message.tool_calls) messages.unshift(message);
     }
     if (chat.settings.system) messages.unshift({role: 'system', content: chat.settings.system});
     return messages;
@@ -41,47 +49,60 @@ const Answers = (() => {
   }
 
   async function attempt(job, model, on) {
-    const {chat, node} = job;
+    const {chat, node, continues} = job;
     const begin = performance.now();
+    const before = continues && node.stats ? node.stats.completion || 0 : 0;
     let first = 0, last = 0, pieces = 0, saved = begin, usage = null;
-    const measure = () => {
-      const spent = (last - first) / 1000;
-      const completion = usage ? usage.completion_tokens : pieces;
-      node.stats = {first: first ? first - begin : 0, rate: spent > 0 && completion > 1 ? (completion - 1) / spent : 0, completion};
+    const speed = (tokens) => (tokens >= kFewest && last > first ? (tokens - 1) / ((last - first) / 1000) : 0);
+    job.measure = () => {
+      if (pieces === 0 && !usage) return;
+      const made = usage ? usage.completion_tokens : pieces;
+      node.stats = {first: first ? first - begin : 0, rate: speed(made), completion: before + made};
       if (usage) {
-        node.stats.prompt = usage.prompt_tokens;
+        node.stats.prompt = usage.prompt_tokens - before;
         const details = usage.prompt_tokens_details;
-        if (details && Number.isFinite(details.cached_tokens)) node.stats.cached = details.cached_tokens;
+        if (details && Number.isFinite(details.cached_tokens)) node.stats.cached = Math.min(details.cached_tokens, node.stats.prompt);
       }
     };
+    const request = {model, messages: messagesFor(chat, node, continues), ...Settings.parameters(chat.settings)};
+    if (continues) Object.assign(request, {continue_final_message: true, add_generation_prompt: false});
+    node.json = Boolean(request.response_format);
     try {
-      await Api.chat({model, messages: messagesFor(chat, node), ...Settings.parameters(chat.settings)}, job.controller.signal, (news) => {
+      await Api.chat(request, job.controller.signal, (news) => {
+        if (job.ended) return;
         if (news.usage) usage = news.usage;
         if (news.finish) node.finish = news.finish;
-        if (!news.text && !news.thought) return;
+        if (news.progress && !first) on.reading(news.progress);
+        if (!news.text && !news.thought && news.calls.length === 0) return;
         last = performance.now();
         first = first || last;
         pieces++;
         if (news.thought) node.thought = (node.thought || '') + news.thought;
+        if (news.calls.length > 0) Calls.grow(node.calls || (node.calls = []), news.calls);
         node.content += news.text;
         if (last - saved > kSaveEvery) {
           saved = last;
           Store.saveChat(chat);
         }
-        on.grew(pieces > 1 && last > first ? (pieces - 1) / ((last - first) / 1000) : 0);
+        on.grew(speed(pieces));
       });
     } finally {
-      if (pieces > 0 || usage) measure();
+      if (!job.ended) job.measure();
     }
   }
 
-  // Fills `node`. `on` has started(), grew(tokens a second), waiting(text, now), finished(): never throws.
-  async function run(chat, node, model, on) {
+  // Fills `node`, or goes on with what it has. `on` has started(), reading({processed, total}), grew(tokens a second),
+  // waiting(text, now), finished(): never throws.
+  async function run(chat, node, model, on, continues = false) {
     stop(chat.id);
-    const job = {chat, node, controller: new AbortController(), now: () => {}};
+    const job = {chat, node, continues, controller: new AbortController(), ended: false, now: () => {}, measure: () => {}, finished: on.finished};
     jobs.set(chat.id, job);
-    Object.assign(node, {content: '', model});
-    for (const name of ['thought', 'error', 'stats', 'finish', 'stopped']) delete node[name];
+    node.model = model;
+    for (const name of ['error', 'finish', 'stopped']) delete node[name];
+    if (!continues) {
+      node.content = '';
+      for (const name of ['thought', 'calls', 'stats']) delete node[name];
+    }
     Store.saveChat(chat);
     on.started();
     try {
@@ -90,30 +111,47 @@ const Answers = (() => {
           await attempt(job, model, on);
           break;
         } catch (error) {
-          if (error.kind !== 'busy' || tries > kMostRetries) throw error;
+          const waits = error.kind === 'loading' || (error.kind === 'busy' && tries <= kMostRetries);
+          if (!waits) throw error;
           await waitForTurn(job, error, tries, on);
           on.started();
         }
       }
     } catch (error) {
-      if (error.name === 'AbortError') node.stopped = true;
-      else node.error = {kind: error.kind || 'broken', text: error.message};
+      if (!job.ended) node.error = {kind: error.kind || 'broken', text: error.message};
     }
-    if (jobs.get(chat.id) === job) jobs.delete(chat.id);
-    Store.saveChat(chat);
-    on.finished();
+    if (!job.ended) end(job);
   }
 
-  function stop(chatId) {
+  function end(job) {
+    job.ended = true;
+    jobs.delete(job.chat.id);
+    Store.saveChat(job.chat);
+    job.finished();
+  }
+
+  // Nothing of the answer is taken from here on; the job, or null.
+  function cut(chatId) {
     const job = jobs.get(chatId);
-    if (!job) return false;
+    if (!job) return null;
+    job.ended = true;
     jobs.delete(chatId);
     job.controller.abort();
     job.now();
-    return true;
+    return job;
+  }
+
+  // Whoever stops an answer need not wait until the network has noticed.
+  function stop(chatId) {
+    const job = cut(chatId);
+    if (!job) return;
+    job.node.stopped = true;
+    job.measure();
+    end(job);
   }
 
   const running = (chatId) => jobs.get(chatId);
   const saveAll = () => jobs.forEach((job) => Store.saveChat(job.chat));
-  return {run, stop, running, saveAll};
+  // `drop` is for a conversation that is deleted: nothing of it is saved any more.
+  return {run, stop, drop: cut, running, saveAll};
 })();

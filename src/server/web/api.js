@@ -1,6 +1,6 @@
 // The server this page came from: OpenAI's chat API, its list of models, its metrics.
 class ApiError extends Error {
-  // kind: offline, key, busy, context, refused, broken
+  // kind: offline, key, busy, loading, context, refused, broken
   constructor(kind, text, retryAfter = 0) {
     super(text);
     this.kind = kind;
@@ -17,7 +17,7 @@ const Api = (() => {
   async function request(path, options = {}) {
     let response;
     try {
-      response = await fetch(path, {...options, headers: headers(options.headers), credentials: 'same-origin', cache: 'no-store'});
+      response = await fetch(path, {...options, cache: 'no-store', ...options, headers: headers(options.headers), credentials: 'same-origin'});
     } catch (error) {
       if (error.name === 'AbortError') throw error;
       throw new ApiError('offline', 'The server cannot be reached.');
@@ -39,6 +39,7 @@ const Api = (() => {
     if (response.status === 401 || response.status === 403) {
       return new ApiError('key', 'The server wants an API key' + (Store.read('key', '') ? ': the one in the settings was refused.' : '.'));
     }
+    if (code === 'loading' || detail === 'loading') return new ApiError('loading', 'The model is still loading.', 1);
     if (response.status === 503 || response.status === 429) {
       return new ApiError('busy', detail || 'The server is busy.', Number(response.headers.get('Retry-After')) || 0);
     }
@@ -72,11 +73,11 @@ const Api = (() => {
     }
   }
 
-  // Streams one answer. `got({text, thought, finish, usage})` is called with what is new.
+  // Streams one answer. `got({text, thought, calls, finish, usage, progress})` is called with what is new.
   async function chat(body, signal, got) {
     const response = await request('v1/chat/completions', {
       method: 'POST', headers: {'Content-Type': 'application/json'}, signal,
-      body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}}),
+      body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}, return_progress: true}),
     });
     let finished = false;
     try {
@@ -85,7 +86,7 @@ const Api = (() => {
         const choice = (event.choices || [])[0] || {};
         const delta = choice.delta || {};
         const news = {text: delta.content || '', thought: delta.reasoning_content || delta.reasoning || '',
-          finish: choice.finish_reason || '', usage: event.usage || null};
+          calls: delta.tool_calls || [], finish: choice.finish_reason || '', usage: event.usage || null, progress: event.prompt_progress || null};
         finished = finished || news.finish !== '';
         got(news);
       }
@@ -94,6 +95,22 @@ const Api = (() => {
       throw new ApiError('broken', 'The connection broke in the middle of the answer.');
     }
     if (!finished) throw new ApiError('broken', 'The answer ended early: the server closed the connection.');
+  }
+
+  // A file that belongs to the page; its address changes with its text.
+  const file = async (path) => (await request(path, {cache: 'default'})).text();
+
+  // How much of the model is loaded, 0 to 1; null: all of it, the server is ready. Other servers need not know /health.
+  async function loading() {
+    let response;
+    try {
+      response = await fetch('health', {cache: 'no-store', headers: headers()});
+    } catch {
+      throw new ApiError('offline', 'The server cannot be reached.');
+    }
+    if (response.status !== 503) return null;
+    const body = await response.json().catch(() => ({}));
+    return body.status === 'loading' ? Number(body.progress) || 0 : null;
   }
 
   async function models() {
@@ -123,5 +140,5 @@ const Api = (() => {
     return sums;
   }
 
-  return {chat, models, chatSampling, metrics};
+  return {chat, file, loading, models, chatSampling, metrics};
 })();

@@ -5,8 +5,7 @@ const App = (() => {
   let turns = new Map();  // node id -> Turn
   let fillSettings = () => {};
 
-  const list = byId('chat-list'), scroller = byId('scroller'), log = byId('log');
-  const input = byId('input'), send = byId('send');
+  const scroller = byId('scroller'), log = byId('log');
 
   const model = () => byId('model').value || (models[0] ? models[0].id : '');
   const nearEnd = () => scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
@@ -22,8 +21,8 @@ const App = (() => {
 
   const act = {
     keepingPlace,
-    retry: (node) => answer(node),
-    rerun: (node) => answer(node.error && !node.content ? node : Store.addNode(chat, node.parent, 'assistant', '')),
+    rerun: (node) => answer(chat, node.error && !node.content ? node : Store.addNode(chat, node.parent, 'assistant', '')),
+    goOn: (node) => answer(chat, node, true),
     pick(node, step) {
       Answers.stop(chat.id);
       const parent = chat.nodes[node.parent];
@@ -35,17 +34,16 @@ const App = (() => {
       const key = 'edit.' + turn.node.id;
       turn.openEditor(Store.read(key, undefined), {
         keep: (text) => Store.write(key, text),
-        close: () => input.focus(),
-        save(text) {
+        close: Composer.focus,
+        save(words) {
           Store.remove(key);
           Answers.stop(chat.id);
-          const question = Store.addNode(chat, turn.node.parent, 'user', text);
-          answer(Store.addNode(chat, question.id, 'assistant', ''));
-          input.focus();
+          ask(chat, turn.node.parent, {words, files: turn.node.files || []});
+          Composer.focus();
         },
       });
     },
-    cancel: () => Answers.stop(chat.id),
+    cancel: () => stop(),
     openSettings,
   };
 
@@ -70,23 +68,9 @@ const App = (() => {
     byId('to-end').hidden = true;
   }
 
-  function showList() {
-    const entries = Store.list();
-    list.replaceChildren(...entries.map((entry) => h('li', {}, h('button', {type: 'button', class: 'entry', title: entry.title,
-      'aria-current': chat && entry.id === chat.id ? 'true' : null, onclick: () => {
-        open(entry.id);
-        closeRail();
-      }}, entry.title))));
-    byId('no-chats').hidden = entries.length > 0;
-    byId('export-all').disabled = entries.length === 0;
-  }
-
-  function showBusy() {
-    const busy = Boolean(chat && Answers.running(chat.id));
-    send.textContent = busy ? 'Stop' : 'Send';
-    send.classList.toggle('stop', busy);
-    send.disabled = !busy && input.value.trim() === '';
-  }
+  const showList = () => History.show(chat.id);
+  const showBusy = () => Composer.setBusy(Boolean(Answers.running(chat.id)));
+  const stop = () => Answers.stop(chat.id);
 
   // How much of the model's context the conversation fills, from the last answer's count.
   function showContext() {
@@ -96,14 +80,14 @@ const App = (() => {
     byId('context').textContent = used && context ? `${numbers.format(used)} of ${numbers.format(context)} tokens of context` : '';
   }
 
-  function answer(node) {
-    const owner = chat;
-    showTurns();
+  // Fills `node` of a conversation, which need not be the one on show, or goes on with it.
+  function answer(owner, node, continues = false) {
+    if (chat === owner) showTurns();
     showList();
     // The turn may be replaced while the answer comes: another conversation is opened and this one again.
-    const turn = () => (chat === owner ? turns.get(node.id) : null);
     const onPage = (act) => {
-      if (turn()) act(turn());
+      const turn = chat === owner ? turns.get(node.id) : null;
+      if (turn) act(turn);
     };
     return Answers.run(owner, node, model(), {
       started: () => {
@@ -111,9 +95,10 @@ const App = (() => {
         showBusy();
         keepingPlace(() => {});
       },
+      reading: (progress) => onPage((t) => keepingPlace(() => t.showReading(progress))),
       grew: (rate) => onPage((t) => {
         t.grew();
-        if (rate > 0) t.showRate(`${rate.toFixed(rate < 10 ? 1 : 0)} tok/s`);
+        t.showRate(rate > 0 ? `${rate.toFixed(rate < 10 ? 1 : 0)} tok/s` : '');
       }),
       waiting: (text, now) => onPage((t) => keepingPlace(() => t.showWaiting(text, now))),
       finished: () => {
@@ -123,38 +108,37 @@ const App = (() => {
         showList();
         Panel.poll();
         announce(node.error ? node.error.text : node.stopped ? 'Answer stopped' : 'Answer complete');
+        if (!Answers.running(owner.id)) sendNext(owner, node);
       },
-    });
+    }, continues);
   }
 
-  function submit() {
-    const text = input.value;
-    if (!text.trim() || Answers.running(chat.id)) return;
-    const path = Store.path(chat);
-    const parent = path.length ? path[path.length - 1].id : 'root';
-    const question = Store.addNode(chat, parent, 'user', text);
-    if (!chat.named) {
-      const line = Store.path(chat)[0].content.trim().split('\n')[0];
-      chat.title = line.length > 60 ? line.slice(0, 59).trimEnd() + '…' : line;
+  // What was written while the answer came.
+  function sendNext(owner, node) {
+    if (node.error || node.stopped) return Composer.giveBack(owner.id);
+    const message = Composer.next(owner.id);
+    if (message) submit(message, owner);
+  }
+
+  function ask(owner, parent, {words, files}) {
+    const question = Store.addNode(owner, parent, 'user', words);
+    if (files.length > 0) question.files = files;
+    if (!owner.named) {
+      const first = Store.path(owner)[0];
+      const line = (first.content.trim() || (first.files || [{name: ''}])[0].name).split('\n')[0];
+      owner.title = line.length > 60 ? line.slice(0, 59).trimEnd() + '…' : line;
     }
-    const waiting = Store.addNode(chat, question.id, 'assistant', '');
-    Store.saveChat(chat);
+    const waiting = Store.addNode(owner, question.id, 'assistant', '');
+    Store.saveChat(owner);
+    answer(owner, waiting);
+  }
+
+  function submit(message, owner = chat) {
+    const path = Store.path(owner);
+    ask(owner, path.length ? path[path.length - 1].id : 'root', message);
+    if (owner !== chat) return;
     Store.write('open', chat.id);
-    setDraft('');
-    answer(waiting);
     toEnd();
-  }
-
-  function setDraft(text) {
-    input.value = text;
-    saveDraft();
-    growTextarea(input);
-    showBusy();
-  }
-
-  function saveDraft() {
-    if (input.value) Store.write('draft.' + chat.id, input.value);
-    else Store.remove('draft.' + chat.id);
   }
 
   function show(next) {
@@ -163,24 +147,29 @@ const App = (() => {
     fillSettings(chat.settings);
     showTurns();
     showList();
-    setDraft(Store.read('draft.' + chat.id, ''));
+    Composer.open(chat.id);
+    showBusy();
   }
 
-  function open(id) {
-    if (chat && chat.id === id) return;
-    const busy = Answers.running(id);
-    const found = busy ? busy.chat : Store.loadChat(id);
-    if (found) show(found);
-    else toast('That conversation is not in this browser any more.');
+  function open(id, node) {
+    closeRail();
+    if (chat.id !== id) {
+      const busy = Answers.running(id);
+      const found = busy ? busy.chat : Store.loadChat(id);
+      if (!found) return toast('That conversation is not in this browser any more.');
+      show(found);
+    }
+    const turn = node && turns.get(node);
+    if (turn) turn.element.scrollIntoView({block: 'center'});
   }
 
   function startNew() {
-    const draft = chat && Store.path(chat).length === 0 ? input.value : '';
+    const draft = chat && Store.path(chat).length === 0 ? Composer.message() : null;
     const next = Store.newChat(Store.read('settings', {}));
-    if (draft) Store.write('draft.' + next.id, draft);
     show(next);
+    if (draft) Composer.set(draft.words, draft.files);
     closeRail();
-    input.focus();
+    Composer.focus();
   }
 
   function rename() {
@@ -214,15 +203,15 @@ const App = (() => {
 
   function removeChat() {
     const gone = chat;
-    const draft = input.value;
-    Answers.stop(gone.id);
+    const draft = Composer.message();
+    Answers.drop(gone.id);
     Store.deleteChat(gone.id);
     const next = Store.list().map((entry) => Store.loadChat(entry.id)).find(Boolean);
     show(next || Store.newChat(Store.read('settings', {})));
     toast('Conversation deleted.', 'Undo', () => {
       Store.saveChat(gone);
       show(gone);
-      setDraft(draft);
+      Composer.set(draft.words, draft.files);
     });
   }
 
@@ -324,26 +313,18 @@ const App = (() => {
       startNew();
     } else if (event.key === 'Escape' && !dialog) {
       if (byId('rail').classList.contains('open')) closeRail();
-      else Answers.stop(chat.id);
+      else stop();
     } else if (event.key === '/' && !typing && !dialog && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
       closeRail();
-      input.focus();
+      Composer.focus();
     }
   }
 
-  function onInputKey(event) {
-    if (event.isComposing) return;
-    if (event.key === 'Enter' && !event.shiftKey) {
-      event.preventDefault();
-      submit();
-    } else if (event.key === 'ArrowUp' && input.value === '') {
-      const mine = Store.path(chat).filter((node) => node.role === 'user').pop();
-      if (mine && !Answers.running(chat.id)) {
-        event.preventDefault();
-        act.edit(turns.get(mine.id));
-      }
-    }
+  function editLast() {
+    const mine = Store.path(chat).filter((node) => node.role === 'user').pop();
+    if (mine) act.edit(turns.get(mine.id));
+    return Boolean(mine);
   }
 
   function start() {
@@ -355,20 +336,23 @@ const App = (() => {
       Store.write('settings', settings);
       if (Store.path(chat).length > 0) Store.saveChat(chat);
     });
-    show(Store.loadChat(Store.read('open', '')) || Store.newChat(Store.read('settings', {})));
+    History.mount(open);
+    Composer.mount({submit, stop, editLast});
+    // One that was begun and never sent has a draft under its name, if nothing else.
+    const last = Store.read('open', '') || newId();
+    show(Store.loadChat(last) || Store.newChat(Store.read('settings', {}), last));
     placeRail();
 
     const click = {menu: openRail, shade: closeRail, 'new-chat': startNew, theme: toggleTheme, rename, delete: removeChat,
       'open-settings': openSettings, 'close-settings': () => byId('settings').close(),
       'export-one': () => download(fileName(Store.titleOf(chat)), Store.exported([chat])),
       'export-all': () => download('ingot-conversations.json', Store.exported(Store.list().map((e) => Store.loadChat(e.id)).filter(Boolean))),
-      import: () => byId('import-file').click(), 'to-end': toEnd,
-      send: () => (Answers.running(chat.id) ? Answers.stop(chat.id) : submit())};
+      import: () => byId('import-file').click(), 'to-end': toEnd};
     for (const [id, perform] of Object.entries(click)) byId(id).addEventListener('click', () => perform());
     for (const button of document.querySelectorAll('.starter')) {
       button.addEventListener('click', () => {
-        setDraft(button.textContent);
-        input.focus();
+        Composer.set(button.textContent);
+        Composer.focus();
       });
     }
     byId('import-file').addEventListener('change', importFile);
@@ -382,25 +366,21 @@ const App = (() => {
       loadModels();
       Panel.poll();
     });
-    input.addEventListener('input', () => {
-      growTextarea(input);
-      saveDraft();
-      showBusy();
-    });
-    input.addEventListener('keydown', onInputKey);
     document.addEventListener('keydown', onKey);
-    scroller.addEventListener('scroll', () => (byId('to-end').hidden = nearEnd()), {passive: true});
+    let follows = true;  // the reader is at the end, and stays there when something above or below takes room
+    scroller.addEventListener('scroll', () => {
+      follows = nearEnd();
+      byId('to-end').hidden = follows;
+    }, {passive: true});
+    new ResizeObserver(() => follows && toEnd()).observe(scroller);
     narrow.addEventListener('change', placeRail);
     dark.addEventListener('change', applyTheme);
     addEventListener('pagehide', Answers.saveAll);
     addEventListener('beforeunload', (event) => Store.hasUnsaved() && event.preventDefault());
     addEventListener('storage', showList);
 
-    loadModels();
-    Panel.start((reachable) => {
-      if (reachable && models.length === 0) loadModels();
-    });
-    if (!narrow.matches) input.focus();
+    Panel.start(loadModels);  // also when the server comes back: it may serve another model
+    if (!narrow.matches) Composer.focus();
   }
 
   return {start};

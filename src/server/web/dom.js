@@ -68,7 +68,7 @@ function announce(text) {
 }
 
 let toastTimer = 0;
-// A line at the foot of the page, with at most one thing to do about it.
+// A line above the message field, which it moves instead of covering it, with at most one thing to do about it.
 function toast(text, action, perform) {
   const box = byId('toast');
   clearTimeout(toastTimer);

@@ -1,5 +1,6 @@
-# Joins the chat page into one document and writes it as a source file.
-#   cmake -DSOURCE=folder -DOUTPUT=folder -DSTYLES=a.css;b.css -DSCRIPTS=a.js;b.js -P embed.cmake
+# Joins the chat page into one document and writes it as a source file, with KaTeX beside it where there is one.
+#   cmake -DSOURCE=folder -DOUTPUT=folder -DSTYLES=a.css;b.css -DSCRIPTS=a.js;b.js -DKATEX=folder -P embed.cmake
+cmake_minimum_required(VERSION 3.25)
 
 # The hash of a Content-Security-Policy: base64 of SHA-256. Three hex digits are two base64 digits.
 function(csp_hash out text)
@@ -34,19 +35,40 @@ endfunction()
 join(style ${STYLES})
 join(script ${SCRIPTS})
 set(script "\n\"use strict\";${script}")
+# What the page fetches later runs under the same rule as what is inside it: by its hash alone.
+set(katex_version "")
+set(katex_entries "")
+file(REMOVE "${OUTPUT}/katex.js" "${OUTPUT}/katex.css")
+if(KATEX)
+  foreach(kind "js;text/javascript" "css;text/css")
+    list(GET kind 0 suffix)
+    list(GET kind 1 type)
+    file(READ "${KATEX}/katex.${suffix}" text)
+    csp_hash(hash "${text}")
+    set(katex_${suffix}_hash " ${hash}")
+    string(SHA256 digest "${katex_version}${hash}")
+    string(SUBSTRING "${digest}" 0 12 katex_version)
+    file(WRITE "${OUTPUT}/katex.${suffix}" "${text}")
+    string(APPEND katex_entries ",\n          {\"/katex.${suffix}\", \"${type}; charset=utf-8\", R\"INGOT(${text})INGOT\", true}")
+  endforeach()
+endif()
+string(REPLACE "@KATEX@" "${katex_version}" script "${script}")
 csp_hash(style_hash "${style}")
 csp_hash(script_hash "${script}")
 file(READ "${SOURCE}/chat.html" page)
 string(REPLACE "@STYLE@" "${style}" page "${page}")
 string(REPLACE "@SCRIPT@" "${script}" page "${page}")
-string(CONCAT csp "default-src 'none'; connect-src 'self'; img-src data:; style-src ${style_hash}; script-src ${script_hash}; "
+string(CONCAT csp "default-src 'none'; connect-src 'self'; img-src data:; font-src data:; style-src ${style_hash}${katex_css_hash}; "
+  "script-src ${script_hash}${katex_js_hash}; "
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
 file(WRITE "${OUTPUT}/page.cc.new" "#include \"server/web/page.h\"
 
 namespace ingot::server {
 
-std::string_view chat_page() { return R\"INGOT(${page})INGOT\"; }
+std::vector<WebFile> chat_page() {
+  return {{\"/\", \"text/html; charset=utf-8\", R\"INGOT(${page})INGOT\"}${katex_entries}};
+}
 std::string_view chat_page_csp() { return \"${csp}\"; }
 
 }  // namespace ingot::server

@@ -1,4 +1,4 @@
-// Markdown within a line: code spans, links, emphasis, strikethrough. Answers are untrusted: the result is text nodes
+// Markdown within a line: code spans, formulas, links, emphasis, strikethrough. Answers are untrusted: the result is text nodes
 // and a few element kinds, a link is made only for http, https and mailto, and the work is linear in the text.
 const Inline = (() => {
   const kMaxOpen = 48;       // delimiters that wait for their partner; more are plain text
@@ -149,11 +149,17 @@ const Inline = (() => {
   // Nodes for `text`; line breaks in it are kept.
   function render(text) {
     const out = new Builder();
-    const unclosedTicks = new Set();
+    const unclosedTicks = new Set(), unclosedFormulas = new Set();
     let i = 0;
     while (i < text.length) {
       const c = text[i];
-      if (c === '\\' && i + 1 < text.length && kEscapable.test(text[i + 1])) {
+      const formula = c === '$' || c === '\\' ? Maths.find(text, i, unclosedFormulas) : null;
+      if (formula) {
+        out.add(Maths.node(formula.tex, formula.display, text.slice(i, formula.end)));
+        i = formula.end;
+      } else if (c === '$') {  // all of a run, so that no half of it opens a formula
+        while (text[i] === '$') out.text += text[i++];
+      } else if (c === '\\' && i + 1 < text.length && kEscapable.test(text[i + 1])) {
         out.text += text[i + 1];
         i += 2;
       } else if (c === '\n' || (c === '\\' && text[i + 1] === '\n')) {

@@ -1,4 +1,4 @@
-// Markdown in blocks: headings, lists, tables, quotes, code. A view keeps the blocks that are complete and renders only
+// Markdown in blocks: headings, lists, tables, quotes, code, formulas. A view keeps the blocks that are complete and renders only
 // the last one again, so that a long answer streams as smoothly as a short one.
 const Markdown = (() => {
   const kMaxDepth = 12;  // lists and quotes inside each other; deeper ones are plain text
@@ -6,6 +6,8 @@ const Markdown = (() => {
   const kHeading = /^ {0,3}(#{1,6})(?:[ \t]+(.*))?$/;
   const kRule = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
   const kQuote = /^ {0,3}> ?(.*)$/;
+  const kMostLines = 60;  // of a formula
+  const kFormula = /^ {0,3}(\$\$|\\\[)/;
   const kItem = /^( *)([-*+]|\d{1,9}[.)])(?:( +)(.*))?$/;
   // Of a line without spaces at its end: nowhere can two parts of it share a run of them, which would take quadratic time.
   const kTableRule = /^ {0,3}\|?[ \t]*:?-+:?(?:[ \t]*\|[ \t]*:?-+:?)*(?:[ \t]*\|)?$/;
@@ -34,7 +36,7 @@ const Markdown = (() => {
   // What ends a paragraph. A numbered list does only from 1 on, so that a sentence may begin a line with a year.
   function interrupts(lines, i) {
     const line = lines[i];
-    if (kFence.test(line) || kHeading.test(line) || kRule.test(line) || kQuote.test(line)) return true;
+    if (kFence.test(line) || kHeading.test(line) || kRule.test(line) || kQuote.test(line) || kFormula.test(line)) return true;
     const item = kItem.exec(line);
     if (item && item[4] && (!/\d/.test(item[2]) || /^1[.)]$/.test(item[2]))) return true;
     return startsTable(lines, i);
@@ -68,6 +70,7 @@ const Markdown = (() => {
     if (kQuote.test(line)) return quote(lines, i, depth);
     if (kItem.test(untab(line)) && indent(untab(line)) < 4) return list(lines, i, depth);
     if (startsTable(lines, i)) return table(lines, i);
+    if (kFormula.test(line)) return formula(lines, i) || paragraph(lines, i, false);
     if (indent(untab(line)) >= 4) return indentedCode(lines, i);
     return paragraph(lines, i, false);
   }
@@ -93,9 +96,30 @@ const Markdown = (() => {
     return {type: 'code', language: '', text: code.join('\n'), closed: true, end: i};
   }
 
+  // $$ … $$ or \[ … \] on lines of their own, up to the next empty one; null: it is part of a paragraph. One that is not closed
+  // yet is shown as it stands.
+  function formula(lines, i) {
+    const open = kFormula.exec(lines[i])[1];
+    const close = open === '$$' ? '$$' : '\\]';
+    let end = i + 1;
+    while (end < Math.min(lines.length, i + kMostLines) && !blank(lines[end]) && !lines[end - 1].slice(end - 1 === i ? lines[i].indexOf(open) + 2 : 0).includes(close)) end++;
+    const source = lines.slice(i, end).join('\n').trim();
+    const at = source.indexOf(close, 2);
+    if (at < 0) return end === lines.length ? {type: 'formula', source, tex: '', end} : null;
+    const rest = source.slice(at + 2).trim();
+    if (!/^[.,;:]?$/.test(rest)) return null;
+    const tex = source.slice(2, at).trim();
+    return tex ? {type: 'formula', source, tex: tex + rest, end} : null;
+  }
+
+  // A line that begins with $$ may also close what the paragraph has opened.
   function paragraph(lines, i, plain) {
-    const own = [lines[i++].trimStart()];
-    while (i < lines.length && !blank(lines[i]) && (plain || !interrupts(lines, i))) own.push(lines[i++].trimStart());
+    const own = [];
+    let signs = 0;  // $$ so far
+    do {
+      own.push(lines[i++].trimStart());
+      signs += own[own.length - 1].split('$$').length - 1;
+    } while (i < lines.length && !blank(lines[i]) && (plain || !interrupts(lines, i) || (signs % 2 === 1 && lines[i].trimStart().startsWith('$$'))));
     return {type: 'paragraph', text: own.join('\n').trimEnd(), end: i};
   }
 
@@ -191,6 +215,8 @@ const Markdown = (() => {
         return h('blockquote', {}, block.blocks.map((inner) => node(inner, done)));
       case 'code':
         return codeNode(block, done);
+      case 'formula':
+        return h('p', {}, block.tex ? Maths.node(block.tex, true, block.source) : h('span', {class: 'tex'}, block.source));
       case 'list':
         return h(block.ordered ? 'ol' : 'ul', {start: block.ordered && block.number !== 1 ? block.number : null},
           block.items.map((item) => itemNode(item, block.loose)));

@@ -1,11 +1,12 @@
-// The server's state, read from its metrics every two seconds while someone can see it.
+// The server's state every two seconds while someone can see it: from its metrics, and until it is ready from /health.
 const Panel = (() => {
   const kSeconds = 2;
   const kPoints = 60;
   const rates = [];
   let previous = null;
   let timer = 0;
-  let onReachable = () => {};
+  let ready = false;  // the model was loaded when we last asked, and the server answered since
+  let onReady = () => {};
 
   const percent = (share) => (share > 0 && share < 0.01 ? '<1' : Math.round(share * 100)) + ' %';
 
@@ -43,7 +44,7 @@ const Panel = (() => {
     show('m-waiting', String(waiting), waiting > 0);
     show('m-kv', percent(used));
     show('m-hits', queries > 0 ? percent(value('prefix_cache_hits') / queries) : '–');
-    show('m-rate', rate >= 10 ? String(Math.round(rate)) : rate.toFixed(1), rate > 0);
+    show('m-rate', rate >= 10 ? String(Math.round(rate)) : rate > 0 ? rate.toFixed(1) : '–', rate > 0);
     byId('kv-bar').value = used;
     draw();
     state(running > 0 ? 'working' : 'idle', running > 0 ? `${running} running` : 'idle');
@@ -54,26 +55,49 @@ const Panel = (() => {
     if (byId('state-text').textContent !== text) byId('state-text').textContent = text;
   }
 
+  // A line under the header that stays while it is true; `share`: how far it is, 0 to 1.
+  function notice(text, share) {
+    byId('server-note').hidden = text === '';
+    if (byId('server-note-text').textContent !== text) byId('server-note-text').textContent = text;
+    byId('server-progress').hidden = share === undefined;
+    if (share !== undefined) byId('server-progress').value = share;
+  }
+
+  async function look() {
+    if (!ready) {
+      const share = await Api.loading();
+      if (share !== null) {
+        state('loading', `loading ${Math.floor(share * 100)} %`);
+        notice('The model is loading. What you send waits for it.', share);
+        return;
+      }
+      ready = true;
+      onReady();
+    }
+    notice('');
+    update(await Api.metrics());
+    byId('panel-note').textContent = '';
+  }
+
   async function poll() {
     clearTimeout(timer);
     if (document.hidden) return;
     try {
-      update(await Api.metrics());
-      byId('panel-note').textContent = '';
-      onReachable(true);
+      await look();
     } catch (error) {
       previous = null;
       const gone = error.kind === 'offline';
+      if (gone) ready = false;
       state(gone ? 'gone' : 'unknown', gone ? 'server gone' : 'no metrics');
-      byId('panel-note').textContent = gone ? 'The server cannot be reached.' : error.message;
-      if (gone) onReachable(false);
+      notice(gone ? 'The server cannot be reached. This page goes on trying; what you write is kept.' : '');
+      byId('panel-note').textContent = gone ? '' : error.message;
     }
     clearTimeout(timer);
-    timer = setTimeout(poll, kSeconds * 1000);
+    timer = setTimeout(poll, ready ? kSeconds * 1000 : kSeconds * 500);
   }
 
-  function start(reachable) {
-    onReachable = reachable;
+  function start(whenReady) {
+    onReady = whenReady;
     document.addEventListener('visibilitychange', () => {
       previous = null;
       poll();

@@ -40,9 +40,9 @@ const Store = (() => {
   }
 
   // A conversation is a tree: an edited question or a regenerated answer is a sibling of the one before, never a loss.
-  function newChat(settings) {
+  function newChat(settings, id = newId()) {
     const now = Date.now();
-    return {id: newId(), title: '', named: false, created: now, updated: now, settings: {...settings},
+    return {id, title: '', named: false, created: now, updated: now, settings: {...settings},
       nodes: {root: {id: 'root', children: [], active: 0}}};
   }
 
@@ -86,6 +86,7 @@ const Store = (() => {
   function deleteChat(id) {
     remove(kChat + id);
     remove('draft.' + id);
+    remove('files.' + id);
     write('chats', list().filter((entry) => entry.id !== id));
   }
 
@@ -107,6 +108,9 @@ const Store = (() => {
         }
         Object.assign(node, {parent, role: from.role, content: text(from.content)});
         if (from.thought) node.thought = text(from.thought);
+        if (from.files) node.files = Files.checked(from.files);
+        if (from.calls) node.calls = Calls.checked(from.calls);
+        if (from.json === true) node.json = true;
         if (from.finish) node.finish = text(from.finish);
         if (from.model) node.model = text(from.model);
         if (from.stopped === true) node.stopped = true;

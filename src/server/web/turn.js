@@ -13,7 +13,7 @@ function splitThought(node) {
 }
 
 class Turn {
-  // `act` has edit(node), rerun(node), pick(node, step), retry(node), cancel(), openSettings().
+  // `act` has edit(node), rerun(node), goOn(node), pick(node, step), cancel(), openSettings().
   constructor(chat, node, act) {
     Object.assign(this, {chat, node, act, frame: 0, rest: 0, streaming: false});
     const mine = node.role === 'user';
@@ -22,17 +22,23 @@ class Turn {
     this.element = h('article', {class: 'turn ' + node.role, 'data-id': node.id, 'aria-label': mine ? 'You' : 'Answer'},
       h('h2', {class: 'who'}, mine ? 'You' : 'Ingot'), h('div', {class: 'said'}, this.text, this.foot));
     if (mine) {
-      this.text.append(node.content);
+      this.showText();
     } else {
       this.thoughtText = h('div', {class: 'thought-text'});
       this.thoughtLabel = h('summary', {}, 'Thought');
-      this.thought = h('details', {class: 'thought', hidden: true}, this.thoughtLabel, this.thoughtText);
+      this.thought = h('details', {class: 'fold thought', hidden: true}, this.thoughtLabel, this.thoughtText);
       this.body = h('div', {class: 'markdown'});
-      this.text.append(this.thought, this.body);
+      this.calls = h('div', {class: 'calls'});
+      this.text.append(this.thought, this.body, this.calls);
       this.view = new Markdown.View(this.body);
       this.draw(true);
     }
     this.refresh();
+  }
+
+  // The words of a question, and the texts that went with it.
+  showText() {
+    this.text.replaceChildren(...(this.node.files || []).map((file) => Files.node(file)), h('div', {class: 'words'}, this.node.content));
   }
 
   draw(done) {
@@ -42,7 +48,16 @@ class Turn {
       this.thoughtLabel.textContent = thinking && !done ? 'Thinking…' : 'Thought';
       this.thoughtText.textContent = thought.trim();
     }
-    this.view.update(answer, done);
+    // An answer that was asked for as JSON is not Markdown.
+    this.view.update(this.node.json && answer ? '```json\n' + answer + (done ? '\n```' : '') : answer, done);
+    if (this.node.calls || this.calls.firstChild) this.drawCalls();
+  }
+
+  // What a reader has unfolded stays so while more of it comes.
+  drawCalls() {
+    const open = [...this.calls.children].map((fold) => fold.open);
+    this.calls.replaceChildren(...(this.node.calls || []).map(Calls.node));
+    [...this.calls.children].forEach((fold, i) => (fold.open = Boolean(open[i])));
   }
 
   // Shows what the node has by now. Drawing takes at most about a fifth of the time, however long the last block is.
@@ -79,11 +94,21 @@ class Turn {
     this.foot.replaceChildren(...[this.errorNode(), this.streaming ? null : this.statsNode(), this.actionsNode()].filter(Boolean));
   }
 
-  // Tokens while they come, from the pieces counted so far.
+  // Tokens while they come, from the pieces counted so far; '': too few to tell.
   showRate(text) {
     if (!this.rate) this.rate = h('span', {class: 'stat hot'});
-    if (!this.rate.isConnected) this.foot.prepend(this.rate);
+    if (!this.rate.isConnected) this.foot.replaceChildren(this.rate);
     this.rate.textContent = text;
+  }
+
+  // How much of the conversation the model has read, until it begins to answer.
+  showReading({processed, total}) {
+    if (!this.reading || !this.reading.isConnected) {
+      this.reading = h('div', {class: 'reading', role: 'status'}, h('span'), h('progress', {max: 1, 'aria-label': 'Read so far'}));
+      this.foot.replaceChildren(this.reading);
+    }
+    this.reading.firstChild.textContent = `Read ${numbers.format(processed)} of ${numbers.format(total)} tokens`;
+    this.reading.lastChild.value = total > 0 ? processed / total : 0;
   }
 
   errorNode() {
@@ -96,9 +121,7 @@ class Turn {
       context: 'Edit an earlier message, lower “Max tokens”, or start a new conversation.',
     }[error.kind];
     if (advice) box.append(h('p', {class: 'advice'}, advice));
-    const todo = h('p', {}, h('button', {type: 'button', class: 'action strong', onclick: () => this.act.retry(this.node)}, 'Try again'));
-    if (error.kind === 'key') todo.append(h('button', {type: 'button', class: 'action', onclick: () => this.act.openSettings('set-key')}, 'Enter a key'));
-    box.append(todo);
+    if (error.kind === 'key') box.append(h('p', {}, h('button', {type: 'button', class: 'action strong', onclick: () => this.act.openSettings('set-key')}, 'Enter a key')));
     return box;
   }
 
@@ -155,10 +178,19 @@ class Turn {
       row.append(h('span', {class: 'versions'}, move(-1, 'Earlier version', '‹', at > 0),
         h('span', {}, `${at + 1}/${siblings.length}`), move(1, 'Later version', '›', at + 1 < siblings.length)));
     }
-    if (node.content) row.append(copyButton('Copy', () => node.content));
-    if (mine) row.append(h('button', {type: 'button', class: 'action', onclick: () => act.edit(this)}, 'Edit'));
-    else row.append(h('button', {type: 'button', class: 'action', onclick: () => act.rerun(node)}, 'Regenerate'));
+    if (node.content) row.append(copyButton('Copy', () => (mine ? node.content : splitThought(node).answer)));
+    const add = (label, perform, strong) => row.append(h('button', {type: 'button', class: strong ? 'action strong' : 'action', onclick: perform}, label));
+    if (mine) add('Edit', () => act.edit(this));
+    else if (this.canGoOn()) add('Continue', () => act.goOn(node), true);
+    if (!mine) add('Try again', () => act.rerun(node), Boolean(node.error));
     return row;
+  }
+
+  // There is a part of an answer, and nothing below it yet.
+  canGoOn() {
+    const {node} = this;
+    const cut = node.stopped || node.finish === 'length' || (node.error && ['broken', 'offline'].includes(node.error.kind));
+    return Boolean(cut && splitThought(node).answer && !(node.calls || []).length && node.children.length === 0);
   }
 
   // Turns the message into a text field. What was typed there survives closing it and reloading the page.
@@ -166,7 +198,7 @@ class Turn {
     const area = h('textarea', {class: 'editor', rows: '3', 'aria-label': 'Edit your message'});
     area.value = draft ?? this.node.content;
     const done = () => {
-      this.text.replaceChildren(this.node.content);
+      this.showText();
       this.refresh();
       close();
     };
@@ -185,7 +217,7 @@ class Turn {
         done();
       }
     });
-    this.text.replaceChildren(area);
+    this.text.replaceChildren(...(this.node.files || []).map((file) => Files.node(file)), area);
     this.foot.replaceChildren(h('div', {class: 'actions shown'},
       h('button', {type: 'button', class: 'action strong', onclick: send}, 'Send again'),
       h('button', {type: 'button', class: 'action', onclick: done}, 'Cancel')));

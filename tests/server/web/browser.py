@@ -1,5 +1,6 @@
 """A headless Chromium that drives the chat page, with the words the tests use."""
 
+import atexit
 import os
 import shutil
 import time
@@ -35,14 +36,26 @@ def binaries():
     return find("chromium", "chromium-browser", "google-chrome", "chrome"), find("chromedriver")
 
 
+_shared = None
+
+
+def shared():
+    """The browser of all tests of a process: starting one takes longer than most of them."""
+    global _shared
+    if _shared is None:
+        _shared = Page()
+        atexit.register(_shared.close)
+    return _shared
+
+
 class Page:
-    def __init__(self, url, width=1280, height=860, scale=1, dark=False, flags=()):
+    def __init__(self, url="about:blank", width=1280, height=860, scale=1):
         browser, driver = binaries()
         options = Options()
         options.binary_location = browser
         for flag in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--no-first-run",
                      "--disable-background-networking", "--hide-scrollbars", f"--window-size={width},{height}",
-                     f"--force-device-scale-factor={scale}", "--lang=en", *flags):
+                     f"--force-device-scale-factor={scale}", "--lang=en", "--host-resolver-rules=MAP *.example 127.0.0.1"):
             options.add_argument(flag)
         if os.geteuid() == 0:
             options.add_argument("--no-sandbox")  # Chromium's own sandbox does not run as root
@@ -50,7 +63,7 @@ class Page:
         self.url = url
         self.driver = webdriver.Chrome(options=options, service=Service(driver))
         self.cdp("Page.addScriptToEvaluateOnNewDocument", source=RECORD_REQUESTS)
-        self.color_scheme("dark" if dark else "light")
+        self.color_scheme("light")
         self.viewport(width, height, scale)
 
     def close(self):
@@ -64,6 +77,7 @@ class Page:
 
     def viewport(self, width, height, scale=1, mobile=False):
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
+        self.cdp("Emulation.setTouchEmulationEnabled", enabled=mobile)
 
     def open(self, clean=True, settings=None):
         """Loads the page; `clean` forgets what it kept, `settings` are those of new conversations."""
@@ -72,6 +86,31 @@ class Page:
             self.js("localStorage.clear(); if (arguments[0]) localStorage.setItem('ingot.settings', JSON.stringify(arguments[0]))", settings)
             self.driver.get(self.url)
         self.until(lambda: self.js("return document.getElementById('model-name').textContent") not in ("…", ""), "the models")
+
+    def violations(self):
+        """What axe has to say about the page as it is, but for the inside of formulas: [rule, where, why]."""
+        import axe_core_python
+        if not self.js("return Boolean(window.axe)"):
+            with open(os.path.join(os.path.dirname(axe_core_python.__file__), "axe.min.js"), encoding="utf-8") as file:
+                self.js(file.read())
+        found = self.driver.execute_async_script("""
+            const done = arguments[arguments.length - 1];
+            axe.run({exclude: [['.katex']]}, {resultTypes: ['violations']}).then((result) => done(result.violations.flatMap((rule) =>
+              rule.nodes.map((node) => [rule.id, node.target.join(' '), node.any.concat(node.all, node.none).map((check) => check.message).join('; ')]))),
+              (error) => done([['axe', String(error), '']]));""")
+        return found
+
+    def choose(self, field, **files):
+        """Chooses files in a file field: name=text or bytes, '_' for the dot."""
+        self.js("""const data = new DataTransfer();
+                   for (const [name, bytes] of arguments[1]) data.items.add(new File([new Uint8Array(bytes)], name));
+                   const field = document.querySelector(arguments[0]); field.files = data.files;
+                   field.dispatchEvent(new Event('change'));""", field,
+                [[name.replace("_", "."), list(text.encode() if isinstance(text, str) else text)] for name, text in files.items()])
+
+    def paste(self, text):
+        self.js("""const data = new DataTransfer(); data.setData('text/plain', arguments[0]);
+                   document.getElementById('input').dispatchEvent(new ClipboardEvent('paste', {clipboardData: data, bubbles: true, cancelable: true}))""", text)
 
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)

@@ -6,6 +6,7 @@ things that no page should obey. The last word of the question chooses the answe
 
 import http.server
 import json
+import pathlib
 import threading
 import time
 
@@ -63,6 +64,25 @@ int main() { return 0; }  // <script>alert(1)</script>
 Last line with \\*stars\\* and &lt;tag&gt;.
 """
 
+LATEX = r"""The roots of $ax^2 + bx + c = 0$ are
+
+$$
+x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}
+$$
+
+so that for $a=1$ and \(b=0\) we have:
+\[
+\begin{aligned} x_1 &= \sqrt{-c} \\ x_2 &= -\sqrt{-c} \end{aligned}
+\]
+
+- in a list: $\sum_{i=1}^n i = \frac{n(n+1)}{2}$
+- in the middle $$\int_0^1 x\,dx$$ of a line
+
+It costs $5 and $6, or US$7 to $8, at most 9$ or 10$; `$x$` is code; a \$ is a dollar. $HOME/bin and $PATH stay.
+
+Broken: $\frac{1}{$ and $\nosuchcommand{x}$. Bombs: $\def\a{\a\a}\a$ and \(\href{javascript:window.pwned=21}{x}\). Never closed: \(x + y.
+"""
+
 LONG = "".join(f"Paragraph {i} with some *words* in it and `code` too.\n\n" for i in range(150)) + (
     "```text\n" + "".join(f"line {i} of the long block\n" for i in range(400)) + "```\n\nThe end.")
 
@@ -70,8 +90,9 @@ LONG = "".join(f"Paragraph {i} with some *words* in it and `code` too.\n\n" for 
 class Mock:
     """The server's script: what the tests set and read."""
 
-    def __init__(self, page, csp):
-        self.page, self.csp = page, csp
+    def __init__(self, folder):
+        self.files = {path.name: path.read_text(encoding="utf-8") for path in pathlib.Path(folder).iterdir()
+                      if path.name in ("chat.html", "chat.csp", "katex.js", "katex.css")}
         self.lock = threading.Lock()
         self.reset()
 
@@ -83,6 +104,8 @@ class Mock:
         self.busy = 0            # chat requests to refuse with 503 before one is answered
         self.retry_after = "1"
         self.gone = False        # every connection is dropped
+        self.loading = None      # how much of the model is loaded, until it is
+        self.fetched = []        # the page's own files that were asked for
         self.running = 0
         self.tokens = 0
         self.metrics_calls = 0
@@ -105,9 +128,15 @@ def answer(question, turns):
         return ["half an", " answer"], 0.01, "break"
     if word == "fail":
         return ["some"], 0.01, "error"
+    if word == "latex":
+        return split(LATEX, 3), 0.002, "stop"
+    if word == "calmly":
+        return [f"word{i} " for i in range(12)], 0.12, "stop"
+    if word == "few":
+        return ["one", " two", " three"], 0.02, "stop"
     if word == "think":
         return ["<think>", "hidden ", "plan</think>\n\n", "Visible **answer**."], 0.001, "stop"
-    return split(f"Answer {turns} to: {question}", 6), 0.02, "stop"
+    return split(f"Answer {turns} to: {question}", 2), 0.01, "stop"
 
 
 def split(text, size):
@@ -144,10 +173,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return False
 
     def do_GET(self):
-        if self.path == "/":
-            self.reply(200, self.mock.page, "text/html; charset=utf-8", Content_Security_Policy=self.mock.csp)
+        path, _, query = self.path.partition("?")
+        if path == "/":
+            self.reply(200, self.mock.files["chat.html"], "text/html; charset=utf-8", Content_Security_Policy=self.mock.files["chat.csp"])
         elif self.refused():
             return
+        elif path[1:] in self.mock.files:
+            self.mock.fetched.append(path)
+            self.reply(200, self.mock.files[path[1:]], "text/javascript" if path.endswith("js") else "text/css", Cache_Control="max-age=9" if query else "no-store")
+        elif path == "/health":
+            if self.mock.loading is None:
+                self.reply(200, {"status": "ok"})
+            else:
+                self.reply(503, {"status": "loading", "progress": self.mock.loading}, Retry_After="1")
+        elif self.mock.loading is not None and path != "/metrics":
+            self.error(503, "the model is still loading: try again later", "loading", Retry_After="1")
         elif self.path == "/v1/models":
             self.reply(200, {"object": "list", "data": [{"id": "mock-1b", "object": "model", "max_model_len": 8192}]})
         elif self.path == "/props":
@@ -177,7 +217,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if self.mock.busy > 0:
                 self.mock.busy -= 1
                 return self.error(503, "The queue is full.", Retry_After=self.mock.retry_after)
-        question = request["messages"][-1]["content"]
+        if self.mock.loading is not None:
+            return self.error(503, "the model is still loading: try again later", "loading", Retry_After="1")
+        question = request["messages"][-1]["content"] or ""
         if question.endswith("overflow"):
             return self.error(400, "the prompt has 9000 tokens, the context is 8192", "context_length_exceeded")
         self.stream(request, question)
@@ -185,13 +227,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def stream(self, request, question):
         pieces, pause, end = answer(question, sum(m["role"] == "user" for m in request["messages"]))
+        if request.get("continue_final_message"):
+            pieces, pause, end = [" and", " so", " on", "."], 0.01, "stop"
+        if request.get("response_format"):
+            pieces, pause, end = split('{"name": "*Ada*", "age": 36}', 4), 0.01, "stop"
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.mock.running += 1
         try:
+            if question.endswith("read") and request.get("return_progress"):
+                for processed in (0, 512, 1024, 2048, 3072, 4096, 5120, 6001):
+                    self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": None}],
+                                "prompt_progress": {"total": 6001, "cache": 0, "processed": processed, "time_ms": 1}})
+                    time.sleep(0.3)
             self.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
+            if request.get("tools"):
+                self.calls()
+                pieces, end = [], "tool_calls"
             for piece in pieces:
                 self.event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
                 self.mock.tokens += 1
@@ -215,6 +269,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         finally:
             self.mock.running -= 1
 
+    def calls(self):
+        deltas = [{"index": 0, "id": "call-1", "type": "function", "function": {"name": "weather", "arguments": ""}}]
+        deltas += [{"index": 0, "function": {"arguments": part}} for part in ('{"city":', '"Rome"}')]
+        deltas += [{"index": 1, "id": "call-2", "type": "function", "function": {"name": "time", "arguments": "{}"}}]
+        for delta in deltas:
+            self.event({"choices": [{"index": 0, "delta": {"tool_calls": [delta]}, "finish_reason": None}]})
+
     def event(self, data):
         # Characters are cut in the middle of their bytes now and then: the page must put them together again.
         raw = ("data: " + json.dumps(data, ensure_ascii=False) + "\n\n").encode()
@@ -234,9 +295,9 @@ class Server(http.server.ThreadingHTTPServer):
         pass
 
 
-def start(page, csp):
-    """A mock on a free port of this machine: (mock, server, url)."""
-    mock = Mock(page, csp)
+def start(folder):
+    """A mock on a free port of this machine, with the page that the build left in `folder`: (mock, server, url)."""
+    mock = Mock(folder)
     handler = type("MockHandler", (Handler,), {"mock": mock})
     server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,24 +1,14 @@
-"""A page of another origin, and one whose name was pointed at the server, in a real Chromium: neither can use it.
-
-  scripts/python_test.sh tests/server/web/wall_test.py
-"""
+"""A page of another origin, and one whose name was pointed at the server: neither can use it."""
 
 import http.server
-import os
 import pathlib
-import sys
 import tempfile
 import threading
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
-
-import browser  # noqa: E402
-import server as fixture  # noqa: E402
-import tiny_model  # noqa: E402
-
-SKIPPED = 77  # ctest shows it as skipped
+import browser
+import server as fixture
+import tiny_model
 
 POSTS = """
 const [url, done] = arguments;
@@ -69,11 +59,10 @@ class WallTest(unittest.TestCase):
         cls.server.start()
         cls.evil = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Blank)
         threading.Thread(target=cls.evil.serve_forever, daemon=True).start()
-        cls.page = browser.Page("about:blank", flags=["--host-resolver-rules=MAP *.example 127.0.0.1"])
+        cls.page = browser.shared()
 
     @classmethod
     def tearDownClass(cls):
-        cls.page.close()
         cls.evil.shutdown()
         cls.server.stop()
         cls.folder.cleanup()
@@ -109,11 +98,3 @@ class WallTest(unittest.TestCase):
             self.assertEqual(self.ask(READ, "/v1/models")[0], 200)
             self.assertEqual(self.ask(POSTS, "/v1/completions")["json"], 200)
         self.assertGreater(self.served(), before)
-
-
-if __name__ == "__main__":
-    if None in browser.binaries():
-        if os.environ.get("INGOT_ALLOW_SKIP") == "1":
-            sys.exit(SKIPPED)
-        sys.exit("error: chromium and chromedriver are needed; INGOT_ALLOW_SKIP=1 leaves this test out")
-    fixture.main()
