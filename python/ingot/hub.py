@@ -16,6 +16,7 @@ def find_model(model: str) -> str:
     with subprocess.Popen(
         [find_binary(), "pull", "--if-missing", model], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdout and process.stderr
         said = ""
         for line in process.stderr:
             if said:

@@ -8,9 +8,8 @@ from . import _ingot
 KINDS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 
-def read_format(options: dict) -> _ingot.StructuredOutput:
-    """What `response_format` or `structured` of the options say; without them any text will do."""
-    response_format, structured = options.get("response_format"), options.get("structured")
+def read_format(response_format: Any, structured: Any) -> _ingot.StructuredOutput:
+    """What one of the two says; without them any text will do."""
     if response_format is not None and structured is not None:
         raise ValueError("response_format cannot be combined with structured: an answer has one format")
     if response_format is not None:

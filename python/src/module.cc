@@ -106,5 +106,7 @@ NB_MODULE(_ingot, m) {
   bind_step(m);
   bind_keep(m);
   bind_engine(m);
+  bind_request(m);
   bind_llm(m);
+  bind_chat(m);
 }

@@ -19,7 +19,9 @@ void bind_gather(nb::class_<Step>& step);
 void bind_keep(nb::module_& m);
 void bind_step(nb::module_& m);
 void bind_engine(nb::module_& m);
+void bind_request(nb::module_& m);
 void bind_llm(nb::module_& m);
+void bind_chat(nb::module_& m);
 
 // A one-dimensional array of T on the host; lists and other integer types are converted by NumPy on the way in.
 template <typename T>

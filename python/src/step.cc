@@ -77,7 +77,7 @@ void def_array(nb::class_<Step>& c, const char* name, std::vector<T> Step::* mem
 }
 
 void bind_params(nb::module_& m) {
-  nb::class_<SamplingParams>(m, "SamplingParams", "How the token of one row is chosen; see docs/step-contract.md.")
+  nb::class_<SamplingParams>(m, "StepSampling", "How the token of one row is chosen; see docs/step-contract.md.")
       .def(
           "__init__",
           [](SamplingParams* p, float temperature, int32_t top_k, float top_p, float min_p, float presence_penalty,

@@ -20,7 +20,7 @@ class Request:
     """A request that vLLM has handed over and not finished."""
 
     params: object  # vLLM's SamplingParams
-    sampling: ingot.SamplingParams
+    sampling: ingot.StepSampling
     num_prompt: int
     row: int = -1  # in the arrays; -1: preempted
     computed: int = 0  # tokens whose K and V are in the cache before this step
@@ -87,11 +87,11 @@ class Plan:
         return cls(None, req_ids, *[NOTHING] * 5, error=error)
 
 
-def convert_sampling(params, seed: int) -> ingot.SamplingParams:
+def convert_sampling(params, seed: int) -> ingot.StepSampling:
     """vLLM's SamplingParams, every parameter of it that a row's token depends on."""
     greedy = params.temperature < GREEDY_BELOW
     stop = sorted(params.all_stop_token_ids) if params.min_tokens else []
-    return ingot.SamplingParams(
+    return ingot.StepSampling(
         temperature=0.0 if greedy else params.temperature,
         top_k=max(params.top_k, 0),
         top_p=params.top_p,

@@ -13,7 +13,6 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "core/error.h"
-#include "core/settings.h"
 #include "core/threads.h"
 #include "core/utf8.h"
 
@@ -21,15 +20,6 @@ namespace ingot::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kDefaultModelFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
-
-fs::path cache_folder() {
-  if (const auto cache = environment("INGOT_CACHE")) return *cache;
-  if (const auto xdg = environment("XDG_CACHE_HOME")) return fs::path(*xdg) / "ingot";
-  if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / "ingot";
-  return ".cache/ingot";
-}
 
 // Threads that share a core wait for each other at every operation.
 void warn_of_threads(const EngineOptions& options) {
@@ -134,17 +124,7 @@ std::string resolve_model(const std::string& given) {
                   given);
     return given;
   }
-  const std::string path = default_model();
-  if (!fs::exists(path))
-    throw_error(ErrorKind::bad_call,
-                "no model given and the default one is not at {}: give one with -m, or fetch it with `make model`",
-                path);
-  return path;
-}
-
-std::string default_model() {
-  if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
-  return (cache_folder() / "models" / kDefaultModelFile).string();
+  return fetched_default_model();
 }
 
 std::unique_ptr<Engine> load_engine(const ModelArgs& args) {

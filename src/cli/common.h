@@ -49,7 +49,8 @@ Prompt read_prompt(const PromptArgs& args);
 // Path of the model to use: what -m says, else the default model where the set-up put it. Throws Error(bad_call) that
 // says how to get it.
 std::string resolve_model(const std::string& given);
-std::string default_model();  // where it is, or would be
+std::string default_model();          // where it is, or would be
+std::string fetched_default_model();  // ... once it is there: the command of the Python package fetches it
 
 // Loads, and shows how far it is; calls `progress` of the options too.
 std::unique_ptr<Engine> load_engine(const ModelArgs& args);

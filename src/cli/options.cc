@@ -83,6 +83,21 @@ class Help : public CLI::Formatter {
     return text;
   }
 
+  // Options of which one may be given stand under a heading, as others do.
+  std::string make_subcommands(const CLI::App* app, CLI::AppFormatMode) const override {
+    std::string groups, commands;
+    for (const CLI::App* part : app->get_subcommands({})) {
+      if (!part->get_name().empty()) {
+        commands += make_subcommand(part);
+        continue;
+      }
+      groups += fmt::format("\n{} ({}):\n", part->get_group(), part->get_description());
+      for (const CLI::Option* option : part->get_options({}))
+        if (option != part->get_help_ptr()) groups += make_option(option, false);
+    }
+    return groups + (commands.empty() ? "" : "\nCommands:\n" + commands);
+  }
+
  private:
   // The parser keeps them in one text: "INT:0 to 1024".
   static std::pair<std::string, std::string> kind_of(const CLI::Option& option) {

@@ -66,6 +66,7 @@ const std::vector<SettingInfo>& setting_table() {
       {"INGOT_DEVICE", "auto", "device when --device is not given: auto, cpu, cuda, metal"},
       {"INGOT_CACHE", "~/.cache/ingot", "where the default model is kept"},
       {"INGOT_DEFAULT_MODEL", "", "path of the model used when -m is not given"},
+      {"INGOT_PYTHON", "", "set by the command of the Python package: the Python that fetches the default model"},
       {"HF_HOME", "~/.cache/huggingface", "models by name are in its folder hub, the token in its file token"},
       {"HF_HUB_CACHE", "", "folder of models by name, where it is not in HF_HOME"},
       {"HF_ENDPOINT", "https://huggingface.co", "where models by name are fetched from"},

@@ -22,6 +22,7 @@ namespace {
 using nlohmann::json;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Outcome {
@@ -85,6 +86,11 @@ TEST_F(Cli, HelpAndVersion) {
     EXPECT_EQ(own.status, 0);
     EXPECT_THAT(own.out, HasSubstr("--model"));
   }
+  // Options of which one may be given are listed as the others are.
+  EXPECT_THAT(ingot("run --help").out,
+              HasSubstr("\nFormat (what the answer must be: at most one of these):\n  --schema"));
+  for (const char* command : {"run", "chat", "grammar"})
+    EXPECT_THAT(ingot(std::string(command) + " --help").out, Not(HasSubstr("[Option Group")));
 }
 
 TEST_F(Cli, LimitsOfTheServerHaveLimits) {

@@ -78,11 +78,11 @@ def test_streaming(client):
 
 def test_logprobs(client, native):
     answer = client.completions.create(model=NAME, prompt=PROMPT, max_tokens=8, temperature=0, logprobs=3)
-    scores = native.generate(PROMPT, max_tokens=8, temperature=0, logprobs=3).choices[0].scores
+    own = native.generate(PROMPT, max_tokens=8, temperature=0, logprobs=3).outputs[0]
     found = answer.choices[0].logprobs
-    assert found.token_logprobs == pytest.approx([s["logprob"] for s in scores], abs=1e-4)
-    for top, score in zip(found.top_logprobs, scores):
-        assert sorted(top.values(), reverse=True) == pytest.approx([value for _, value in score["top"]], abs=1e-4)
+    assert found.token_logprobs == pytest.approx([entry[t].logprob for t, entry in zip(own.token_ids, own.logprobs)], abs=1e-4)
+    for top, entry in zip(found.top_logprobs, own.logprobs):
+        assert sorted(top.values(), reverse=True) == pytest.approx(sorted((e.logprob for e in entry.values()), reverse=True), abs=1e-4)
     chat = client.chat.completions.create(
         model=NAME, messages=MESSAGES, max_tokens=4, temperature=0, logprobs=True, top_logprobs=2
     )
@@ -95,9 +95,10 @@ def test_prompt_logprobs(client, native):
     answer = client.completions.create(
         model=NAME, prompt=PROMPT, max_tokens=1, temperature=0, extra_body={"prompt_logprobs": 0}
     )
-    scores = native.generate(PROMPT, max_tokens=1, temperature=0, prompt_logprobs=0).prompt_scores
+    own = native.generate(PROMPT, max_tokens=1, temperature=0, prompt_logprobs=0)
+    scores = [entry[token].logprob for token, entry in zip(own.prompt_token_ids, own.prompt_logprobs) if entry]
     found = [next(iter(entry.values()))["logprob"] for entry in answer.choices[0].prompt_logprobs if entry]
-    assert found == pytest.approx([s["logprob"] for s in scores][-len(found):], abs=1e-4)
+    assert found == pytest.approx(scores[-len(found):], abs=1e-4)
 
 
 SCHEMA = {

@@ -100,6 +100,7 @@ void take_thinking(Fields& fields, ChatInput& chat) {
       fail("thinking.type", "invalid_value", "must be enabled, disabled or adaptive, got \"{}\"", printable(type, 60));
     const auto budget = inner.integer("budget_tokens", 1, kMaxInt64);
     if (type == "enabled" && !budget) fail("thinking.budget_tokens", "missing_required_parameter", "is missing");
+    if (type == "enabled") chat.thinking_budget = budget;
     if (inner.string("display").value_or("") == "omitted") chat.include_reasoning = false;
     refuse_rest(inner);
   }
