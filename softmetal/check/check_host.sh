@@ -21,14 +21,8 @@ while read -r dir; do system+=(-isystem "$dir"); done < <("$clang" -E -x c++ -v 
 # __nonnull is a macro of Apple's clang and a function of glibc's headers.
 flags=(-target arm64-apple-macos14 -std=c++20 -Wall -Wextra -Werror -Wno-missing-field-initializers
   -U__nonnull -D_GNU_SOURCE -nostdinc++ -isystem "$here/stubs" -isystem "$headers" -I "$here/../include" "${system[@]}")
-# What all files include is read once.
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-{
-  printf '#include <%s>\n' Metal/Metal.hpp algorithm functional map memory span string vector
-  printf '#if __has_include(<fmt/format.h>)\n#include <fmt/format.h>\n#endif\n'
-} >"$folder/common.h"
-"$clang" "${flags[@]}" -x c++-header "$folder/common.h" -o "$folder/common.pch"
+while [ "${1:-}" = -I ]; do flags+=(-I "$2") && shift 2; done
+# As one file, as builds take them: what all include is read once.
 status=0
-"$clang" "${flags[@]}" -fsyntax-only -include-pch "$folder/common.pch" "$@" || status=1
+realpath "$@" | sed 's/.*/#include "&"/' | "$clang" "${flags[@]}" -fsyntax-only -x c++ - || status=1
 [ $status -eq $must_fail ]

@@ -254,13 +254,11 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
   const std::vector<std::string> no_strength_reduction = {"-mllvm", "-disable-lsr"};
 #if defined(SOFTMETAL_ASAN)
   f = f +
-      std::vector<std::string>{"-O1",
-                               "-g1",
-                               "-DSM_SANITIZED",
-                               "-fsanitize=address,undefined",
-                               "-fno-sanitize=vptr,function",
-                               "-fno-sanitize-recover=all",
-                               "-fno-omit-frame-pointer"} +
+      std::vector<std::string>{"-O1", "-g1", "-DSM_SANITIZED", "-fsanitize=address,undefined",
+                               // Of all pointers, before they are used: two thirds of the compile time, and what
+                               // is used wrongly AddressSanitizer sees.
+                               "-fno-sanitize=null,object-size,pointer-overflow,vptr,function",
+                               "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"} +
       no_strength_reduction;
 #elif defined(SOFTMETAL_TSAN)
   f = f + std::vector<std::string>{"-O1", "-g1", "-DSM_SANITIZED", "-fsanitize=thread", "-fno-omit-frame-pointer"} +
