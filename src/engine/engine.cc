@@ -31,6 +31,7 @@ struct InFlight {
   uint64_t id = 0;
   int ring = 0;
   std::vector<RowOutput> output;
+  size_t pooled = 0;
   DeviceCounters before;  // at the start of submit()
   StepStats stats;
 };
@@ -40,6 +41,7 @@ struct Engine::Impl {
       : model(std::move(loaded)), device(*model.device), validator(model.plan.limits), info(describe(model.config)) {
     history.slot_lengths.assign(static_cast<size_t>(model.plan.limits.sampler_slots), -1);
     history.slot_capacity = model.plan.sampler.max_tokens;
+    history.pooled_rows.assign(static_cast<size_t>(model.plan.limits.sampler_slots), 0);
   }
 
   StepTicket submit(const Step& step);
@@ -64,6 +66,7 @@ StepTicket Engine::Impl::submit(const Step& step) {
   flight.id = last_id + 1;
   flight.ring = static_cast<int>(flight.id % kRings);
   flight.output = step.output;
+  flight.pooled = step.pooled.size();
   flight.before = device.counters();
 
   const auto stage_start = Clock::now();
@@ -91,8 +94,10 @@ StepTicket Engine::Impl::submit(const Step& step) {
   return {last_id};
 }
 
-// Keeps what the next step may refer to: who drew a token, and how full the sampler slots are.
+// Keeps what the next step may refer to: who drew a token, how full the sampler slots are, how much was pooled.
 void Engine::Impl::remember(const Step& step) {
+  for (const PooledSequence& pooled : step.pooled)
+    history.pooled_rows[static_cast<size_t>(pooled.slot)] = step.seq_lens[static_cast<size_t>(pooled.seq)];
   for (const SamplerReset& reset : step.sampler_resets)
     history.slot_lengths[reset.slot] = static_cast<int64_t>(reset.prompt_ids.size() + reset.output_ids.size());
   history.previous_tokens.assign(step.sample_rows.size(), false);
@@ -125,6 +130,7 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.gap_us = times.gap_us;
   result.stats.weight_bytes = times.weight_bytes;
   result.stats.kv_bytes = times.kv_bytes;
+  if (flight.pooled > 0) result.pooled = read_pooled(model.plan.output, device.output(flight.ring), flight.pooled);
   if (!flight.output.empty()) result.rows = read_rows(model.plan.output, device.output(flight.ring), flight.output);
   return result;
 }
