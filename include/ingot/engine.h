@@ -27,6 +27,8 @@ struct EngineOptions {
   int32_t max_step_tokens = 0;   // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
   int32_t max_seqs = 64;         // most sequences in a step, and sampler slots
   int32_t max_logits_rows = 16;  // most rows of full logits in a step
+  bool embeddings = false;       // pool texts of models that are not made for it, too
+  std::string pooling = "auto";  // auto: as the model's files say, else last; last, mean or cls (implies embeddings)
   std::function<void(size_t done, size_t total)> progress;  // called while loading, in tensors; may be empty
 };
 
@@ -43,7 +45,8 @@ struct EngineLimits {
   int64_t vocab = 0;
   int32_t sampler_slots = 0;
   int64_t max_list_words =
-      0;  // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
+      0;            // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
+  Pooling pooling;  // none: Step::pooled must be empty
 };
 
 // What a loaded model is, in numbers.
@@ -60,8 +63,11 @@ struct ModelInfo {
   int64_t experts = 0;  // 0: dense
   int64_t experts_per_token = 0;
   int64_t vocab = 0;
-  int64_t max_position = 0;      // longest sequence the model was made for
-  std::vector<int32_t> eos_ids;  // any of them ends a text
+  int64_t max_position = 0;                   // longest sequence the model was made for
+  std::vector<int32_t> eos_ids;               // any of them ends a text
+  bool has_head = true;                       // false: it makes embeddings only
+  bool reranks = false;                       // it was made to answer yes or no to a query and a document
+  std::string query_prompt, document_prompt;  // what its makers put before texts that are searched by or for
   SamplingAdvice sampling;
 };
 

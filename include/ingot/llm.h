@@ -106,6 +106,7 @@ struct GenerationRequest {
   std::vector<std::string> bad_words;  // texts that must not be generated; tokenized here
   StructuredOutput structured;         // holds ignore_eos off; not with beam_search
   int64_t thinking_budget = -1;        // tokens of the reasoning in structured.frame, then it is closed; -1: any number
+  bool embed = false;  // nothing is generated: the only choice gets the prompt's vector (EngineLimits::pooling)
   bool include_stop = false;
   bool ignore_eos = false;
   bool skip_special_tokens = true;  // special tokens leave no text
@@ -139,6 +140,7 @@ struct ChoiceDelta {
   std::string text;                // whole characters; never the beginning of a stop string
   std::vector<int32_t> token_ids;  // may run ahead of the text
   std::vector<TokenScore> scores;  // one a token when logprobs were asked for
+  std::vector<float> embedding;    // GenerationRequest::embed
   FinishReason finish = FinishReason::none;
   std::variant<std::monostate, int32_t, std::string> stop_reason;  // the stop token or stop string that ended it
 };

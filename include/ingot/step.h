@@ -78,6 +78,23 @@ struct BlockCopy {
   int32_t to = 0;
 };
 
+// One vector of a whole text: that of its last token, the mean of all, or that of its first.
+struct Pooling {
+  enum class Kind : uint8_t { none, last, mean, first };
+  Kind kind = Kind::none;
+  bool normalize = true;  // to length 1
+
+  explicit operator bool() const { return kind != Kind::none; }
+  // Whether rows of earlier steps matter: then no prefix may come from a cache.
+  bool keeps() const { return kind == Kind::mean || kind == Kind::first; }
+};
+
+// A sequence of the step whose rows join those of its earlier steps in one vector (EngineLimits::pooling).
+struct PooledSequence {
+  int32_t seq = 0;   // its place among the step's sequences
+  int32_t slot = 0;  // where what the steps before gave is kept: the same in all of its steps, nobody else's meanwhile
+};
+
 struct Step {
   StepKind kind = StepKind::decode;
   int32_t num_scheduled_tokens = 0;  // T
@@ -109,6 +126,8 @@ struct Step {
   std::vector<int32_t> sampler_slot;
   std::vector<RowOutput> output;       // [R]
   std::vector<uint32_t> grammar_mask;  // empty, or [R][ceil(vocab / 32)]: bit set = allowed
+
+  std::vector<PooledSequence> pooled;  // [P], by ascending seq
 };
 
 // A token and its log probability under the raw logits.
@@ -143,7 +162,8 @@ struct StepStats {
 };
 
 struct StepResult {
-  std::vector<RowResult> rows;  // [R], in the order of sample_rows
+  std::vector<RowResult> rows;             // [R], in the order of sample_rows
+  std::vector<std::vector<float>> pooled;  // [P][hidden], of all rows of the sequence so far
   StepStats stats;
 };
 

@@ -29,6 +29,8 @@ class StepBuilder {
   // live until finish(); empty: all.
   void sample(int32_t row, SamplingParams params, int32_t slot = -1, RowOutput output = {},
               std::span<const uint32_t> mask = {});
+  // Pools the sequence that was added last.
+  void pool(int32_t slot) { step_.pooled.push_back({static_cast<int32_t>(num_blocks_.size()) - 1, slot}); }
   void reset_sampler(SamplerReset reset) { step_.sampler_resets.push_back(std::move(reset)); }
 
   // Fills in the totals and the block table. The reference stays valid until the next change.

@@ -62,6 +62,12 @@ void Inventory::samples() const {
     throw_error(ErrorKind::internal, "{}: {} sampled rows, room for {}", who, step.samples, output.max_rows);
 }
 
+void Inventory::vectors(int64_t count, int64_t dim) const {
+  if (count > 0 && (count > output.max_pooled || dim != output.pooled_dim))
+    throw_error(ErrorKind::internal, "{}: {} pooled vectors of {}, room for {} of {}", who, count, dim,
+                output.max_pooled, output.pooled_dim);
+}
+
 void Inventory::read_cache(int64_t window, int32_t begin, int32_t end) {
   if (stage == nullptr) return;
   const StepView view(step, stage);

@@ -72,6 +72,7 @@ struct Inventory {
   const KvLayout& layer(int64_t layer) const;  // of it
   void attention(int64_t layer, int64_t kv_heads, int64_t head_size) const;
   void samples() const;
+  void vectors(int64_t count, int64_t dim) const;  // fit the outputs
 
   // Adds K and V that sequences [begin, end) look at, once each. window > 0: a row sees so many positions, its own
   // included.

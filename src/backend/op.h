@@ -59,14 +59,15 @@ struct NormOp {
   Region in;        // f32 [rows, dim], the residual stream
   WeightId weight;  // [dim]
   WeightId bias;    // optional
-  Region out;       // activation [rows, dim]; f32 when `accumulate`
+  Region out;       // activation [rows, dim]; f32 when `accumulate` or `f32_out`
   bool accumulate = false;
+  bool f32_out = false;  // states that are pooled
 
   bool check(Inventory& has) const {
     has.vector(weight, dim);
     has.vector(bias, dim);
     has.words(in, rows * dim);
-    has.elements(out, rows * dim, accumulate);
+    has.elements(out, rows * dim, accumulate || f32_out);
     return rows > 0;
   }
 };
@@ -260,10 +261,9 @@ struct PooledRows {
 // several steps, and the bits do not depend on where: rows are added one by one in their order, from what `kept` has of
 // the steps before, and the mean divides last.
 //
-// How embeddings will use it: the decoder encodes it behind the final norm of all rows, in f32, instead of the head and
-// SampleOp; a pooled sequence has the same slot in all of its steps, and `out` counts once its last row was there. One
-// that was preempted begins again (before = 0). Rows that the prefix cache saves are missing here: only `last` may
-// share a prefix.
+// The decoder encodes it behind the final norm of all rows, in f32. A pooled sequence has the same slot in all of its
+// steps, and its vector counts once its last row was there. One that was preempted begins again (before = 0). Rows that
+// the prefix cache saves are missing here: only `last` may share a prefix.
 struct PoolOp {
   enum class Kind : uint8_t { last, mean, first };
   Kind kind = Kind::last;
@@ -272,12 +272,12 @@ struct PoolOp {
   int32_t pooled = 0;  // PooledRows [sequences], from this word of StagedStep::pool on
   Region in;           // f32 [T, dim]
   Region kept;  // f32 [slots, dim]: the sum so far, or the first row. Shares memory with nothing; `last` needs none
-  Region out;   // f32 [sequences, dim]
+  // The vectors go to OutputLayout::pooled.
 
   bool check(Inventory& has) const {
     has.words(in, has.step.tokens * dim);
     if (kind != Kind::last) has.words(kept, slots * dim);
-    has.words(out, sequences * dim);
+    has.vectors(sequences, dim);
     return sequences > 0;
   }
 };

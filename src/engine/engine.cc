@@ -39,6 +39,7 @@ struct InFlight {
   int ring = 0;
   std::vector<RowOutput> output;
   std::vector<Draft> drafts;
+  size_t pooled = 0;
   DeviceCounters before;  // at the start of submit()
   StepStats stats;
 };
@@ -49,6 +50,7 @@ struct Engine::Impl {
     history.slot_lengths.assign(static_cast<size_t>(model.plan.limits.sampler_slots), -1);
     history.slot_capacity = model.plan.sampler.max_tokens;
     reset_by.assign(history.slot_lengths.size(), 0);
+    history.pooled_rows.assign(static_cast<size_t>(model.plan.limits.sampler_slots), 0);
   }
 
   StepTicket submit(const Step& step);
@@ -75,6 +77,7 @@ StepTicket Engine::Impl::submit(const Step& step) {
   flight.id = last_id + 1;
   flight.ring = static_cast<int>(flight.id % kRings);
   flight.output = step.output;
+  flight.pooled = step.pooled.size();
   flight.before = device.counters();
 
   const auto stage_start = Clock::now();
@@ -102,8 +105,10 @@ StepTicket Engine::Impl::submit(const Step& step) {
   return {last_id};
 }
 
-// Keeps what the next step may refer to: who drew a token, and how full the sampler slots are.
+// Keeps what the next step may refer to: who drew a token, how full the sampler slots are, how much was pooled.
 void Engine::Impl::remember(const Step& step, InFlight& flight) {
+  for (const PooledSequence& pooled : step.pooled)
+    history.pooled_rows[static_cast<size_t>(pooled.slot)] = step.seq_lens[static_cast<size_t>(pooled.seq)];
   for (const SamplerReset& reset : step.sampler_resets) {
     history.slot_lengths[reset.slot] = static_cast<int64_t>(reset.prompt_ids.size() + reset.output_ids.size());
     reset_by[reset.slot] = flight.id;
@@ -151,6 +156,7 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.gap_us = times.gap_us;
   result.stats.weight_bytes = times.weight_bytes;
   result.stats.kv_bytes = times.kv_bytes;
+  if (flight.pooled > 0) result.pooled = read_pooled(model.plan.output, device.output(flight.ring), flight.pooled);
   if (!flight.output.empty()) result.rows = read_rows(model.plan.output, device.output(flight.ring), flight.output);
   forget_refused(flight, result);
   return result;

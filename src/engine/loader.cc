@@ -50,8 +50,9 @@ std::vector<int32_t> sizes_up_to(int32_t most) {
 // compile or allocate anything.
 void rehearse(LoadedModel& model) {
   const EngineLimits& limits = model.plan.limits;
-  const auto run = [&](int32_t tokens, int32_t decode_rows, int32_t samples) {
+  const auto run = [&](int32_t tokens, int32_t decode_rows, int32_t samples, int32_t pooled = 0) {
     StagedStep step;
+    step.pooled = pooled;
     step.tokens = tokens;
     step.decode_rows = step.generated_rows = decode_rows;
     step.seqs = decode_rows < tokens ? decode_rows + 1 : decode_rows;
@@ -66,6 +67,7 @@ void rehearse(LoadedModel& model) {
     run(tokens, 0, std::min(tokens, limits.max_sample_rows));
     run(tokens, 0, 1);
     if (tokens > 1) run(tokens, 1, 1);
+    if (limits.pooling) run(tokens, 0, 0, 1);
   }
 }
 
@@ -101,7 +103,8 @@ LoadedModel load_model(const EngineOptions& options) {
   model.device->create_kv_cache(model.plan.kv);
   model.device->create_sampler(model.plan.sampler);
   model.device->create_io(model.plan.stage_bytes, model.plan.output);
-  model.decoder = std::make_unique<Decoder>(model.config, std::move(weights), model.plan.scratch);
+  model.decoder =
+      std::make_unique<Decoder>(model.config, std::move(weights), model.plan.scratch, model.plan.limits.pooling);
   rehearse(model);
   return model;
 }
@@ -121,6 +124,10 @@ ModelInfo describe(const ModelConfig& config) {
           .vocab = config.vocab,
           .max_position = config.max_position,
           .eos_ids = config.eos_ids,
+          .has_head = config.has_head,
+          .reranks = config.reranks,
+          .query_prompt = config.query_prompt,
+          .document_prompt = config.document_prompt,
           .sampling = config.sampling};
 }
 

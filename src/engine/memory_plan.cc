@@ -21,6 +21,22 @@ KvType parse_kv_dtype(const std::string& name) {
   return *type;
 }
 
+Pooling choose_pooling(const ModelConfig& config, const EngineOptions& options) {
+  using Kind = Pooling::Kind;
+  Pooling pooling = config.pooling;
+  if (options.pooling == "last")
+    pooling.kind = Kind::last;
+  else if (options.pooling == "mean")
+    pooling.kind = Kind::mean;
+  else if (options.pooling == "cls")
+    pooling.kind = Kind::first;
+  else if (options.pooling != "auto")
+    throw_error(ErrorKind::bad_call, "--pooling {}: must be auto, last, mean or cls", options.pooling);
+  else if (options.embeddings && !pooling)
+    pooling.kind = Kind::last;
+  return pooling;
+}
+
 }  // namespace
 
 std::string MemoryPlan::describe() const {
@@ -48,6 +64,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
                 options.max_model_len, config.max_position);
   limits.max_seqs = options.max_seqs;
   limits.sampler_slots = options.max_seqs;
+  limits.pooling = choose_pooling(config, options);
+  const int64_t pool_slots = limits.pooling ? limits.sampler_slots : 0;
   limits.max_model_len = options.max_model_len > 0 ? options.max_model_len : config.max_position;
 
   // Scratch: the pool's size bounds how many tokens a step may have.
@@ -61,7 +79,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   for (;;) {
     limits.max_step_tokens = static_cast<int32_t>(tokens);
     limits.max_sample_rows = static_cast<int32_t>(std::min(tokens, std::max<int64_t>(row_budget, limits.max_seqs)));
-    plan.scratch = DecoderScratch::of(config, tokens, limits.max_sample_rows, device.info().activation);
+    plan.scratch = DecoderScratch::of(config, tokens, limits.max_sample_rows, device.info().activation, pool_slots);
     if (plan.scratch.bytes <= pool) break;
     if (tokens_given || tokens == 1)
       throw_error(
@@ -97,7 +115,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   limits.num_blocks = options.kv_blocks > 0 ? options.kv_blocks : seq_blocks * limits.max_seqs;
   // Half of it holds a bias for every token of the vocabulary; the other half the longest history twice.
   limits.max_list_words = std::max<int64_t>(1 << 18, 4 * limits.max_model_len) + 4 * limits.vocab;
-  plan.output = OutputLayout::of(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab);
+  plan.output = OutputLayout::of(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab,
+                                 limits.pooling ? limits.max_seqs : 0, config.hidden);
   plan.stage_bytes = stage_bytes(limits);
   plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
 

@@ -16,8 +16,10 @@ namespace ingot::hub {
 namespace {
 
 // What the readers of configurations and tokenizers open.
-constexpr std::array kSmallFiles = {"config.json",           "generation_config.json",  "tokenizer.json",
-                                    "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
+constexpr std::array kSmallFiles = {
+    "config.json",           "generation_config.json",  "tokenizer.json",
+    "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+    "modules.json",          "1_Pooling/config.json",   "config_sentence_transformers.json"};
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 

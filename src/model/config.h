@@ -89,6 +89,10 @@ struct ModelConfig {
   SamplingAdvice sampling;
   PackedFormat packed;        // safetensors: how the matrices are stored
   std::string weight_format;  // e.g. "q4_1", "bf16": what most of the weights are, for people
+  Pooling pooling;            // how its makers want texts made into vectors; none: they do not say
+  bool has_head = true;       // false: the files have no tensor that makes logits of states, nor is it tied
+  bool reranks = false;       // it was trained to answer yes or no to a query and a document
+  std::string query_prompt, document_prompt;  // ModelInfo's
 };
 
 }  // namespace ingot

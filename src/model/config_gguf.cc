@@ -9,6 +9,7 @@
 #include "model/config_read.h"
 #include "model/config_settings.h"
 #include "model/export.h"
+#include "model/pooling.h"
 #include "model/rope.h"
 #include "model/sampling_advice.h"
 
@@ -166,6 +167,7 @@ ModelConfig read_config(const GgufFile& file) {
   config.eos_ids = read_eos_ids(file);
   config.sampling = read_sampling_advice(file);
   config.weight_format = dominant_format(file);
+  read_pooling(keys, config);
   if (family.read_gguf != nullptr) family.read_gguf(keys, config);
 
   config.rope_scaling = read_rope_scaling(file, keys, config.max_position);
@@ -202,6 +204,7 @@ GgufValues write_gguf_config(const ModelConfig& c) {
       if (yarn) values.put_u32(key("rope.scaling.original_context_length"), scaling.original_max_position);
     }
   }
+  if (c.pooling) values.put_u32(key("pooling_type"), gguf_pooling_type(c.pooling.kind));
   if (family.write_gguf != nullptr) family.write_gguf(c, values);
   return values;
 }

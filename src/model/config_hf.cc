@@ -10,6 +10,7 @@
 #include "model/config_read.h"
 #include "model/config_settings.h"
 #include "model/export.h"
+#include "model/pooling.h"
 #include "model/sampling_advice.h"
 
 namespace ingot {
@@ -198,6 +199,7 @@ ModelConfig read_hf_config(const fs::path& dir) {
   nlohmann::json generation = nlohmann::json::object();
   if (fs::exists(path)) generation = read_json_file(path);
   ModelConfig config = build_config(view, JsonView(generation, path.string()));
+  read_pooling(dir, view, config);
   if (config.name.empty()) config.name = printable(fs::absolute(dir).lexically_normal().filename().string());
   return config;
 }

@@ -8,7 +8,8 @@
 
 namespace ingot {
 
-DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows, DType activation) {
+DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows, DType activation,
+                                  int64_t pool_slots) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
     const size_t bytes = dtype_bytes(type, static_cast<size_t>(rows * width));
@@ -38,6 +39,11 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int6
     s.projected = place(max_tokens, c.hidden, DType::f32);
   }
   s.logits = place(max_sample_rows, c.vocab, DType::f32);
+  s.pool_slots = pool_slots;
+  if (pool_slots > 0) {
+    s.states = place(max_tokens, c.hidden, DType::f32);
+    s.kept = place(pool_slots, c.hidden, DType::f32);
+  }
   // A layer: two norms and two sums of the residual stream, rotations; then the inputs of qkv, attention, the output
   // projection and the MLP. Beside the layers the last norm, the head and the sampler.
   const int64_t f32_loads = c.layers * (4 * c.hidden + c.rope_dims) + c.hidden + c.vocab;
@@ -56,8 +62,12 @@ ModelShape model_shape(const ModelConfig& config) {
           .experts_per_token = config.experts_per_token};
 }
 
-Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch)
-    : config_(config), weights_(std::move(weights)), scratch_(scratch), rope_factor_(rope_attention_factor(config)) {
+Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch, Pooling pooling)
+    : config_(config),
+      weights_(std::move(weights)),
+      scratch_(scratch),
+      pooling_(pooling),
+      rope_factor_(rope_attention_factor(config)) {
   // The stream is kept divided by residual_scale: what the layers add then needs no factor, and a norm, which has no
   // unit but in its epsilon, gives the same.
   config_.embedding_scale /= config_.residual_scale;
@@ -80,6 +90,12 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
     mlp(layer, {step.tokens, step.generated_rows, scratch_.residual}, device);
   }
   attention(step, last, device);
+  const bool pools = step.pooled > 0;  // then every row counts to the end
+  if (pools) {
+    const Rows all{step.tokens, step.decode_rows, scratch_.residual};
+    mlp(last, all, device);
+    pool(step, all, device);
+  }
   if (step.samples == 0) return;
 
   // From here on only the rows that produce output matter.
@@ -88,7 +104,7 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
     device.encode(GatherRowsOp{.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
     rows.residual = scratch_.sampled;
   }
-  mlp(last, rows, device);
+  if (!pools) mlp(last, rows, device);
   norm(rows, weights_.final_norm, weights_.final_norm_bias, device);
   device.encode(LinearOp{.rows = step.samples,
                          .in = scratch_.normed,
@@ -185,6 +201,27 @@ void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& de
                        .weight = weight,
                        .bias = bias,
                        .out = scratch_.normed});
+}
+
+void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) const {
+  device.encode(NormOp{.kind = config_.norm,
+                       .eps = residual_eps_,
+                       .rows = rows.count,
+                       .dim = config_.hidden,
+                       .in = rows.residual,
+                       .weight = weights_.final_norm,
+                       .bias = weights_.final_norm_bias,
+                       .out = scratch_.states,
+                       .f32_out = true});
+  constexpr PoolOp::Kind kKinds[] = {PoolOp::Kind::last, PoolOp::Kind::last, PoolOp::Kind::mean, PoolOp::Kind::first};
+  device.encode(PoolOp{.kind = kKinds[static_cast<size_t>(pooling_.kind)],
+                       .normalize = pooling_.normalize,
+                       .sequences = step.pooled,
+                       .slots = scratch_.pool_slots,
+                       .dim = config_.hidden,
+                       .pooled = step.pooled_word,
+                       .in = scratch_.states,
+                       .kept = scratch_.kept});
 }
 
 void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, const char* role,

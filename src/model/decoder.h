@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "ingot/step.h"
 #include "model/config.h"
 #include "model/weights.h"
 
@@ -23,12 +24,16 @@ struct DecoderScratch {
   Region router;      // f32 [T, experts]
   ExpertRoute route;
   Region logits;  // f32 [R, vocab]
+  Region states;  // f32 [T, hidden]: the final states of all rows, where they are pooled
+  Region kept;    // f32 [slots, hidden]: PoolOp::kept
+  int64_t pool_slots = 0;
   size_t bytes = 0;
   // What a decode step of `max_tokens` rows of a dense model, each sampled greedily, must load of these at least: every
   // operand of every operation once.
   uint64_t least_loads = 0;
 
-  static DecoderScratch of(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation);
+  static DecoderScratch of(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation,
+                           int64_t pool_slots = 0);
 };
 
 // What of a model a device looks at to tell whether it can run it.
@@ -38,9 +43,9 @@ ModelShape model_shape(const ModelConfig& config);
 // their configuration only.
 class Decoder {
  public:
-  Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch);
+  Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch, Pooling pooling = {});
 
-  // Encodes everything between the step's inputs and its sampled tokens.
+  // Encodes everything between the step's inputs and its sampled tokens and pooled vectors.
   void encode(const StagedStep& step, Backend& device) const;
 
  private:
@@ -53,6 +58,7 @@ class Decoder {
   void mlp(int64_t layer, const Rows& rows, Backend& device) const;
   void experts(const LayerWeights& weights, const Rows& rows, Backend& device) const;
   void norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const;
+  void pool(const StagedStep& step, const Rows& rows, Backend& device) const;
   // residual += in W^T + bias, normed in between where the family does that.
   void join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, const char* role,
             Backend& device) const;
@@ -60,6 +66,7 @@ class Decoder {
   ModelConfig config_;
   ModelWeights weights_;
   DecoderScratch scratch_;
+  Pooling pooling_;
   float rope_factor_;
   float residual_eps_;  // of the norms that read the residual stream
 };

@@ -8,6 +8,7 @@
 #include "model/config_read.h"
 #include "model/dummy.h"
 #include "model/families/family.h"
+#include "model/pooling.h"
 
 namespace ingot {
 namespace {
@@ -31,6 +32,7 @@ ModelFiles open_hugging_face(const fs::path& dir, int threads) {
   files.checkpoint = stored;
   if (files.config.packed.method != PackedFormat::Method::none)
     files.checkpoint = unpack_checkpoint(stored, files.config.packed, threads);
+  files.checkpoint = with_wrapper_names(files.checkpoint, files.config);
   if (const Family& family = family_of(files.config); family.adapt != nullptr)
     files.checkpoint = family.adapt(files.checkpoint, threads);
   files.dir = dir;

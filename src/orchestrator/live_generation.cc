@@ -72,6 +72,7 @@ void LiveGeneration::append(ChoiceDelta delta) {
   ready.text += delta.text;
   ready.token_ids.insert(ready.token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
   std::move(delta.scores.begin(), delta.scores.end(), std::back_inserter(ready.scores));
+  if (!delta.embedding.empty()) ready.embedding = std::move(delta.embedding);
   if (delta.finish != FinishReason::none) {
     ready.finish = delta.finish;
     ready.stop_reason = std::move(delta.stop_reason);

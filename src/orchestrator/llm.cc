@@ -105,6 +105,7 @@ struct Llm::Impl {
              options.host_budget > 0 ? options.host_budget : kHostBudget) {}
 
   void take_share(const Request& request);
+  void check_kind(GenerationRequest& spec) const;
   void check_counts(const GenerationRequest& spec) const;
   std::unique_ptr<Request> prepare(GenerationRequest spec) const;
 
@@ -161,7 +162,22 @@ void Llm::Impl::check_counts(const GenerationRequest& spec) const {
       throw_bad_parameter(name, "is {}, but at most {} alternatives are reported", value, limits.max_top);
 }
 
+void Llm::Impl::check_kind(GenerationRequest& spec) const {
+  if (!spec.embed) {
+    if (!engine->model().has_head)
+      throw_error(ErrorKind::declined, "this model has no output layer and makes no text: ask it for embeddings");
+    return;
+  }
+  if (!limits.pooling)
+    throw_error(ErrorKind::declined,
+                "this model was not made for embeddings: start with --embeddings to have them all the same, or load a "
+                "model that was");
+  spec.max_tokens = 0;
+  spec.sampling = {};
+}
+
 std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
+  check_kind(spec);
   check_counts(spec);
   check_ranges(spec.sampling);
   const auto length = static_cast<int64_t>(spec.prompt.size());
@@ -203,7 +219,9 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   request->salt = salt_hash(spec.cache_salt);
   request->unsalted_blocks = std::clamp<int64_t>(spec.shared_tokens, 0, length) / limits.block_size;
   request->spec = std::move(spec);
+  request->keeps_rows = request->spec.embed && limits.pooling.keeps();
   request->host_bytes = host_bytes(*request, static_cast<uint64_t>(limits.vocab) / 8);
+  if (request->spec.embed) request->host_bytes += static_cast<uint64_t>(engine->model().hidden) * sizeof(float);
   return request;
 }
 

@@ -85,6 +85,7 @@ struct Request {
   int32_t width = 1;                    // choices generated: best_of, or beams
   bool keep_all = false;                // nothing goes out before the end: best_of or beams
   bool forked = false;                  // choices 1.. were created
+  bool keeps_rows = false;              // an embedding of more than the last row
   std::vector<int32_t> named_stop_ids;  // stop tokens the caller named; sampling.stop_token_ids has the model's too
   int64_t list_words = 0;               // words of its token lists in a staged step
   uint64_t host_bytes = 0;
@@ -99,9 +100,12 @@ struct Request {
   bool started = false, has_token = false;  // first_step, first_token are set
   bool complete = false;                    // everything was handed to the generation
 
-  bool needs_slot() const { return !spec.beam_search && needs_history(spec.sampling); }  // beams draw nothing
+  // Beams draw nothing; pooled rows are kept like a history.
+  bool needs_slot() const { return keeps_rows || (!spec.beam_search && needs_history(spec.sampling)); }
   bool reports_scores() const { return spec.logprobs >= 0 || keep_all; }
   bool scores_prompt() const { return spec.prompt_logprobs >= 0; }
+  // Whether every row of the prompt must be computed.
+  bool reads_all() const { return scores_prompt() || keeps_rows; }
   // Forced tokens need not be drawn: nobody asks for their logprobs, and nothing else bars them.
   bool may_jump() const {
     const SamplingParams& p = spec.sampling;

@@ -177,7 +177,7 @@ bool Scheduler::admit(const std::shared_ptr<Sequence>& sequence) {
     release(*sequence);
     return false;
   }
-  if (cold && prefix_caching_ && !request.scores_prompt()) {
+  if (cold && prefix_caching_ && !request.reads_all()) {
     counts_.prefix_queries += static_cast<uint64_t>(sequence->known());
     counts_.prefix_hits += static_cast<uint64_t>(sequence->computed);
     if (sequence->choice == 0 && !sequence->request->started)
@@ -196,7 +196,7 @@ bool Scheduler::admit(const std::shared_ptr<Sequence>& sequence) {
 // Takes over the cached blocks the sequence's tokens begin with; returns how many positions they cover. At least one
 // position is left to compute: its row gives the next token.
 int64_t Scheduler::find_prefix(Sequence& sequence) {
-  if (!prefix_caching_ || sequence.request->scores_prompt()) return 0;
+  if (!prefix_caching_ || sequence.request->reads_all()) return 0;
   extend_hashes(sequence);
   const int64_t size = limits_.block_size;
   const int64_t most = (sequence.known() - 1) / size;
@@ -296,6 +296,11 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
   s.computed += rows;
   part.end = s.computed;
   part.complete = s.computed == s.length();
+  if (request.spec.embed && (part.complete || request.keeps_rows)) {
+    // Without anything to keep any slot will do that no other sequence of the step has.
+    part.pooled = static_cast<int32_t>(builder_.step().pooled.size());
+    builder_.pool(request.keeps_rows ? s.slot : part.pooled);
+  }
   if (part.complete && request.max_tokens > 0) {
     part.sample = outputs();
     sample_row(s, first + rows - 1);

@@ -26,6 +26,7 @@ struct ScheduledSequence {
   int64_t scored_from = 0;  // position of the first scored token
   int32_t sample = -1;      // its sampled token among the step's outputs; -1: none
   int32_t drafted = 0;      // tokens that the rows behind that one verify, each with an output of its own
+  int32_t pooled = -1;      // its vector among the step's; -1: none
   bool complete = false;    // these rows are the last of its tokens
 };
 

@@ -273,9 +273,10 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
     scheduler_.remember_blocks(*sequence);
     note_reading(part, now);
     if (speculator_.may_draft(*sequence)) speculator_.look(*sequence, 1, scheduler_.pacer());
-    if (part.complete) {  // only the prompt's scores were wanted
+    if (part.complete) {  // only the prompt's scores, or its vector, were wanted
       note_token(*sequence, now, false);
-      end_choice(*sequence, FinishReason::length);
+      if (part.pooled >= 0) request.generation->append({.embedding = result.pooled[static_cast<size_t>(part.pooled)]});
+      end_choice(*sequence, part.pooled >= 0 ? FinishReason::stop : FinishReason::length);
       scheduler_.retire(sequence);
       advance(request);
     }

@@ -23,15 +23,20 @@ struct OutputLayout {
   size_t top_ids = 0;     // int32 [R][max_top]
   size_t top_values = 0;  // float [R][max_top]
   size_t logits = 0;      // float [max_logits_rows][vocab]
+  size_t pooled = 0;      // float [max_pooled][pooled_dim]
+  int32_t max_pooled = 0;
+  int64_t pooled_dim = 0;
   size_t bytes = 0;
 
-  static OutputLayout of(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab);
+  static OutputLayout of(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab, int32_t pooled = 0,
+                         int64_t pooled_dim = 0);
 
-  // What a step of `rows` rows, `logits_rows` of them with full logits, has written: the front of each array.
+  // What a step of `rows` rows, `logits_rows` of them with full logits, and `vectors` pooled ones has written: the
+  // front of each array.
   struct Part {
     size_t offset = 0, bytes = 0;
   };
-  std::array<Part, 6> written(size_t rows, size_t logits_rows) const;
+  std::array<Part, 7> written(size_t rows, size_t logits_rows, size_t vectors) const;
 };
 
 // The arrays themselves.
@@ -49,5 +54,8 @@ struct OutputArrays {
 // What each row wanted, out of the memory that a step left.
 std::vector<RowResult> read_rows(const OutputLayout& layout, std::span<const std::byte> memory,
                                  std::span<const RowOutput> wanted);
+
+std::vector<std::vector<float>> read_pooled(const OutputLayout& layout, std::span<const std::byte> memory,
+                                            size_t vectors);
 
 }  // namespace ingot

@@ -189,6 +189,13 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
     *words++ = static_cast<int32_t>(reset.prompt_ids.size());
     *words++ = static_cast<int32_t>(reset.output_ids.size());
   }
+  staged.pooled = static_cast<int32_t>(step.pooled.size());
+  staged.pooled_word = pool.words();
+  for (const PooledSequence& pooled : step.pooled) {  // PooledRows
+    const auto seq = static_cast<size_t>(pooled.seq);
+    const int32_t first = step.query_start_loc[seq], count = step.query_start_loc[seq + 1] - first;
+    for (const int32_t word : {first, count, step.seq_lens[seq] - count, pooled.slot}) pool.append(word);
+  }
   staged.bytes = stager.used();
   return staged;
 }
@@ -199,7 +206,8 @@ size_t stage_bytes(const EngineLimits& limits) {
   const int64_t tokens = limits.max_step_tokens;
   const int64_t rows = limits.max_sample_rows;
   const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 12 +
-                         rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16;
+                         rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16 +
+                         limits.max_seqs * 16;
   const int64_t drafts = rows * 4;
   const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
   return static_cast<size_t>(arrays + drafts + masks + 4 * limits.max_list_words + 16 * 64);

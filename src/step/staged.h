@@ -35,6 +35,8 @@ struct StagedStep {
   int32_t generated_rows = 0;  // decode rows, and those behind them that are computed like them
   int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
   int32_t copies = 0, zeros = 0, resets = 0;
+  int32_t pooled = 0;       // sequences
+  int32_t pooled_word = 0;  // of `pool`, from which on they are: PooledRows
   size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples
   size_t positions = 0;     // int32 [T]
   size_t slots = 0;         // int64 [T]

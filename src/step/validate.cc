@@ -91,6 +91,7 @@ void StepValidator::validate(const Step& step, const StepHistory& history) const
   check_blocks(step);
   check_resets(step, history);
   check_samples(step, history);
+  check_pooled(step, history);
 }
 
 void StepValidator::check_totals(const Step& step) const {
@@ -285,6 +286,29 @@ void StepValidator::check_samples(const Step& step, const StepHistory& history) 
     fail("output", -1, logits_rows, limits_.max_logits_rows,
          fmt::format("{} rows of full logits asked for, a step returns at most {}", logits_rows,
                      limits_.max_logits_rows));
+}
+
+void StepValidator::check_pooled(const Step& step, const StepHistory& history) const {
+  if (step.pooled.empty()) return;
+  if (!limits_.pooling) fail("pooled", -1, static_cast<int64_t>(step.pooled.size()), 0, "this engine pools nothing");
+  scratch_.clear();
+  int64_t next = 0;
+  for (size_t i = 0; i < step.pooled.size(); ++i) {
+    const auto& [seq, slot] = step.pooled[i];
+    const auto index = static_cast<int64_t>(i);
+    check_range("pooled", index, seq, next, step.num_seqs_active);
+    check_range("pooled", index, slot, 0, limits_.sampler_slots);
+    scratch_.push_back(slot);
+    next = seq + 1;
+    const auto s = static_cast<size_t>(seq);
+    const int64_t before = step.seq_lens[s] - (step.query_start_loc[s + 1] - step.query_start_loc[s]);
+    const int64_t pooled = history.pooled_rows[static_cast<size_t>(slot)];
+    if (limits_.pooling.keeps() && before > 0 && before != pooled)
+      fail("pooled", index, before, pooled,
+           fmt::format("sequence {} has {} rows in earlier steps, but {} were pooled in slot {}", seq, before, pooled,
+                       slot));
+  }
+  check_unique("pooled", scratch_, "is the slot of two sequences");
 }
 
 void StepValidator::check_sampling(const SamplingParams& p, int64_t row) const {

@@ -23,6 +23,7 @@ struct StepHistory {
   // Tokens a sampler slot holds; -1: never reset.
   std::vector<int64_t> slot_lengths;
   int64_t slot_capacity = 0;
+  std::vector<int64_t> pooled_rows;  // by slot: how many were pooled so far
 };
 
 // Checks a whole step against the limits before anything is touched. Throws StepError for the first fault found.
@@ -40,6 +41,7 @@ class StepValidator {
   void check_blocks(const Step& step) const;
   void check_resets(const Step& step, const StepHistory& history) const;
   void check_samples(const Step& step, const StepHistory& history) const;
+  void check_pooled(const Step& step, const StepHistory& history) const;
 
   EngineLimits limits_;
   mutable std::vector<int64_t> scratch_;  // sorted copies for the uniqueness checks

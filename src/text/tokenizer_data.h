@@ -64,6 +64,11 @@ struct DecoderStep {
   bool drop_first = true;    // metaspace: spaces of the first token vanish
 };
 
+// Tokens that stand before the parts of a text with a gap, and before the names of repositories and files; -1: none.
+struct InfillMarks {
+  int32_t prefix = -1, suffix = -1, middle = -1, repository = -1, file = -1;
+};
+
 struct TokenizerData {
   std::string source;  // file name, for errors
 
@@ -85,6 +90,7 @@ struct TokenizerData {
   std::vector<int32_t> prefix, suffix;  // put around the text by add_special
 
   int32_t bos_id = -1, eos_id = -1, pad_id = -1;
+  InfillMarks infill;                                      // as far as the file names them
   std::vector<int32_t> end_ids;                            // any of these ends a generation
   std::string bos_token, eos_token, unk_token, pad_token;  // texts for the chat template
   std::optional<std::string> chat_template;

@@ -109,6 +109,18 @@ class GgufReader {
       const int32_t id = read_id(key, nullptr);
       if (id >= 0) data_.end_ids.push_back(id);
     }
+    // Under any of its names; the second is of older converters.
+    const auto read_mark = [this](std::initializer_list<const char*> names) {
+      int32_t id = -1;
+      for (const char* name : names)
+        if (id < 0) id = read_id(fmt::format("tokenizer.ggml.{}_token_id", name), nullptr);
+      return id;
+    };
+    data_.infill = {.prefix = read_mark({"fim_pre", "prefix"}),
+                    .suffix = read_mark({"fim_suf", "suffix"}),
+                    .middle = read_mark({"fim_mid", "middle"}),
+                    .repository = read_mark({"fim_rep"}),
+                    .file = read_mark({"fim_sep"})};
   }
 
   void read_merges() {

@@ -44,9 +44,10 @@ TEST_P(Conformance, Norm) {
       }
 }
 
-// A norm that is added to the residual stream.
-TEST_P(Conformance, NormAccumulates) {
-  for (NormKind kind : {NormKind::rms, NormKind::layer}) {
+// A norm that is added to the residual stream, or written in full precision over whatever is there.
+TEST_P(Conformance, NormInFullPrecision) {
+  for (const auto& [kind, added] : {std::pair(NormKind::rms, true), std::pair(NormKind::layer, true),
+                                    std::pair(NormKind::rms, false), std::pair(NormKind::layer, false)}) {
     SetUp();
     constexpr int64_t kRows = 5, kDim = 77;
     RegionPlan plan;
@@ -56,7 +57,8 @@ TEST_P(Conformance, NormAccumulates) {
     op.dim = kDim;
     op.in = plan.take(kRows * kDim);
     op.out = plan.take(kRows * kDim);
-    op.accumulate = true;
+    op.accumulate = added;
+    op.f32_out = !added;
     const std::vector<float> in = random_floats(random_, kRows * kDim, 3.0f);
     const std::vector<float> residual = random_floats(random_, kRows * kDim, 5.0f);
     const std::vector<float> weight = random_floats(random_, kDim);
@@ -68,7 +70,7 @@ TEST_P(Conformance, NormAccumulates) {
       op.weight = backend.load_vector("weight", weight);
     });
     run(TestStep{}, [&](Backend& backend) { backend.encode(op); });
-    compare(op.out, kRows * kDim, 2e-6, "added", true);
+    compare(op.out, kRows * kDim, 2e-6, added ? "added" : "written", true);
   }
 }
 

@@ -416,6 +416,7 @@ void ReferenceBackend::sample_row(const float* logits, int64_t vocab, int64_t ro
 
 void ReferenceBackend::run(const PoolOp& op) {
   const auto* pooled = reinterpret_cast<const PooledRows*>(staged<int32_t>(has_.step.pool) + op.pooled);
+  auto* vectors = reinterpret_cast<float*>(output_[has_.step.ring].data() + has_.output.pooled);
   for (int64_t s = 0; s < op.sequences; ++s) {
     const PooledRows& rows = pooled[s];
     std::vector<double> result;
@@ -441,7 +442,7 @@ void ReferenceBackend::run(const PoolOp& op) {
     if (op.normalize)
       length = std::max(std::sqrt(std::inner_product(result.begin(), result.end(), result.begin(), 0.0)), 1e-12);
     for (int64_t i = 0; i < op.dim; ++i)
-      at(op.out)[s * op.dim + i] = static_cast<float>(result[static_cast<size_t>(i)] / length);
+      vectors[s * op.dim + i] = static_cast<float>(result[static_cast<size_t>(i)] / length);
   }
 }
 

@@ -160,5 +160,18 @@ TEST(GgufConfig, WrongValuesNameTheKey) {
   for (const BadFile& bad : cases) expect_error(bad.kind, bad.error, [&] { read(bad.file); });
 }
 
+TEST(GgufConfig, Pooling) {
+  using Kind = Pooling::Kind;
+  EXPECT_FALSE(read(llama()).pooling);
+  const std::pair<uint32_t, Kind> types[] = {
+      {0, Kind::none}, {1, Kind::mean}, {2, Kind::first}, {3, Kind::last}, {4, Kind::none}};
+  for (const auto& [type, kind] : types) {
+    const ModelConfig config = read(llama().value_u32("llama.pooling_type", type));
+    EXPECT_EQ(config.pooling.kind, kind) << type;
+    EXPECT_TRUE(config.pooling.normalize);
+    EXPECT_FALSE(config.reranks);
+  }
+}
+
 }  // namespace
 }  // namespace ingot

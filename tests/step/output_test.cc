@@ -12,8 +12,8 @@ constexpr int32_t kRows = 3, kTop = 2, kLogitsRows = 2;
 constexpr int64_t kVocab = 5;
 
 TEST(Output, ArraysLieBehindEachOther) {
-  const OutputLayout layout = OutputLayout::of(kRows, kTop, kLogitsRows, kVocab);
-  const auto parts = layout.written(kRows, kLogitsRows);
+  const OutputLayout layout = OutputLayout::of(kRows, kTop, kLogitsRows, kVocab, 2, 3);
+  const auto parts = layout.written(kRows, kLogitsRows, 2);
   size_t end = 0;
   for (const OutputLayout::Part& part : parts) {
     EXPECT_EQ(part.offset % 64, 0u);
@@ -24,7 +24,8 @@ TEST(Output, ArraysLieBehindEachOther) {
   EXPECT_EQ(parts[0].bytes, kRows * 4u);
   EXPECT_EQ(parts[3].bytes, kRows * kTop * 4u);
   EXPECT_EQ(parts[5].bytes, kLogitsRows * kVocab * 4u);
-  for (const OutputLayout::Part& part : layout.written(0, 0)) EXPECT_EQ(part.bytes, 0u);
+  EXPECT_EQ(parts[6].bytes, 2 * 3 * 4u);
+  for (const OutputLayout::Part& part : layout.written(0, 0, 0)) EXPECT_EQ(part.bytes, 0u);
 }
 
 TEST(Output, EachRowGetsWhatItWanted) {
@@ -58,6 +59,14 @@ TEST(Output, EachRowGetsWhatItWanted) {
   ASSERT_EQ(rows[2].top.size(), 1u);
   EXPECT_EQ(rows[2].top[0].token, 200);
   EXPECT_EQ(rows[3].logits, (std::vector<float>{5, 6, 7, 8, 9}));
+}
+
+TEST(Output, PooledVectors) {
+  const OutputLayout layout = OutputLayout::of(1, 1, 1, kVocab, 2, 3);
+  std::vector<std::byte> memory(layout.bytes);
+  for (int i = 0; i < 6; ++i) reinterpret_cast<float*>(memory.data() + layout.pooled)[i] = static_cast<float>(i);
+  EXPECT_EQ(read_pooled(layout, memory, 2), (std::vector<std::vector<float>>{{0, 1, 2}, {3, 4, 5}}));
+  EXPECT_TRUE(read_pooled(layout, memory, 0).empty());
 }
 
 }  // namespace

@@ -80,6 +80,35 @@ TEST(Validate, NeighboursOfOneSequenceMayShareASlot) {
   EXPECT_THROW(validator.validate(apart, small_history()), StepError);
 }
 
+TEST(Validate, PooledSequences) {
+  EngineLimits limits = small_limits();
+  StepHistory history = small_history();
+  history.pooled_rows = {0, 3, 0, 0};
+  const auto fault = [&](std::vector<PooledSequence> pooled) -> std::string {
+    Step step = good_step();
+    step.pooled = std::move(pooled);
+    try {
+      StepValidator(limits).validate(step, history);
+      return "";
+    } catch (const StepError& error) {
+      EXPECT_EQ(error.field(), "pooled");
+      return error.what();
+    }
+  };
+  EXPECT_NE(fault({{2, 0}}), "") << "this engine pools nothing";
+  limits.pooling.kind = Pooling::Kind::last;
+  EXPECT_EQ(fault({{1, 2}, {2, 0}}), "");
+  EXPECT_NE(fault({{3, 0}}), "") << "there are three sequences";
+  EXPECT_NE(fault({{-1, 0}}), "");
+  EXPECT_NE(fault({{2, 0}, {1, 2}}), "") << "out of order";
+  EXPECT_NE(fault({{1, 0}, {1, 2}}), "") << "twice";
+  EXPECT_NE(fault({{1, 0}, {2, 0}}), "") << "one slot";
+  EXPECT_NE(fault({{2, 4}}), "") << "four slots";
+  limits.pooling.kind = Pooling::Kind::mean;
+  EXPECT_EQ(fault({{2, 1}}), "") << "three rows before, as many in the slot";
+  EXPECT_NE(fault({{2, 0}}), "") << "none in the slot";
+}
+
 struct Fault {
   const char* field;
   std::function<void(Step&)> seed;

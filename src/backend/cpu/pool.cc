@@ -15,6 +15,7 @@ constexpr float kShortest = 1e-12f;    // that a vector's length is taken for
 void run(const PoolOp& op, const Job& job) {
   const Context& device = job.device;
   const auto* pooled = reinterpret_cast<const PooledRows*>(job.step.view.pool() + op.pooled);
+  float* const vectors = reinterpret_cast<float*>(job.step.output + job.step.layout->pooled);
   const bool keeps = op.kind != PoolOp::Kind::last;
   const int64_t parts = ceil_div(op.dim, kPoolColumns);
   job.worker.share(op.sequences * parts, [&](int64_t task) {
@@ -24,7 +25,7 @@ void run(const PoolOp& op, const Job& job) {
     int64_t begin = rows.first, end = begin + rows.count;
     if (op.kind == PoolOp::Kind::last) begin = end - 1;
     if (op.kind == PoolOp::Kind::first) end = rows.before > 0 ? begin : begin + 1;
-    float* out = device.floats(op.out) + sequence * op.dim + column;
+    float* out = vectors + sequence * op.dim + column;
     float* kept = keeps ? device.floats(op.kept) + rows.slot * op.dim + column : nullptr;
     if (keeps && rows.before > 0)
       std::copy_n(kept, columns, out);
@@ -40,7 +41,7 @@ void run(const PoolOp& op, const Job& job) {
   });
   if (!op.normalize) return;
   job.worker.share(op.sequences, [&](int64_t sequence) {
-    float* out = device.floats(op.out) + sequence * op.dim;
+    float* out = vectors + sequence * op.dim;
     float squares = 0.0f;
     for (int64_t i = 0; i < op.dim; ++i) squares += out[i] * out[i];
     const float length = std::max(std::sqrt(squares), kShortest);

@@ -34,7 +34,8 @@ struct Context {
   std::vector<Weight> weights;    // by WeightId
   BufferPtr scratch;              // activations
   BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
-  BufferPtr output;               // of the step's samples
+  BufferPtr output;               // of the step's samples and pooled sequences
+  size_t pooled = 0;              // OutputLayout::pooled
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Sampler> sampler;

@@ -139,6 +139,7 @@ class Metal final : public Backend {
     stage_bytes = std::max<size_t>(stage_bytes, 64);
     context_.input = memory_.new_private(stage_bytes, "input");
     context_.output = memory_.new_zeros(output.bytes, "output");
+    context_.pooled = output.pooled;
     std::array<std::span<std::byte>, 2> stages;
     for (size_t i = 0; i < 2; ++i) {
       rings_[i].stage = memory_.new_shared(stage_bytes, "stage");
@@ -216,7 +217,7 @@ class Metal final : public Backend {
           metal::encode(one, context_);
         },
         op);
-    if (std::holds_alternative<SampleOp>(op)) samples_ = true;
+    if (std::holds_alternative<SampleOp>(op) || std::holds_alternative<PoolOp>(op)) samples_ = true;
   }
 
   void submit_step(int index) override {
@@ -285,6 +286,7 @@ class Metal final : public Backend {
     for (const size_t offset : {out.tokens, out.logprobs, out.ranks}) copy(offset, rows);
     for (const size_t offset : {out.top_ids, out.top_values}) copy(offset, rows * top);
     copy(out.logits, logits_rows * static_cast<size_t>(out.vocab));
+    copy(out.pooled, static_cast<size_t>(has_.step.pooled * out.pooled_dim));
     blit->updateFence(fence_.get());
     blit->endEncoding();
   }

@@ -7,7 +7,9 @@ namespace ingot::metal {
 void encode(const NormOp& op, Context& context) {
   Encoder& encoder = context.encoder;
   const BufferView weight = context.vector(op.weight), bias = context.vector(op.bias);
-  const char* kernel = op.accumulate ? "norm_f32" : context.activation == DType::f16 ? "norm_f16" : "norm_bf16";
+  const char* kernel = op.accumulate || op.f32_out        ? "norm_f32"
+                       : context.activation == DType::f16 ? "norm_f16"
+                                                          : "norm_bf16";
   encoder.use(kernel, {Constant::b(kNormLayer, op.kind == NormKind::layer), Constant::b(kNormWeight, bool(weight)),
                        Constant::b(kNormBias, bool(bias)), Constant::b(kNormAdd, op.accumulate)});
   const int64_t elements = op.rows * op.dim;
@@ -17,7 +19,7 @@ void encode(const NormOp& op, Context& context) {
   if (op.accumulate)
     encoder.update(3, context.words(op.out, elements));
   else
-    encoder.write(3, context.activations(op.out, elements));
+    encoder.write(3, op.f32_out ? context.words(op.out, elements) : context.activations(op.out, elements));
   encoder.value(4, NormParams{.eps = op.eps, .dim = static_cast<uint32_t>(op.dim)});
   // Two vectors of four a thread: short rows do not keep more busy. The choice depends on the dimension alone: so does
   // the order of sums.

@@ -16,7 +16,7 @@ void encode(const PoolOp& op, Context& context) {
   encoder.read(0, context.words(op.in, step.tokens * op.dim));
   encoder.read(1, context.staged(step.pool));
   if (op.kind != PoolOp::Kind::last) encoder.update(2, context.words(op.kept, op.slots * op.dim));
-  encoder.write(3, context.words(op.out, op.sequences * op.dim));
+  encoder.write(3, {context.output.get(), context.pooled, static_cast<size_t>(op.sequences * op.dim) * 4});
   encoder.value(4, PoolParams{.dim = static_cast<uint32_t>(op.dim), .pooled = static_cast<uint32_t>(op.pooled)});
   // By the dimension alone: so is the order in which squares are added.
   const auto simdgroups = std::min<NS::UInteger>(groups_of(op.dim, 32), 32);
