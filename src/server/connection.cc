@@ -331,6 +331,7 @@ void Connection::record_refusal(int status, std::string_view message) {
 
 ReplyHead Connection::head_for(HttpReply& reply, BodyEnd end, uint64_t length) {
   core_->cors.add_headers(origin_, reply.headers);
+  if (error_shape_ == ErrorShape::anthropic) reply.headers.emplace_back("Request-Id", id_);
   if (core_->draining || end == BodyEnd::close) keep_alive_ = false;
   return {.request_id = id_, .end = end, .length = length, .http10 = http10_, .keep_alive = keep_alive_};
 }

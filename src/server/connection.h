@@ -123,7 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reply_begun_ = false;  // its reply has begun
   std::string id_;
   std::string origin_;
-  ErrorShape error_shape_ = ErrorShape::openai;
+  ErrorShape error_shape_ = ErrorShape::openai;  // whose client it is
   bool keep_alive_ = false;
   bool http10_ = false;
   bool head_only_ = false;

@@ -136,6 +136,7 @@ TEST(ApiKeys, AnthropicsClientsSendThemInAHeaderOfTheirOwn) {
     EXPECT_EQ(reply.status, 401) << wrong;
     EXPECT_THAT(reply.body, HasSubstr(R"({"type":"error","error":{"type":"authentication_error","message":")"));
     EXPECT_THAT(reply.body, HasSubstr(R"("request_id":"r-7")"));
+    EXPECT_EQ(reply.header("request-id"), "r-7");
   }
   const RawReply large = reply_to("x-api-key: sk-first\r\n", std::string(11, ' '));
   EXPECT_EQ(large.status, 413);

@@ -17,7 +17,8 @@ inline constexpr const char* kAgentTemplate =
     "%}{% endfor %}{% if enable_thinking is defined and enable_thinking is false %}<no>{% endif %}";
 
 inline const std::string kThought = "<think>Look it up.</think>";
-inline const std::string kWeatherCall = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
+inline const std::string kWeatherCall =
+    "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
 inline const std::string kTimeCall = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>";
 
 struct AgentRig : Rig {

@@ -53,16 +53,19 @@ TEST(Anthropic, CachedTokensAreCountedApart) {
 
 TEST(Anthropic, ParametersArrive) {
   AgentRig rig;
-  rig.answer(kMessagesPath, say({{"temperature", 0.5}, {"top_p", 0.9}, {"top_k", 7}, {"stop_sequences", {"END", "STOP"}}}),
-             "x");
+  rig.answer(kMessagesPath,
+             say({{"temperature", 0.5}, {"top_p", 0.9}, {"top_k", 7}, {"stop_sequences", {"END", "STOP"}}}), "x");
   const GenerationRequest& generation = rig.generator->last()->request;
   EXPECT_EQ(generation.sampling.temperature, 0.5f);
   EXPECT_EQ(generation.sampling.top_p, 0.9f);
   EXPECT_EQ(generation.sampling.top_k, 7);
   EXPECT_EQ(generation.max_tokens, 100);
   EXPECT_THAT(generation.stop.texts(), ElementsAre("END", "STOP"));
-  rig.answer(kMessagesPath, say({{"metadata", {{"user_id", "u"}}}, {"service_tier", "auto"}, {"cache_control", Json::object()},
-                             {"output_config", {{"effort", "max"}}}}),
+  rig.answer(kMessagesPath,
+             say({{"metadata", {{"user_id", "u"}}},
+                  {"service_tier", "auto"},
+                  {"cache_control", Json::object()},
+                  {"output_config", {{"effort", "max"}}}}),
              "x");
   EXPECT_THAT(rig.prompt(), HasSubstr("(xhigh)"));
   const Json format = {{"type", "json_schema"}, {"schema", {{"type", "object"}}}};
@@ -112,7 +115,8 @@ TEST(Anthropic, ThinkingAndCalls) {
       rig.answer(kMessagesPath, say({{"thinking", {{"type", "adaptive"}, {"display", "omitted"}}}}), kThought + "Hi.");
   EXPECT_EQ(omitted["content"].size(), 1u);
 
-  const Json cut = rig.answer(kMessagesPath, say({{"tools", kInputTools}}), kWeatherCall.substr(0, kWeatherCall.find("slo")));
+  const Json cut =
+      rig.answer(kMessagesPath, say({{"tools", kInputTools}}), kWeatherCall.substr(0, kWeatherCall.find("slo")));
   EXPECT_EQ(cut["stop_reason"], "max_tokens");
   EXPECT_EQ(cut["content"][0]["input"], Json({{"INVALID_JSON", "{\"city\": \"O"}}));
 }
@@ -170,14 +174,14 @@ TEST(Anthropic, AnAnswerThatWasBegunIsGoneOnWith) {
 
 TEST(Anthropic, EventsInOrder) {
   AgentRig rig;
-  const std::vector<Json> events = rig.stream(
-      kMessagesPath, say({{"tools", kInputTools}, {"thinking", thinking()}}), kThought + "Hm.\n" + kWeatherCall + kTimeCall);
+  const std::vector<Json> events = rig.stream(kMessagesPath, say({{"tools", kInputTools}, {"thinking", thinking()}}),
+                                              kThought + "Hm.\n" + kWeatherCall + kTimeCall);
   EXPECT_THAT(AgentRig::types(events),
-              ElementsAre("message_start",                                                                    //
+              ElementsAre("message_start",                                                                            //
                           "content_block_start", "content_block_delta", "content_block_delta", "content_block_stop",  //
-                          "content_block_start", "content_block_delta", "content_block_stop",                 //
-                          "content_block_start", "content_block_delta", "content_block_stop",                 //
-                          "content_block_start", "content_block_delta", "content_block_stop",                 //
+                          "content_block_start", "content_block_delta", "content_block_stop",                         //
+                          "content_block_start", "content_block_delta", "content_block_stop",                         //
+                          "content_block_start", "content_block_delta", "content_block_stop",                         //
                           "message_delta", "message_stop"));
   const Json& start = events[0]["message"];
   EXPECT_EQ(start["content"], Json::array());
@@ -211,9 +215,9 @@ TEST(Anthropic, AStreamIsTheWholeInPieces) {
     }
     EXPECT_THAT(texts, ElementsAre("Look it up.", "Hm.\n", "{\"city\": \"Oslo\"}")) << piece;
   }
-  EXPECT_THAT(AgentRig::types(rig.stream(kMessagesPath, say(), "")),
-              ElementsAre("message_start", "content_block_start", "content_block_stop", "message_delta",
-                          "message_stop"));
+  EXPECT_THAT(
+      AgentRig::types(rig.stream(kMessagesPath, say(), "")),
+      ElementsAre("message_start", "content_block_start", "content_block_stop", "message_delta", "message_stop"));
 }
 
 TEST(Anthropic, AFailureEndsTheStream) {

@@ -187,7 +187,9 @@ class MessagesTest(unittest.TestCase):
         with AgentServer(["Hi."], "--api-key", "sk-a") as server:
             client = server.anthropic("sk-a")
             messages = [{"role": "user", "content": "Hello"}]
-            self.assertEqual(client.messages.create(model="scripted", max_tokens=9, messages=messages).content[0].text, "Hi.")
+            message = client.messages.create(model="scripted", max_tokens=9, messages=messages)
+            self.assertEqual(message.content[0].text, "Hi.")
+            self.assertEqual(message.id, f"msg_{message._request_id}")
             self.assertGreater(client.messages.count_tokens(model="scripted", messages=messages).input_tokens, 5)
             self.assertEqual([model.id for model in client.models.list()], ["scripted"])
             self.assertEqual(client.models.retrieve("scripted").type, "model")

@@ -27,16 +27,35 @@ Json request_of(Json more = Json::object()) {
 
 // Every member that OpenAI's client requires of a response.
 void expect_whole(const Json& response) {
-  for (const char* name : {"id", "object", "created_at", "status", "error", "incomplete_details", "instructions",
-                           "metadata", "model", "output", "parallel_tool_calls", "previous_response_id", "reasoning",
-                           "store", "temperature", "text", "tool_choice", "tools", "top_p", "truncation", "usage"})
+  for (const char* name : {"id",
+                           "object",
+                           "created_at",
+                           "status",
+                           "error",
+                           "incomplete_details",
+                           "instructions",
+                           "metadata",
+                           "model",
+                           "output",
+                           "parallel_tool_calls",
+                           "previous_response_id",
+                           "reasoning",
+                           "store",
+                           "temperature",
+                           "text",
+                           "tool_choice",
+                           "tools",
+                           "top_p",
+                           "truncation",
+                           "usage"})
     EXPECT_TRUE(response.contains(name)) << name;
   EXPECT_EQ(response["object"], "response");
 }
 
 TEST(Responses, AText) {
   AgentRig rig;
-  const Json response = rig.answer(kResponsesPath, request_of({{"instructions", "Be brief."}, {"metadata", {{"a", "b"}}}}), "Hi.");
+  const Json response =
+      rig.answer(kResponsesPath, request_of({{"instructions", "Be brief."}, {"metadata", {{"a", "b"}}}}), "Hi.");
   expect_whole(response);
   EXPECT_EQ(rig.prompt(), "system:Be brief.;user:hello;");
   EXPECT_EQ(response["id"], "resp_req-1");
@@ -50,8 +69,7 @@ TEST(Responses, AText) {
   EXPECT_EQ(message["type"], "message");
   EXPECT_EQ(message["role"], "assistant");
   EXPECT_EQ(message["status"], "completed");
-  EXPECT_EQ(message["content"],
-            Json::parse(R"([{"type":"output_text","text":"Hi.","annotations":[],"logprobs":[]}])"));
+  EXPECT_EQ(message["content"], Json::parse(R"([{"type":"output_text","text":"Hi.","annotations":[],"logprobs":[]}])"));
   const Json& usage = response["usage"];
   EXPECT_EQ(usage["output_tokens"], 3);
   EXPECT_EQ(usage["total_tokens"], usage["input_tokens"].get<int>() + 3);
@@ -69,7 +87,8 @@ TEST(Responses, NothingToAnswer) {
 TEST(Responses, ParametersArrive) {
   AgentRig rig;
   const Json response = rig.answer(
-      kResponsesPath, request_of({{"temperature", 0.5}, {"top_p", 0.9}, {"top_k", 7}, {"seed", 3}, {"max_output_tokens", 5}}), "x");
+      kResponsesPath,
+      request_of({{"temperature", 0.5}, {"top_p", 0.9}, {"top_k", 7}, {"seed", 3}, {"max_output_tokens", 5}}), "x");
   const GenerationRequest& generation = rig.generator->last()->request;
   EXPECT_EQ(generation.sampling.temperature, 0.5f);
   EXPECT_EQ(generation.sampling.top_p, 0.9f);
@@ -89,13 +108,16 @@ TEST(Responses, CutOff) {
   EXPECT_EQ(response["status"], "incomplete");
   EXPECT_EQ(response["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(response["output"][0]["status"], "incomplete");
-  EXPECT_TRUE(rig.answer(kResponsesPath, request_of(), "Once", FinishReason::timeout)["incomplete_details"]["reason"].is_null());
-  EXPECT_EQ(rig.stream(kResponsesPath, request_of(), "Once", 2, FinishReason::length).back()["type"], "response.incomplete");
+  EXPECT_TRUE(rig.answer(kResponsesPath, request_of(), "Once", FinishReason::timeout)["incomplete_details"]["reason"]
+                  .is_null());
+  EXPECT_EQ(rig.stream(kResponsesPath, request_of(), "Once", 2, FinishReason::length).back()["type"],
+            "response.incomplete");
 }
 
 TEST(Responses, ReasoningAndCalls) {
   AgentRig rig;
-  const Json response = rig.answer(kResponsesPath, request_of({{"tools", kFlatTools}}), kThought + "Hm.\n" + kWeatherCall + kTimeCall);
+  const Json response =
+      rig.answer(kResponsesPath, request_of({{"tools", kFlatTools}}), kThought + "Hm.\n" + kWeatherCall + kTimeCall);
   EXPECT_EQ(rig.prompt(), "<tools>2</tools>user:hello;");
   EXPECT_EQ(response["tools"], kFlatTools);
   EXPECT_EQ(response["status"], "completed");
@@ -114,24 +136,26 @@ TEST(Responses, ReasoningAndCalls) {
   EXPECT_NE(call["call_id"], response["output"][3]["call_id"]);
   EXPECT_EQ(response["usage"]["output_tokens_details"]["reasoning_tokens"], 11);
 
-  const Json cut = rig.answer(kResponsesPath, request_of({{"tools", kFlatTools}}), kWeatherCall.substr(0, kWeatherCall.find("slo")));
+  const Json cut =
+      rig.answer(kResponsesPath, request_of({{"tools", kFlatTools}}), kWeatherCall.substr(0, kWeatherCall.find("slo")));
   EXPECT_EQ(cut["status"], "incomplete");
   EXPECT_EQ(cut["output"][0]["arguments"], "{\"city\": \"O");
 }
 
 TEST(Responses, EventsInOrder) {
   AgentRig rig;
-  const std::vector<Json> events = rig.stream(kResponsesPath, request_of({{"tools", kFlatTools}}), kThought + "Hm.\n" + kWeatherCall);
+  const std::vector<Json> events =
+      rig.stream(kResponsesPath, request_of({{"tools", kFlatTools}}), kThought + "Hm.\n" + kWeatherCall);
   EXPECT_THAT(AgentRig::types(events),
-              ElementsAre("response.created", "response.in_progress",                               //
-                          "response.output_item.added", "response.content_part.added",              //
-                          "response.reasoning_text.delta", "response.reasoning_text.done",          //
-                          "response.content_part.done", "response.output_item.done",                //
-                          "response.output_item.added", "response.content_part.added",              //
-                          "response.output_text.delta", "response.output_text.done",                //
-                          "response.content_part.done", "response.output_item.done",                //
-                          "response.output_item.added", "response.function_call_arguments.delta",   //
-                          "response.function_call_arguments.done", "response.output_item.done",     //
+              ElementsAre("response.created", "response.in_progress",                              //
+                          "response.output_item.added", "response.content_part.added",             //
+                          "response.reasoning_text.delta", "response.reasoning_text.done",         //
+                          "response.content_part.done", "response.output_item.done",               //
+                          "response.output_item.added", "response.content_part.added",             //
+                          "response.output_text.delta", "response.output_text.done",               //
+                          "response.content_part.done", "response.output_item.done",               //
+                          "response.output_item.added", "response.function_call_arguments.delta",  //
+                          "response.function_call_arguments.done", "response.output_item.done",    //
                           "response.completed"));
   for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i]["sequence_number"], i);
   expect_whole(events[0]["response"]);
@@ -319,7 +343,8 @@ TEST(Responses, FaultsAreNamed) {
 
 TEST(Responses, GoingOn) {
   AgentRig rig;
-  const Json first = rig.answer(kResponsesPath, request_of({{"instructions", "Be brief."}, {"tools", kFlatTools}}), kThought + kWeatherCall);
+  const Json first = rig.answer(kResponsesPath, request_of({{"instructions", "Be brief."}, {"tools", kFlatTools}}),
+                                kThought + kWeatherCall);
   const std::string id = first["id"];
   EXPECT_EQ(Json::parse(rig.ask("GET", "/v1/responses/" + id).body), first);
 

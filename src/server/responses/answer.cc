@@ -25,8 +25,8 @@ class Events {
   }
   // With a whole response, which is a text already.
   void add_response(std::string& out, const char* type, const std::string& response) {
-    openai::append_event(
-        out, type, fmt::format(R"({{"type":"{}","sequence_number":{},"response":{}}})", type, next_++, response));
+    openai::append_event(out, type,
+                         fmt::format(R"({{"type":"{}","sequence_number":{},"response":{}}})", type, next_++, response));
   }
 
  private:
@@ -204,9 +204,10 @@ class ResponseWriter final : public openai::AnswerWriter {
 
   Json usage_of(const Usage& usage) const {
     // The engine does not know what a token was for; tokenizing the text again comes as near as one can.
-    const int64_t reasoning = output_.reasoning().empty() || context_.names.tokenizer == nullptr
-                                  ? 0
-                                  : std::ssize(context_.names.tokenizer->encode(output_.reasoning(), {.add_special = false}));
+    const int64_t reasoning =
+        output_.reasoning().empty() || context_.names.tokenizer == nullptr
+            ? 0
+            : std::ssize(context_.names.tokenizer->encode(output_.reasoning(), {.add_special = false}));
     return {{"input_tokens", usage.prompt_tokens},
             {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
             {"output_tokens", usage.completion_tokens},

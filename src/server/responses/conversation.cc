@@ -127,10 +127,9 @@ void ItemReader::add_call(Fields& fields) {
   const std::string arguments = required(fields, "arguments");
   items_.push_back(listed(fields, "function_call", "fc_"));
   items_.back().update({{"call_id", id}, {"name", name}, {"arguments", arguments}});
-  Json call = {{"tool_calls",
-                Json::array({{{"id", id},
-                              {"type", "function"},
-                              {"function", {{"name", name}, {"arguments", arguments}}}}})}};
+  Json call = {
+      {"tool_calls",
+       Json::array({{{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}}})}};
   openai::read_arguments(call);
   Json& message = assistant(false);
   if (!message.contains("tool_calls")) message["tool_calls"] = Json::array();

@@ -81,7 +81,8 @@ HttpReply list_input_items(const ResponseStore& store, const HttpRequest& reques
 
 HttpReply cancel_response(const ResponseStore& store, const HttpRequest& request, const std::string& id) {
   find(store, request, id);
-  fail("response_id", "invalid_value", "is that of a response which was not made in the background: it cannot be cancelled");
+  fail("response_id", "invalid_value",
+       "is that of a response which was not made in the background: it cannot be cancelled");
 }
 
 }  // namespace ingot::server::responses

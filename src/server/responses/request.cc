@@ -84,7 +84,8 @@ void take_tools(Fields& fields, ChatInput& chat, Json& echoed) {
   Json tools = Json::array();
   std::set<std::string> names;
   const Json* given = fields.take("tools");
-  if (given != nullptr && !given->is_array()) fail("tools", "invalid_type", "must be an array, got {}", kind_of(*given));
+  if (given != nullptr && !given->is_array())
+    fail("tools", "invalid_type", "must be an array, got {}", kind_of(*given));
   for (size_t i = 0; given != nullptr && i < given->size(); ++i) {
     Fields tool((*given)[i], fmt::format("tools[{}]", i));
     const std::string type = tool.string("type").value_or("");

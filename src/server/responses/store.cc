@@ -32,9 +32,8 @@ void ResponseStore::drop(std::map<std::string, Shelf>::iterator shelf, std::list
 
 void ResponseStore::make_room() {
   while (held_.bytes > limits_.bytes || held_.responses > limits_.responses) {
-    const auto largest = std::max_element(shelves_.begin(), shelves_.end(), [](const auto& a, const auto& b) {
-      return a.second.bytes < b.second.bytes;
-    });
+    const auto largest = std::max_element(shelves_.begin(), shelves_.end(),
+                                          [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
     drop(largest, largest->second.entries.begin());
   }
 }

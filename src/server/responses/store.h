@@ -43,7 +43,7 @@ class ResponseStore {
     std::shared_ptr<const StoredResponse> response;
     uint64_t bytes;
   };
-  struct Shelf {  // of one tenant
+  struct Shelf {               // of one tenant
     std::list<Entry> entries;  // oldest first
     std::map<std::string, std::list<Entry>::iterator> by_id;
     uint64_t bytes = 0;
