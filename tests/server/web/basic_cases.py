@@ -128,6 +128,7 @@ class ServedTest(Basics, ServedCase):
         self.assertGreater(len(p.last_answer()), len(part))
 
     def test_a_formula_is_set(self):
+        self.needs_katex()
         p = self.page
         p.js("""const view = new Markdown.View(document.querySelector('#log')); view.update('$x^2$', true);
                 document.querySelector('#log').hidden = false""")

@@ -33,6 +33,14 @@ class PageCase(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(self.page.faults(), [], "errors or blocked resources on the page")
 
+    def has_katex(self):
+        """False in a build that could not fetch it; then formulas stay as they were written."""
+        return os.path.exists(os.path.join(FOLDER, "katex.js"))
+
+    def needs_katex(self):
+        if not self.has_katex():
+            self.skipTest("this build has no KaTeX: run scripts/fetch_katex.sh and configure again")
+
     def last_request(self):
         return self.page.sent()[-1]
 

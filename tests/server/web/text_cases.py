@@ -33,7 +33,7 @@ class TextTest(MockCase):
         p = self.page
         for question in ("show markdown", "show injection", "show latex", "quite long"):
             p.ask(question)
-            if question == "show latex":
+            if question == "show latex" and self.has_katex():
                 p.until(lambda: p.all(".tex.set"), "the formulas")
             streamed = p.js("return [...document.querySelectorAll('.assistant .markdown')].pop().innerHTML")
             # Piece by piece, without the final drawing of everything at once.
@@ -100,6 +100,7 @@ class TextTest(MockCase):
 
 
     def test_formulas(self):
+        self.needs_katex()
         p = self.page
         self.assertEqual(self.mock.fetched, [], "nothing waits for what only formulas need")
         # A formula that stands there is never shown as its source again while the rest comes.
