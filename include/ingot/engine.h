@@ -27,7 +27,7 @@ struct EngineOptions {
   int32_t max_step_tokens = 0;   // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
   int32_t max_seqs = 64;         // most sequences in a step, and sampler slots
   int32_t max_logits_rows = 16;  // most rows of full logits in a step
-  std::function<void(size_t done, size_t total)> progress;  // called while loading, in tensors; may be empty
+  std::function<void(size_t done, size_t total)> progress;  // called while loading, in bytes; may be empty
 };
 
 // What an orchestrator must keep within; a step over any of them is refused by validate().
