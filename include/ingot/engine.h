@@ -29,7 +29,7 @@ struct EngineOptions {
   int32_t max_logits_rows = 16;  // most rows of full logits in a step
   bool embeddings = false;       // pool texts of models that are not made for it, too
   std::string pooling = "auto";  // auto: as the model's files say, else last; last, mean or cls (implies embeddings)
-  std::function<void(size_t done, size_t total)> progress;  // called while loading, in tensors; may be empty
+  std::function<void(size_t done, size_t total)> progress;  // called while loading, in bytes; may be empty
 };
 
 // What an orchestrator must keep within; a step over any of them is refused by validate().

@@ -58,8 +58,8 @@ class Editor : public LineReader {
     // Between two lines the kernel would swallow a Ctrl-D; with no end-of-file key it waits for the editor like the
     // rest.
     el_set(editor_, EL_SETTY, "-x", "eof=", nullptr);
-    // Nor should a Ctrl-C during an answer leave its name in it.
-    el_set(editor_, EL_SETTY, "-x", "-echoctl", nullptr);
+    // Nor should what is typed during an answer stand in it, be that a Ctrl-C: the editor shows it when its turn comes.
+    el_set(editor_, EL_SETTY, "-x", "-echo", nullptr);
     el_set(editor_, EL_BIND, "^C", "ingot-interrupt", nullptr);
     el_set(editor_, EL_BIND, "^I", "ingot-complete", nullptr);
     el_set(editor_, EL_BIND, "^D", "ingot-end", nullptr);

@@ -60,14 +60,17 @@ MatrixSpec CheckedWeights::spec_of(const WeightNeed& need, std::deque<TensorView
   return spec;
 }
 
+size_t CheckedWeights::device_bytes(const WeightNeed& need, const Backend& device) const {
+  std::deque<TensorView> views;
+  if (!need.vector) return device.matrix_bytes(spec_of(need, views));
+  size_t bytes = 0;
+  for (const TensorNeed& part : need.parts) bytes += static_cast<size_t>(part.shape[0]) * sizeof(float);
+  return bytes;
+}
+
 size_t CheckedWeights::device_bytes(const Backend& device) const {
   size_t bytes = 0;
-  for (const WeightNeed& need : layout_.weights) {
-    std::deque<TensorView> views;
-    if (!need.vector) bytes += device.matrix_bytes(spec_of(need, views));
-    if (need.vector)
-      for (const TensorNeed& part : need.parts) bytes += static_cast<size_t>(part.shape[0]) * sizeof(float);
-  }
+  for (const WeightNeed& need : layout_.weights) bytes += device_bytes(need, device);
   return bytes;
 }
 
@@ -99,6 +102,7 @@ ModelWeights CheckedWeights::load(Backend& device, const Progress& progress) con
   ModelWeights weights;
   weights.layers.resize(static_cast<size_t>(config_.layers));
   size_t done = 0;
+  const size_t total = device_bytes(device);
   for (const WeightNeed& need : layout_.weights) {
     const WeightId id = need.vector ? load_vector(need, device) : load_matrix(need, device);
     if (need.layer >= 0) {
@@ -106,7 +110,8 @@ ModelWeights CheckedWeights::load(Backend& device, const Progress& progress) con
     } else {
       weights.*need.model_slot = id;
     }
-    if (progress) progress(++done, tensors());
+    done += device_bytes(need, device);
+    if (progress) progress(done, total);
   }
   if (!weights.head) weights.head = weights.embedding;
   if (!config_.learned_positions) weights.inv_freq = device.load_vector("inv_freq", rope_inv_freq(config_));

@@ -19,12 +19,13 @@ class CheckedWeights {
   size_t device_bytes(const Backend& device) const;
   size_t tensors() const { return layout_.weights.size(); }  // weights on the device
 
-  // Uploads everything, calling `progress(done, total)` in tensors.
+  // Uploads everything, calling `progress(done, total)` in bytes on the device.
   using Progress = std::function<void(size_t done, size_t total)>;
   ModelWeights load(Backend& device, const Progress& progress) const;
 
  private:
   void check(const WeightNeed& need) const;
+  size_t device_bytes(const WeightNeed& need, const Backend& device) const;
   void refuse_leftovers(NameStyle style) const;
   // The tensors of a matrix, each as one of `views`: [rows, cols], experts one over the other.
   MatrixSpec spec_of(const WeightNeed& need, std::deque<TensorView>& views) const;

@@ -98,6 +98,7 @@ TEST_F(Chat, InterruptStopsTheAnswerNotTheProgram) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(chat->expect(" ")) << chat->output();  // in the middle of it
   chat->type(kInterrupt);
   ASSERT_TRUE(chat->expect("stopped]", 10)) << chat->output();
+  for (const char* echo : {"^C", kInterrupt}) EXPECT_EQ(chat->output().find(echo), std::string::npos) << chat->output();
   ASSERT_TRUE(chat->expect("> ")) << chat->output();
   const json talk = saved(*chat, "talk.json");
   ASSERT_EQ(talk["messages"].size(), 2u) << "what came before the stop is kept";
@@ -134,6 +135,22 @@ TEST_F(Chat, ALongPromptShowsHowFarItIsAndCanBeStopped) {
   EXPECT_EQ(chat->output().find("^C"), std::string::npos) << chat->output();
   chat->type("/bye\r");
   EXPECT_EQ(chat->wait(), 0) << chat->output();
+}
+
+// A message of several lines is found by any of them, and shown as it was written.
+TEST_F(Chat, CtrlRSearchesOverSeveralLines) {
+  std::filesystem::create_directory(file("ingot"));
+  std::ofstream(file("ingot/chat_history")) << json("first line\nneedle here\nlast line") << "\n"
+                                            << json("another\nof two") << "\n";
+  auto chat = start({"-n", "2"});
+  EXPECT_EQ(chat->output().find(" bytes of "), std::string::npos) << "a model of 98 MB: " << chat->output();
+  chat->type("\x12needle");
+  ASSERT_TRUE(chat->expect("first line")) << chat->output();
+  ASSERT_TRUE(chat->expect("needle here")) << chat->output();
+  ASSERT_TRUE(chat->expect("last line")) << chat->output();
+  chat->type("\x1b\x05!\r");  // Escape ends the search, Ctrl-E goes to the end
+  ASSERT_TRUE(chat->expect("cached")) << chat->output();
+  EXPECT_EQ(saved(*chat, "talk.json")["messages"][0]["content"], "first line\nneedle here\nlast line!");
 }
 
 TEST_F(Chat, TabCompletes) {
