@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run wheel test test-quick test-release test-vllm soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
+.PHONY: help run wheel test test-quick test-release test-vllm agents soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -12,6 +12,7 @@ help:
 	@echo 'make test-quick   what your edits can reach, since the last time it was green: under a minute'
 	@echo 'make test-release the release suite alone'
 	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (4 GB, kept in the cache)'
+	@echo 'make agents       the server through LangChain, instructor and litellm (100 MB of packages, kept in the cache)'
 	@echo 'make soak         the long forms: every pairing and order of threads, loads of minutes, fuzzers (SOAK_MINUTES=60)'
 	@echo 'make mutants      80 one-line faults, one at a time: does the suite notice? Hours; goes on where it was stopped (MUTANTS=--list)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
@@ -70,6 +71,12 @@ test-vllm:
 	@scripts/setup.sh test
 	@scripts/fetch_model.sh
 	@scripts/vllm_test.sh
+
+agents:
+	@scripts/setup.sh build
+	@scripts/build.sh release ingot scripted_server
+	@scripts/fetch_model.sh
+	@scripts/agents_test.sh
 
 mutants:
 	@scripts/setup.sh test

@@ -31,7 +31,7 @@ TABLE = [
                    "server_openai", "cli_commands", "hub_parts"]),
     ("src/formats/", ["formats_", "model_", "engine_rest", "text_tokenizer", "engine_metal_formats", "cli_commands"]),
     ("src/text/jinja/", ["text_template", "text_", "server_openai", "cli_chat"]),
-    ("src/text/calls/", ["text_dialects", "server_openai", "cli_commands"]),
+    ("src/text/calls/", ["text_dialects", "server_openai", "server_tools", "cli_commands"]),
     ("src/text/dialects/", ["text_dialects", "server_openai", "cli_commands"]),
     ("src/text/", ["text_", "orchestrator_text", "server_openai", "engine_model", "cli_commands"]),
     ("src/grammar/", ["grammar_", "orchestrator_llm", "server_structured"]),
@@ -77,6 +77,7 @@ TABLE = [
     ("CONTRIBUTING.md", ["docs_"]),
     ("bench/", []),
     ("scripts/", []),
+    ("tests/agents/", []),
     ("tests/vllm/", []),
     ("tests/fuzz/", []),
 ]
