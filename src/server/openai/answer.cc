@@ -12,6 +12,8 @@ using Json = nlohmann::ordered_json;
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); }
 
+void AnswerWriter::stream_end(std::string& out) { append_done(out); }
+
 AnswerSize estimate_answer(const AnswerContext& context, const GenerationRequest& generation, bool chat,
                            std::span<const int64_t> new_tokens) {
   // Of usual tokens, in bytes. A name in every spelling of a token, a number, the punctuation around them.

@@ -26,6 +26,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;
+  double prefill_s = 0, decode_s = 0;  // once it is done; the longest of several prompts
 };
 
 // What every part of an answer says about its request.
@@ -60,10 +61,13 @@ class AnswerWriter {
                       const Usage& usage, std::string& out) = 0;
   // Appends the last chunk of stream_options.include_usage.
   virtual void stream_usage(const Usage& usage, std::string& out) = 0;
+  // Appends what ends the stream.
+  virtual void stream_end(std::string& out);
 };
 
 std::unique_ptr<AnswerWriter> make_chat_writer(AnswerContext context);
 std::unique_ptr<AnswerWriter> make_completion_writer(AnswerContext context);
+std::unique_ptr<AnswerWriter> make_infill_writer(AnswerContext context);
 
 // The answer, or in a stream the part of it that cannot be written bit by bit: about how many bytes. Known from the
 // request and the lengths of its prompts and of what may be generated for them, so that nothing is generated in vain.

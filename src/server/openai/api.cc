@@ -11,6 +11,8 @@
 #include "server/ascii.h"
 #include "server/openai/call.h"
 #include "server/openai/models.h"
+#include "server/openai/openapi.h"
+#include "server/openai/pooling.h"
 #include "server/openai/tokenize.h"
 
 namespace ingot::server::openai {
@@ -23,45 +25,73 @@ enum class Endpoint {
   ready,
   version,
   metrics,
+  openapi,
   props,
   models,
   model,
   tokenize,
   detokenize,
+  apply_template,
   chat,
   completions,
+  infill,
+  embeddings,
+  rerank,
   integrity
 };
 
-struct Route {
-  std::string_view method;
-  std::string_view path;  // ends in '/': everything below it
+// What a generating endpoint reads and how it answers.
+struct Generating {
   Endpoint endpoint;
+  CompletionRequest (*parse)(std::string_view body, const RequestLimits& limits, const CancelFlag* cancelled);
+  std::unique_ptr<AnswerWriter> (*writer)(AnswerContext context);
+  std::string_view id_prefix;
+};
+constexpr auto kGenerating = std::to_array<Generating>({
+    {Endpoint::chat, parse_chat_request, make_chat_writer, "chatcmpl-"},
+    {Endpoint::completions, parse_completion_request, make_completion_writer, "cmpl-"},
+    {Endpoint::infill, parse_infill_request, make_infill_writer, "infill-"},
+});
+
+struct Route : RouteInfo {
+  Endpoint id;
 };
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 constexpr auto kRoutes = std::to_array<Route>({
-    {"GET", "/", Endpoint::page},
-    {"GET", "/live", Endpoint::live},
-    {"GET", "/health", Endpoint::health},
-    {"GET", "/ready", Endpoint::ready},
-    {"GET", "/version", Endpoint::version},
-    {"GET", "/metrics", Endpoint::metrics},
-    {"GET", "/props", Endpoint::props},
-    {"GET", "/v1/models", Endpoint::models},
-    {"GET", kModelPrefix, Endpoint::model},
-    {"POST", "/v1/chat/completions", Endpoint::chat},
-    {"POST", "/v1/completions", Endpoint::completions},
-    {"POST", "/tokenize", Endpoint::tokenize},
-    {"POST", "/detokenize", Endpoint::detokenize},
-    {"GET", "/debug/integrity", Endpoint::integrity},
+    {{"GET", "/", "the chat page"}, Endpoint::page},
+    {{"GET", "/live", "the process answers"}, Endpoint::live},
+    {{"GET", "/health", "a request would be served"}, Endpoint::health},
+    {{"GET", "/ready", "likewise, and new ones are taken"}, Endpoint::ready},
+    {{"GET", "/version", "of the server"}, Endpoint::version},
+    {{"GET", "/metrics", "for Prometheus"}, Endpoint::metrics},
+    {{"GET", "/openapi.json", "this document"}, Endpoint::openapi},
+    {{"GET", "/props", "how requests are sampled that say nothing"}, Endpoint::props},
+    {{"GET", "/v1/models", "the served names"}, Endpoint::models},
+    {{"GET", "/v1/models/{model}", "one of them"}, Endpoint::model},
+    {{"POST", "/v1/chat/completions", "the answer to a conversation", kChatEndpoint}, Endpoint::chat},
+    {{"POST", "/v1/completions", "goes on with a text", kCompletionsEndpoint}, Endpoint::completions},
+    {{"POST", "/infill", "fills a gap in a text", kInfillEndpoint}, Endpoint::infill},
+    {{"POST", "/v1/embeddings", "texts as vectors", kEmbeddingsEndpoint}, Endpoint::embeddings},
+    {{"POST", "/rerank", "rates documents for a query", kRerankEndpoint}, Endpoint::rerank},
+    {{"POST", "/v1/rerank", "the same", kRerankEndpoint}, Endpoint::rerank},
+    {{"POST", "/apply-template", "the prompt of a conversation", kTemplateEndpoint}, Endpoint::apply_template},
+    {{"POST", "/tokenize", "the tokens of a text or a conversation", kTokenizeEndpoint}, Endpoint::tokenize},
+    {{"POST", "/detokenize", "the text of tokens", kDetokenizeEndpoint}, Endpoint::detokenize},
+    {{"GET", "/debug/integrity", "the orchestrator checks itself"}, Endpoint::integrity},
 });
 
 const Route* find_route(std::string_view path) {
   for (const Route& route : kRoutes) {
     if (path == route.path) return &route;
-    if (route.endpoint == Endpoint::model && path.starts_with(route.path)) return &route;
+    if (route.id == Endpoint::model && path.starts_with(kModelPrefix)) return &route;
   }
+  return nullptr;
+}
+
+const Generating* find_generating(Endpoint endpoint) {
+  for (const Generating& generating : kGenerating)
+    if (generating.endpoint == endpoint) return &generating;
   return nullptr;
 }
 
@@ -124,10 +154,12 @@ class ApiImpl final : public Api {
       if (route == nullptr)
         throw ApiError(404, fmt::format("there is nothing at {}", printable(request.path)), "", "not_found");
       if (!allows(*route, request.method)) return refuse_method(*exchange, *route, trace);
-      if (route->endpoint == Endpoint::chat || route->endpoint == Endpoint::completions) {
-        start_call(exchange, route->endpoint == Endpoint::chat, *cancelled, trace, call);
+      if (const Generating* generating = find_generating(route->id)) {
+        start_call(exchange, *generating, *cancelled, trace, call);
+      } else if (route->id == Endpoint::embeddings || route->id == Endpoint::rerank) {
+        start_pooling(exchange, route->id == Endpoint::rerank ? rerank : embeddings, *cancelled, trace, call);
       } else {
-        HttpReply reply = reply_to(request, route->endpoint, *cancelled);
+        HttpReply reply = reply_to(request, route->id, *cancelled);
         const int status = reply.status;
         exchange->reply(std::move(reply));
         trace.finish(status);
@@ -143,10 +175,7 @@ class ApiImpl final : public Api {
   }
 
  private:
-  static std::string route_name(const Route* route) {
-    if (route == nullptr) return "other";
-    return route->endpoint == Endpoint::model ? "/v1/models/{model}" : std::string(route->path);
-  }
+  static std::string route_name(const Route* route) { return route == nullptr ? "other" : std::string(route->path); }
 
   // Metrics have a label for the method, which clients must not be able to fill with anything they like.
   static HttpRequest known_method(const HttpRequest& request) {
@@ -193,10 +222,14 @@ class ApiImpl final : public Api {
       case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
       case Endpoint::metrics: return metrics();
+      case Endpoint::openapi: return openapi();
       case Endpoint::props: return show_props(*model(false));
       case Endpoint::models: return list_models(*model(false), loaded_s_);
       case Endpoint::model: return show_model(*model(false), request.path.substr(kModelPrefix.size()), loaded_s_);
       case Endpoint::integrity: return integrity();
+      case Endpoint::apply_template:
+        check_content_type(request);
+        return apply_template(*model(false), request.body, &cancelled);
       case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body, &cancelled);
       default: check_content_type(request); return detokenize(*model(false), request.body, &cancelled);
     }
@@ -230,6 +263,13 @@ class ApiImpl final : public Api {
     return reply;
   }
 
+  HttpReply openapi() const {
+    const auto model = model_or_null();
+    const std::vector<RouteInfo> routes(kRoutes.begin(), kRoutes.end() - (state_->options.debug_endpoints ? 0 : 1));
+    return {.body = openapi_json(routes, state_->options.version,
+                                 model ? model->request_limits() : state_->options.limits)};
+  }
+
   HttpReply integrity() const {
     if (!state_->options.debug_endpoints) throw ApiError(404, "there is nothing at /debug/integrity", "", "not_found");
     return {.body = dump({{"faults", model(false)->generator().check_integrity()}})};
@@ -252,15 +292,15 @@ class ApiImpl final : public Api {
             .body = format_metrics(info, stats ? &*stats : nullptr, state_->counts.snapshot())};
   }
 
-  void start_call(const std::shared_ptr<Exchange>& exchange, bool chat, const CancelFlag& cancelled,
+  void start_call(const std::shared_ptr<Exchange>& exchange, const Generating& endpoint, const CancelFlag& cancelled,
                   RequestTrace& trace, std::shared_ptr<Call>& call) {
     const auto arrival = std::chrono::steady_clock::now();
     const HttpRequest& http = exchange->request();
     check_content_type(http);
     const std::shared_ptr<const ServedModel> served = model(true);
     const RequestLimits& limits = served->request_limits();
-    CompletionRequest request = chat ? parse_chat_request(http.body, limits, &cancelled)
-                                     : parse_completion_request(http.body, limits, &cancelled);
+    CompletionRequest request = endpoint.parse(http.body, limits, &cancelled);
+    const bool chat = request.chat.has_value();
     served->check_name(request.model);
     trace.record().model = request.model.empty() ? served->name() : request.model;
     if (request.generation.priority != 0 && !state_->options.priority_scheduling)
@@ -268,8 +308,9 @@ class ApiImpl final : public Api {
            "is not taken from requests: start the server with --priority-scheduling");
     const OutputOptions output = request.output;
     std::optional<ChatReading> reading = served->reading(request);
+    served->end_infill(request);
     served->tokenize_bad_words(request.generation, &cancelled);
-    AnswerContext context{.id = (chat ? "chatcmpl-" : "cmpl-") + http.id,
+    AnswerContext context{.id = std::string(endpoint.id_prefix) + http.id,
                           .created = state_->now_s(),
                           .model = trace.record().model,
                           .fingerprint = served->fingerprint(),
@@ -299,21 +340,43 @@ class ApiImpl final : public Api {
     std::vector<GenerationRequest> requests;
     for (size_t i = 0; i < context.prompts.size(); ++i) {
       GenerationRequest one = request.generation;
-      one.id = context.prompts.size() == 1 ? http.id : fmt::format("{}-{}", http.id, i);
       one.prompt = context.prompts[i].ids;
       one.max_tokens = lengths[i];
-      one.client = http.client;
-      one.cache_salt = cache_salt(http, request.generation.cache_salt);
-      one.shared_tokens = one.cache_salt.empty() ? 0 : served->shared_tokens(one.prompt);
-      if (state_->options.request_timeout.count() > 0) one.deadline = arrival + state_->options.request_timeout;
       requests.push_back(std::move(one));
     }
+    address(requests, *served, http, arrival);
     if (!output.token_ids)
       for (PromptTokens& prompt : context.prompts) prompt.ids = {};
-    std::unique_ptr<AnswerWriter> writer =
-        chat ? make_chat_writer(std::move(context)) : make_completion_writer(std::move(context));
-    call = std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(writer), output);
+    call =
+        std::make_shared<Call>(state_, served, exchange, std::move(trace), endpoint.writer(std::move(context)), output);
     call->start(std::move(requests));
+  }
+
+  void start_pooling(const std::shared_ptr<Exchange>& exchange, decltype(embeddings)* prepare,
+                     const CancelFlag& cancelled, RequestTrace& trace, std::shared_ptr<Call>& call) {
+    const auto arrival = std::chrono::steady_clock::now();
+    const HttpRequest& http = exchange->request();
+    check_content_type(http);
+    const std::shared_ptr<const ServedModel> served = model(true);
+    PoolingCall prepared = prepare(*served, http.body, http.id, &cancelled);
+    trace.record().model = prepared.model;
+    address(prepared.requests, *served, http, arrival);
+    call =
+        std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(prepared.writer), OutputOptions{});
+    call->start(std::move(prepared.requests));
+  }
+
+  // Whose they are, and until when they are wanted.
+  void address(std::vector<GenerationRequest>& requests, const ServedModel& served, const HttpRequest& http,
+               std::chrono::steady_clock::time_point arrival) const {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      GenerationRequest& one = requests[i];
+      one.id = requests.size() == 1 ? http.id : fmt::format("{}-{}", http.id, i);
+      one.client = http.client;
+      one.cache_salt = cache_salt(http, one.cache_salt);
+      one.shared_tokens = one.cache_salt.empty() ? 0 : served.shared_tokens(one.prompt);
+      if (state_->options.request_timeout.count() > 0) one.deadline = arrival + state_->options.request_timeout;
+    }
   }
 
   // A request's own salt is added to that of its key, never put in its place.

@@ -143,6 +143,8 @@ Usage Call::final_usage() const {
     usage.prompt_tokens += summary.prompt_tokens;
     usage.cached_tokens += summary.cached_tokens;
     usage.completion_tokens += summary.completion_tokens;
+    usage.prefill_s = std::max(usage.prefill_s, summary.prefill_s);
+    usage.decode_s = std::max(usage.decode_s, summary.decode_s);
   }
   return usage;
 }
@@ -190,7 +192,7 @@ bool Call::pull(std::string& out) {
     const ErrorReply error_reply = to_error_reply(error);
     trace_.record().error = error_reply.log_text();
     append_event(out, error_reply.json());
-    append_done(out);
+    writer_->stream_end(out);
     end(200);
     return true;
   }
@@ -198,6 +200,11 @@ bool Call::pull(std::string& out) {
 
 bool Call::pull_events(std::string& out) {
   const bool last = all_done();  // asked first: what is taken then is all there is
+  if (last) {
+    const Usage all = final_usage();
+    so_far_.prefill_s = all.prefill_s;
+    so_far_.decode_s = all.decode_s;
+  }
   std::optional<ErrorReply> failure;
   for (size_t i = 0; i < generations_.size() && !failure; ++i) {
     const std::vector<ChoiceDelta> deltas = generations_[i]->take();
@@ -222,7 +229,7 @@ bool Call::pull_events(std::string& out) {
   } else if (output_.include_usage) {
     writer_->stream_usage(final_usage(), out);
   }
-  append_done(out);
+  writer_->stream_end(out);
   end(200);
   return true;
 }

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
-#include "core/sampling_ranges.h"
 #include "server/openai/errors.h"
 #include "server/openai/structured_fields.h"
 
@@ -15,13 +14,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 // Below it a temperature means greedy, as in vLLM: 1 / temperature would leave what a float can hold.
 constexpr float kGreedyTemperature = 1e-5f;
 
 void take_float(Fields& fields, const char* name, float& value) {
-  if (const auto number = fields.number(name, sampling_range(name))) value = static_cast<float>(*number);
+  if (const auto number = fields.number(name)) value = static_cast<float>(*number);
 }
 
 void take_flag(Fields& fields, const char* name, bool& value) { value = fields.boolean(name).value_or(value); }
@@ -54,19 +52,19 @@ std::vector<std::pair<int32_t, float>> take_logit_bias(Fields& fields, int64_t v
 void take_sampling(Fields& fields, const RequestLimits& limits, CompletionRequest& request) {
   GenerationRequest& g = request.generation;
   SamplingParams& s = g.sampling;
-  const std::optional<double> temperature = fields.number("temperature", sampling_range("temperature"));
+  const std::optional<double> temperature = fields.number("temperature");
   // Advice is for draws, and beams are not drawn.
   take_flag(fields, "use_beam_search", g.beam_search);
   s = g.beam_search ? SamplingParams{} : limits.sampling;
   if (temperature) s.temperature = static_cast<float>(*temperature);
   if (s.temperature < kGreedyTemperature) s.temperature = 0;
   take_float(fields, "top_p", s.top_p);
-  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", -1, kMaxInt32).value_or(s.top_k)));
+  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k").value_or(s.top_k)));
   take_float(fields, "min_p", s.min_p);
   take_float(fields, "presence_penalty", s.presence_penalty);
   take_float(fields, "frequency_penalty", s.frequency_penalty);
   take_float(fields, "repetition_penalty", s.repetition_penalty);
-  const std::optional<int64_t> seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), kMaxInt64);
+  const std::optional<int64_t> seed = fields.integer("seed");
   s.seed = static_cast<uint64_t>(seed.value_or(0));
   g.random_seed = !seed;
   s.logit_bias = take_logit_bias(fields, limits.vocab);
@@ -81,7 +79,7 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
     s.allowed_token_ids = token_list(*allowed, "allowed_token_ids", limits.vocab);
   }
   s.stop_token_ids = fields.tokens("stop_token_ids", 1024, limits.vocab);
-  s.min_tokens = static_cast<int32_t>(fields.integer("min_tokens", 0, kMaxInt32).value_or(0));
+  s.min_tokens = static_cast<int32_t>(fields.integer("min_tokens").value_or(0));
 
   g.stop = fields.strings("stop", limits);
   g.bad_words = fields.strings("bad_words", limits);
@@ -90,14 +88,14 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   take_flag(fields, "ignore_eos", g.ignore_eos);
   take_flag(fields, "skip_special_tokens", g.skip_special_tokens);
 
-  g.n = static_cast<int32_t>(fields.integer("n", 1, limits.max_n).value_or(1));
-  g.best_of = static_cast<int32_t>(fields.integer("best_of", 1, limits.max_n).value_or(0));
-  g.priority = static_cast<int32_t>(fields.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
+  g.n = static_cast<int32_t>(fields.integer("n").value_or(1));
+  g.best_of = static_cast<int32_t>(fields.integer("best_of").value_or(0));
+  g.priority = static_cast<int32_t>(fields.integer("priority").value_or(0));
   g.cache_salt = fields.string("cache_salt").value_or("");
   if (g.cache_salt.size() > static_cast<size_t>(limits.max_stop_bytes))
     fail("cache_salt", "string_above_max_length", "may have at most {} bytes (--limit stop-bytes), got {}",
          limits.max_stop_bytes, g.cache_salt.size());
-  g.length_penalty = fields.number("length_penalty", {"length_penalty", -10, 10}).value_or(g.length_penalty);
+  g.length_penalty = fields.number("length_penalty").value_or(g.length_penalty);
   take_flag(fields, "early_stopping", g.early_stopping);
   if (g.beam_search) {
     if (temperature && s.temperature != 0)
@@ -134,14 +132,19 @@ void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionR
   take_flag(fields, "return_token_ids", output.token_ids);
   take_flag(fields, "return_tokens_as_token_ids", output.tokens_as_ids);
   request.max_tokens = fields.integer("max_tokens", output.echo ? 0 : 1, kMaxInt64);
-  request.truncate_prompt = fields.integer("truncate_prompt_tokens", -1, kMaxInt64);
-  if (request.truncate_prompt == 0)
-    fail("truncate_prompt_tokens", "invalid_value", "must be -1 (as much as the context holds) or at least 1, got 0");
-  if (const auto prompt_logprobs = fields.integer("prompt_logprobs", 0, limits.max_logprobs)) {
+  request.truncate_prompt = take_truncation(fields);
+  if (const auto prompt_logprobs = fields.integer("prompt_logprobs")) {
     if (output.stream) fail("prompt_logprobs", "invalid_value", "cannot be had together with stream: true");
     output.prompt_logprobs = true;
     request.generation.prompt_logprobs = static_cast<int32_t>(*prompt_logprobs);
   }
+}
+
+std::optional<int64_t> take_truncation(Fields& fields) {
+  const std::optional<int64_t> keep = fields.integer("truncate_prompt_tokens");
+  if (keep == 0)
+    fail("truncate_prompt_tokens", "invalid_value", "must be -1 (as much as the context holds) or at least 1, got 0");
+  return keep;
 }
 
 void check_together(const RequestLimits& limits, size_t prompts, const CompletionRequest& request) {

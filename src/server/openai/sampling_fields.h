@@ -9,6 +9,9 @@ namespace ingot::server::openai {
 // the answer is written. The endpoints read `logprobs` and their prompts themselves, and call check_together() last.
 void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionRequest& request);
 
+// truncate_prompt_tokens: how many tokens of a prompt's end are kept; -1: as many as the context holds.
+std::optional<int64_t> take_truncation(Fields& fields);
+
 // Rules between parameters, for a request with this many prompts.
 void check_together(const RequestLimits& limits, size_t prompts, const CompletionRequest& request);
 

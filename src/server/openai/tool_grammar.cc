@@ -16,7 +16,7 @@ using Arguments = CallGrammar::Arguments;
 Json fields_of(const CallGrammar& grammar) {
   if (grammar.arguments == Arguments::python)
     return {{"key_open", ""}, {"key_close", "="}, {"value_close", ""}, {"separator", ", "}, {"json", true}};
-  const Fields& fields = grammar.fields;
+  const ingot::Fields& fields = grammar.fields;
   const std::string between(fields.between), line = fields.lines ? "\n" : "";
   Json never = Json::array({fields.value_close});
   for (const std::string_view end : fields.value_ends)
