@@ -84,6 +84,16 @@ Speculation parse_speculation(const std::string& kind) {
   return kind == "off" ? Speculation::off : kind == "lookup" ? Speculation::lookup : Speculation::suffix;
 }
 
+void add_pooling_options(Options command, ModelArgs& args) {
+  command.flag("--embeddings", args.engine.embeddings, "texts as vectors, of a model that is not made for it too");
+  command
+      .option("--pooling", args.engine.pooling,
+              "the vector of a text: of its last token, the mean, or of its first (cls); auto: as the model's files "
+              "say, else last")
+      .show_default()
+      .one_of({"auto", "last", "mean", "cls"});
+}
+
 void add_model_argument(Options command, ModelArgs& args) {
   command.option("MODEL", args.model, "the model, as -m takes it").excludes(*command.find_option("--model"));
 }

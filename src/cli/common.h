@@ -27,8 +27,8 @@ void add_device_options(Options command, ModelArgs& args);  // how it is loaded 
 
 void add_speculate_option(Options command, std::string& kind);
 Speculation parse_speculation(const std::string& kind);
-
-void add_model_argument(Options command, ModelArgs& args);  // the model without -m in front
+void add_pooling_options(Options command, ModelArgs& args);  // texts as vectors
+void add_model_argument(Options command, ModelArgs& args);   // the model without -m in front
 
 // A prompt as it was given: a word of its own, -p, -f, --ids or standard input.
 struct PromptArgs {
@@ -67,6 +67,7 @@ void add_serve(Program& program);
 void add_bench(Program& program);
 void add_logits(Program& program);
 void add_perplexity(Program& program);
+void add_embed(Program& program);
 void add_tokenize(Program& program);
 void add_tools(Program& program);
 void add_grammar(Program& program);

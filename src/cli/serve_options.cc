@@ -43,6 +43,8 @@ void add_serve_options(Options command, ServeArgs& args) {
   command.option("--tool-format", args.tool_format, "how the model writes tool calls; default: as its template says")
       .one_of(dialect_names());
 
+  add_pooling_options(command, args.model);
+
   command.heading("Server");
   command.option("--host", args.host, "address to listen on; 0.0.0.0 or :: for all").show_default();
   command.option("--port", args.port, "0: any free one").show_default();

@@ -14,6 +14,7 @@
 #include <span>
 #include <sstream>
 
+#include "server/openai/parameters.h"
 #include "server/openai_rig.h"
 #include "soak.h"
 
@@ -180,16 +181,31 @@ std::vector<Field> fields() {
                    for (int64_t i = 0; i < n; ++i) messages.push_back({{"role", "user"}, {"content", "hello"}});
                    return Json{{"messages", messages}};
                  }});
+  all.push_back({"apply-template content", "/apply-template", 60'000,
+                 [](int64_t n) { return Json{{"messages", user(repeat("hello ", n))}}; }});
+  for (const char* name : {"input_prefix", "input_suffix", "prompt"})
+    all.push_back({std::string("infill ") + name, "/infill", 60'000, [name](int64_t n) {
+                     Json body = {{"input_prefix", "a"}, {"input_suffix", "c"}};
+                     body[name] = repeat("hello ", n);
+                     return body;
+                   }});
+  all.push_back({"infill input_extra", "/infill", 500, [](int64_t n) {
+                   return Json{{"input_prefix", "a"},
+                               {"input_suffix", "c"},
+                               {"input_extra", list_of<Json>(n, {{"filename", "f"}, {"text", repeat("hello ", 50)}})}};
+                 }});
   all.push_back(
       {"detokenize ids", "/detokenize", 100'000, [](int64_t n) { return Json{{"tokens", list_of(n, 262)}}; }});
   return all;
 }
 
-// Every name that an API of the server takes or knows of, read out of its sources.
+// Every name that an API of the server takes or knows of: of the table, and within objects, read out of the sources.
 std::set<std::string> parameter_names(const std::string& folder) {
   const std::regex pattern(
-      R"re((?:(?:take|boolean|integer|number|string|strings|tokens)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|Kind::|")))"([a-z_]+)"[,)])re");
+      R"re((?:(?:take|boolean|integer|number|string|strings|tokens)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Kind::|")))"([a-z_]+)"[,)])re");
   std::set<std::string> names;
+  if (folder == "openai")
+    for (const openai::Parameter& parameter : openai::parameter_table()) names.insert(std::string(parameter.name));
   for (const auto& file : std::filesystem::directory_iterator(INGOT_FIXTURES "/../../src/server/" + folder)) {
     std::stringstream text;
     text << std::ifstream(file.path()).rdbuf();
@@ -244,6 +260,7 @@ class OpenaiDoubling : public ::testing::Test {
   OpenaiDoubling()
       : rig_({.limits = {.max_choices = 4096, .max_prompts = 4096, .max_stop = 4096, .max_stop_bytes = 4 << 20}}) {
     rig_.generator->limits_now.max_model_len = int64_t{1} << 30;  // whatever is sent fits
+    rig_.generator->tokenizer_now = tiny_tokenizer(true);
     rig_.generator->on_submit = [](ScriptedGeneration& generation) { generation.finish(); };
     rig_.api->attach(rig_.generator);
   }

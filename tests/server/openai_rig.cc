@@ -14,7 +14,7 @@ constexpr const char* kTemplate =
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tiny_tokenizer() {
+std::shared_ptr<const Tokenizer> tiny_tokenizer(bool with_more) {
   const ByteAlphabet& alphabet = ByteAlphabet::get();
   TokenizerData data;
   data.source = "tiny";
@@ -23,9 +23,12 @@ std::shared_ptr<const Tokenizer> tiny_tokenizer() {
   data.tokens.insert(data.tokens.end(), {"<s>", "<|im_start|>", "<|im_end|>", "he", "ll", "hell", "hello"});
   data.tokens.push_back(alphabet.encode("\xe2\x82"));
   while (data.tokens.size() < kVocab) data.tokens.push_back("w" + std::to_string(data.tokens.size()));
+  const char* kMore[] = {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>", "yes", "no"};
+  if (with_more) std::copy(std::begin(kMore), std::end(kMore), data.tokens.begin() + 264);
   data.in_model.assign(data.tokens.size(), 1);
   data.merges = {{'h', 'e', 259, 0}, {'l', 'l', 260, 1}, {259, 260, 261, 2}, {261, 'o', 262, 3}};
-  for (int32_t id = 256; id < 259; ++id) {
+  for (int32_t id = 256; id < (with_more ? 269 : 259); ++id) {
+    if (id >= 259 && id < 264) continue;
     data.in_model[id] = 0;
     data.added.push_back({.id = id, .content = data.tokens[id], .special = true});
   }
@@ -223,7 +226,7 @@ void ScriptedGeneration::finish_quietly(GenerationSummary summary) {
   if (notify_) notify_();
 }
 
-ScriptedGenerator::ScriptedGenerator(bool with_tokenizer) : tokenizer_(with_tokenizer ? tiny_tokenizer() : nullptr) {
+ScriptedGenerator::ScriptedGenerator(bool with_tokenizer) : tokenizer_now(with_tokenizer ? tiny_tokenizer() : nullptr) {
   limits_now.vocab = kVocab;
   limits_now.max_model_len = 128;
   limits_now.max_top = 32;

@@ -29,7 +29,9 @@ inline constexpr const char* kText = "/v1/completions";
 inline constexpr int32_t kVocab = 331;
 inline constexpr int32_t kEnd = 258;
 inline constexpr int32_t kHalfCharacter = 263;  // with byte 0xac: the euro sign
-std::shared_ptr<const Tokenizer> tiny_tokenizer();
+// With more: 264 <fim_prefix>, 265 <fim_suffix>, 266 <fim_middle>, 267 <repo_name>, 268 <file_sep>; 269 "yes", 270
+// "no".
+std::shared_ptr<const Tokenizer> tiny_tokenizer(bool with_more = false);
 
 class FakeExchange : public Exchange {
  public:
@@ -105,7 +107,8 @@ class ScriptedGenerator : public openai::Generator {
   double retry_after_s() const override { return 6.2; }
   LlmStats stats() const override { return stats_now; }
   const EngineLimits& limits() const override { return limits_now; }
-  const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const Tokenizer* tokenizer() const override { return tokenizer_now.get(); }
+  const ModelInfo& model_info() const override { return model_now; }
   std::string device_description() const override { return "a \"fake\"\\device"; }
   std::vector<std::string> check_integrity() override { return {"block 3: \"lost\""}; }
 
@@ -116,10 +119,9 @@ class ScriptedGenerator : public openai::Generator {
   std::function<void()> refuse;                        // throws
   LlmStats stats_now;
   EngineLimits limits_now;
+  ModelInfo model_now;
   bool drained = false;
-
- private:
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_now;
 };
 
 // An API over a ScriptedGenerator, with its log.

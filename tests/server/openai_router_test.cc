@@ -45,12 +45,6 @@ TEST(OpenaiRouter, WrongMethod) {
   }
 }
 
-// A model whose makers say how it wants to be sampled.
-class AdvisedGenerator : public ScriptedGenerator {
- public:
-  SamplingAdvice sampling_advice() const override { return {.temperature = 0.2f, .top_p = 0.9f, .top_k = 40}; }
-};
-
 TEST(OpenaiRouter, TheMakersAdviceHoldsWhereARequestSaysNothing) {
   Rig rig;
   Json props = Json::parse(rig.ask("GET", "/props").body);
@@ -58,7 +52,7 @@ TEST(OpenaiRouter, TheMakersAdviceHoldsWhereARequestSaysNothing) {
   EXPECT_EQ(props["chat_sampling"]["temperature"], 0.7);
   EXPECT_EQ(props["chat_sampling"]["top_p"], 0.95);
 
-  rig.generator = std::make_shared<AdvisedGenerator>();
+  rig.generator->model_now.sampling = {.temperature = 0.2f, .top_p = 0.9f, .top_k = 40};
   rig.api->attach(rig.generator);
   props = Json::parse(rig.ask("GET", "/props").body);
   for (const char* kind : {"default_generation_settings", "chat_sampling"}) {

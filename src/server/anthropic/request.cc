@@ -24,12 +24,13 @@ using openai::Fields;
 using openai::kind_of;
 using openai::Off;
 using openai::ToolChoice;
+using openai::ValueType;
 
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 
 constexpr auto kRules = std::to_array<openai::ParameterRule>({
-    {"metadata", Off::always},
-    {"cache_control", Off::always},  // prompts are always looked up in the prefix cache
+    {"metadata", Off::always, ValueType::object},
+    {"cache_control", Off::always, ValueType::object},  // prompts are always looked up in the prefix cache
     {"service_tier", Off::always},
     {"inference_geo", Off::always},
     {"container", Off::never},

@@ -28,6 +28,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;
+  double prefill_s = 0, decode_s = 0;  // once it is done; the longest of several prompts
 };
 
 // How much of a prompt was read, as llama-server tells it (return_progress).
@@ -79,6 +80,7 @@ class AnswerWriter {
 
 std::unique_ptr<AnswerWriter> make_chat_writer(AnswerContext context);
 std::unique_ptr<AnswerWriter> make_completion_writer(AnswerContext context);
+std::unique_ptr<AnswerWriter> make_infill_writer(AnswerContext context);
 
 // A stream of the completions endpoints: chunks with one choice each, one with the usage if asked for, [DONE].
 class ChunkWriter : public AnswerWriter {

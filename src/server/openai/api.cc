@@ -13,6 +13,8 @@
 #include "server/ascii.h"
 #include "server/openai/call.h"
 #include "server/openai/models.h"
+#include "server/openai/openapi.h"
+#include "server/openai/pooling.h"
 #include "server/openai/tokenize.h"
 #include "server/responses/endpoints.h"
 #include "server/responses/request.h"
@@ -27,13 +29,18 @@ enum class Endpoint {
   ready,
   version,
   metrics,
+  openapi,
   props,
   models,
   model,
   tokenize,
   detokenize,
+  apply_template,
   chat,
   completions,
+  infill,
+  embeddings,
+  rerank,
   responses,
   response,
   delete_response,
@@ -44,36 +51,41 @@ enum class Endpoint {
   integrity
 };
 
-struct Route {
-  std::string_view method;
-  std::string_view path;  // may have one part in braces: an id without '/', or a model's name, which may have some
-  Endpoint endpoint;
+struct Route : RouteInfo {
+  Endpoint id;
 };
 
 constexpr auto kRoutes = std::to_array<Route>({
-    {"GET", "/", Endpoint::page},
-    {"GET", "/katex.js", Endpoint::page},
-    {"GET", "/katex.css", Endpoint::page},
-    {"GET", "/live", Endpoint::live},
-    {"GET", "/health", Endpoint::health},
-    {"GET", "/ready", Endpoint::ready},
-    {"GET", "/version", Endpoint::version},
-    {"GET", "/metrics", Endpoint::metrics},
-    {"GET", "/props", Endpoint::props},
-    {"GET", "/v1/models", Endpoint::models},
-    {"GET", "/v1/models/{model}", Endpoint::model},
-    {"POST", "/v1/chat/completions", Endpoint::chat},
-    {"POST", "/v1/completions", Endpoint::completions},
-    {"POST", "/v1/responses", Endpoint::responses},
-    {"GET", "/v1/responses/{id}", Endpoint::response},
-    {"DELETE", "/v1/responses/{id}", Endpoint::delete_response},
-    {"GET", "/v1/responses/{id}/input_items", Endpoint::input_items},
-    {"POST", "/v1/responses/{id}/cancel", Endpoint::cancel_response},
-    {"POST", "/v1/messages", Endpoint::messages},
-    {"POST", "/v1/messages/count_tokens", Endpoint::count_tokens},
-    {"POST", "/tokenize", Endpoint::tokenize},
-    {"POST", "/detokenize", Endpoint::detokenize},
-    {"GET", "/debug/integrity", Endpoint::integrity},
+    {{"GET", "/", "the chat page"}, Endpoint::page},
+    {{"GET", "/katex.js", "what sets its formulas"}, Endpoint::page},
+    {{"GET", "/katex.css", "likewise"}, Endpoint::page},
+    {{"GET", "/live", "the process answers"}, Endpoint::live},
+    {{"GET", "/health", "a request would be served"}, Endpoint::health},
+    {{"GET", "/ready", "likewise, and new ones are taken"}, Endpoint::ready},
+    {{"GET", "/version", "of the server"}, Endpoint::version},
+    {{"GET", "/metrics", "for Prometheus"}, Endpoint::metrics},
+    {{"GET", "/openapi.json", "this document"}, Endpoint::openapi},
+    {{"GET", "/props", "how requests are sampled that say nothing"}, Endpoint::props},
+    {{"GET", "/v1/models", "the served names"}, Endpoint::models},
+    {{"GET", "/v1/models/{model}", "one of them"}, Endpoint::model},
+    {{"POST", "/v1/chat/completions", "the answer to a conversation", kChatEndpoint}, Endpoint::chat},
+    {{"POST", "/v1/completions", "goes on with a text", kCompletionsEndpoint}, Endpoint::completions},
+    {{"POST", "/v1/responses", "OpenAI's Responses"}, Endpoint::responses},
+    {{"GET", "/v1/responses/{id}", "one that is kept"}, Endpoint::response},
+    {{"DELETE", "/v1/responses/{id}", "forgets it"}, Endpoint::delete_response},
+    {{"GET", "/v1/responses/{id}/input_items", "what it was given"}, Endpoint::input_items},
+    {{"POST", "/v1/responses/{id}/cancel", "of those in the background, which there are none of"},
+     Endpoint::cancel_response},
+    {{"POST", "/v1/messages", "Anthropic's Messages"}, Endpoint::messages},
+    {{"POST", "/v1/messages/count_tokens", "how long a conversation is"}, Endpoint::count_tokens},
+    {{"POST", "/infill", "fills a gap in a text", kInfillEndpoint}, Endpoint::infill},
+    {{"POST", "/v1/embeddings", "texts as vectors", kEmbeddingsEndpoint}, Endpoint::embeddings},
+    {{"POST", "/rerank", "rates documents for a query", kRerankEndpoint}, Endpoint::rerank},
+    {{"POST", "/v1/rerank", "the same", kRerankEndpoint}, Endpoint::rerank},
+    {{"POST", "/apply-template", "the prompt of a conversation", kTemplateEndpoint}, Endpoint::apply_template},
+    {{"POST", "/tokenize", "the tokens of a text or a conversation", kTokenizeEndpoint}, Endpoint::tokenize},
+    {{"POST", "/detokenize", "the text of tokens", kDetokenizeEndpoint}, Endpoint::detokenize},
+    {{"GET", "/debug/integrity", "the orchestrator checks itself"}, Endpoint::integrity},
 });
 
 // What stands in the path for the part in braces; nothing: the path is another.
@@ -84,7 +96,7 @@ std::optional<std::string> part_of(const Route& route, std::string_view path) {
   if (path.size() < before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after))
     return std::nullopt;
   const std::string_view part = path.substr(before.size(), path.size() - before.size() - after.size());
-  if (route.endpoint != Endpoint::model && (part.empty() || part.find('/') != part.npos)) return std::nullopt;
+  if (route.id != Endpoint::model && (part.empty() || part.find('/') != part.npos)) return std::nullopt;
   return std::string(part);
 }
 
@@ -167,8 +179,10 @@ class ApiImpl final : public Api {
       if (route == nullptr)
         throw ApiError(404, fmt::format("there is nothing at {}", printable(request.path)), "", "not_found");
       if (!allows(*route, request.method)) return refuse_method(*exchange, *route, trace);
-      if (generates(route->endpoint)) {
-        start_call(exchange, route->endpoint, *cancelled, trace, call);
+      if (generates(route->id)) {
+        start_call(exchange, route->id, *cancelled, trace, call);
+      } else if (route->id == Endpoint::embeddings || route->id == Endpoint::rerank) {
+        start_pooling(exchange, route->id == Endpoint::rerank ? rerank : embeddings, *cancelled, trace, call);
       } else {
         HttpReply reply = reply_to(request, *route, *cancelled);
         const int status = reply.status;
@@ -190,7 +204,7 @@ class ApiImpl final : public Api {
 
   static bool generates(Endpoint endpoint) {
     return endpoint == Endpoint::chat || endpoint == Endpoint::completions || endpoint == Endpoint::responses ||
-           endpoint == Endpoint::messages;
+           endpoint == Endpoint::messages || endpoint == Endpoint::infill;
   }
 
   // Metrics have a label for the method, which clients must not be able to fill with anything they like.
@@ -232,13 +246,14 @@ class ApiImpl final : public Api {
   HttpReply reply_to(const HttpRequest& request, const Route& route, const CancelFlag& cancelled) {
     const std::string part = part_of(route, request.path).value_or("");
     const bool for_anthropic = error_shape(request) == ErrorShape::anthropic;
-    switch (route.endpoint) {
+    switch (route.id) {
       case Endpoint::page: return page(request.path);
       case Endpoint::live: return {.body = R"({"status":"alive"})"};
       case Endpoint::health: return health();
       case Endpoint::ready: model(true); return {.body = R"({"status":"ready"})"};
       case Endpoint::version: return {.body = dump({{"version", state_->options.version}})};
       case Endpoint::metrics: return metrics();
+      case Endpoint::openapi: return openapi();
       case Endpoint::props: return show_props(*model(false));
       case Endpoint::models:
         return for_anthropic ? anthropic::list_models(*model(false), loaded_s_) : list_models(*model(false), loaded_s_);
@@ -253,6 +268,9 @@ class ApiImpl final : public Api {
         check_content_type(request);
         return anthropic::count_tokens(*model(false), request.body, &cancelled);
       case Endpoint::integrity: return integrity();
+      case Endpoint::apply_template:
+        check_content_type(request);
+        return apply_template(*model(false), request.body, &cancelled);
       case Endpoint::tokenize: check_content_type(request); return tokenize(*model(false), request.body, &cancelled);
       default: check_content_type(request); return detokenize(*model(false), request.body, &cancelled);
     }
@@ -288,6 +306,13 @@ class ApiImpl final : public Api {
     return reply;
   }
 
+  HttpReply openapi() const {
+    const auto model = model_or_null();
+    const std::vector<RouteInfo> routes(kRoutes.begin(), kRoutes.end() - (state_->options.debug_endpoints ? 0 : 1));
+    return {.body = openapi_json(routes, state_->options.version,
+                                 model ? model->request_limits() : state_->options.limits)};
+  }
+
   HttpReply integrity() const {
     if (!state_->options.debug_endpoints) throw ApiError(404, "there is nothing at /debug/integrity", "", "not_found");
     return {.body = dump({{"faults", model(false)->generator().check_integrity()}})};
@@ -316,6 +341,7 @@ class ApiImpl final : public Api {
       case Endpoint::chat: return parse_chat_request(http.body, limits, cancelled);
       case Endpoint::responses:
         return responses::parse_request(http.body, limits, cancelled, state_->responses, http.tenant);
+      case Endpoint::infill: return parse_infill_request(http.body, limits, cancelled);
       case Endpoint::messages: return anthropic::parse_request(http.body, limits, cancelled);
       default: return parse_completion_request(http.body, limits, cancelled);
     }
@@ -337,6 +363,7 @@ class ApiImpl final : public Api {
            "is not taken from requests: start the server with --priority-scheduling");
     const OutputOptions output = request.output;
     std::optional<ChatReading> reading = served->reading(request);
+    served->end_infill(request);
     served->tokenize_bad_words(request.generation, &cancelled);
     AnswerContext context{.id = request.id_prefix + http.id,
                           .created = state_->now_s(),
@@ -369,20 +396,43 @@ class ApiImpl final : public Api {
     std::vector<GenerationRequest> requests;
     for (size_t i = 0; i < context.prompts.size(); ++i) {
       GenerationRequest one = request.generation;
-      one.id = context.prompts.size() == 1 ? http.id : fmt::format("{}-{}", http.id, i);
       one.prompt = context.prompts[i].ids;
       one.max_tokens = lengths[i];
-      one.client = http.client;
-      one.cache_salt = cache_salt(http, request.generation.cache_salt);
-      one.shared_tokens = one.cache_salt.empty() ? 0 : served->shared_tokens(one.prompt);
-      if (state_->options.request_timeout.count() > 0) one.deadline = arrival + state_->options.request_timeout;
       requests.push_back(std::move(one));
     }
+    address(requests, *served, http, arrival);
     if (!output.token_ids)
       for (PromptTokens& prompt : context.prompts) prompt.ids = {};
     std::unique_ptr<AnswerWriter> writer = request.make_writer(std::move(context));
     call = std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(writer), output);
     call->start(std::move(requests));
+  }
+
+  void start_pooling(const std::shared_ptr<Exchange>& exchange, decltype(embeddings)* prepare,
+                     const CancelFlag& cancelled, RequestTrace& trace, std::shared_ptr<Call>& call) {
+    const auto arrival = std::chrono::steady_clock::now();
+    const HttpRequest& http = exchange->request();
+    check_content_type(http);
+    const std::shared_ptr<const ServedModel> served = model(true);
+    PoolingCall prepared = prepare(*served, http.body, http.id, &cancelled);
+    trace.record().model = prepared.model;
+    address(prepared.requests, *served, http, arrival);
+    call =
+        std::make_shared<Call>(state_, served, exchange, std::move(trace), std::move(prepared.writer), OutputOptions{});
+    call->start(std::move(prepared.requests));
+  }
+
+  // Whose they are, and until when they are wanted.
+  void address(std::vector<GenerationRequest>& requests, const ServedModel& served, const HttpRequest& http,
+               std::chrono::steady_clock::time_point arrival) const {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      GenerationRequest& one = requests[i];
+      one.id = requests.size() == 1 ? http.id : fmt::format("{}-{}", http.id, i);
+      one.client = http.client;
+      one.cache_salt = cache_salt(http, one.cache_salt);
+      one.shared_tokens = one.cache_salt.empty() ? 0 : served.shared_tokens(one.prompt);
+      if (state_->options.request_timeout.count() > 0) one.deadline = arrival + state_->options.request_timeout;
+    }
   }
 
   // A request's own salt is added to that of its key, never put in its place.

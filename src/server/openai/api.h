@@ -67,7 +67,7 @@ class Generator {
   virtual const EngineLimits& limits() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;  // may be null: then only token ids are served
   virtual std::string device_description() const = 0;
-  virtual SamplingAdvice sampling_advice() const { return {}; }
+  virtual const ModelInfo& model_info() const = 0;
   virtual std::vector<std::string> check_integrity() { return {}; }
 };
 

@@ -8,6 +8,7 @@
 #include "core/printable.h"
 #include "core/sampling_ranges.h"
 #include "server/openai/errors.h"
+#include "server/openai/parameters.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -72,6 +73,11 @@ Fields::Fields(const Json& object, std::string path) : object_(object), path_(st
     if (!value.is_null()) left_.emplace(key, &value);
 }
 
+Fields::Fields(const Json& body, EndpointSet endpoint, const RequestLimits& limits) : Fields(body) {
+  endpoint_ = endpoint;
+  limits_ = &limits;
+}
+
 std::string Fields::path_of(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 
 const Json* Fields::peek(const std::string& name) const {
@@ -82,6 +88,10 @@ const Json* Fields::peek(const std::string& name) const {
 const Json* Fields::take(const std::string& name) {
   const auto found = left_.find(name);
   if (found == left_.end()) return nullptr;
+  if (endpoint_ != 0) {
+    const Parameter* parameter = find_parameter(name, endpoint_);
+    if (parameter == nullptr || parameter->off != Off::used) return nullptr;
+  }
   const Json* value = found->second;
   left_.erase(found);
   return value;
@@ -113,6 +123,16 @@ std::optional<int64_t> Fields::integer(const std::string& name, int64_t low, int
   if (below) fail(path_of(name), "integer_below_min_value", "must be at least {}, got {}", low, show(*value));
   if (above) fail(path_of(name), "integer_above_max_value", "must be at most {}, got {}", high, show(*value));
   return number;
+}
+
+std::optional<int64_t> Fields::integer(const std::string& name) {
+  const Parameter* parameter = find_parameter(name, endpoint_);
+  if (parameter == nullptr) return std::nullopt;
+  return integer(name, parameter->least, parameter->limit != nullptr ? limits_->*parameter->limit : parameter->most);
+}
+
+std::optional<double> Fields::number(const std::string& name) {
+  return peek(name) == nullptr ? std::nullopt : number(name, range_of(*find_parameter(name, endpoint_)));
 }
 
 std::optional<double> Fields::number(const std::string& name, const SamplingRange& range) {

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "core/cancel.h"
+#include "core/sampling_ranges.h"
 #include "server/openai/limits.h"
 
-namespace ingot {
-struct SamplingRange;
-}
-
 namespace ingot::server::openai {
+
+using EndpointSet = uint32_t;  // bits: parameters.h
 
 // Parses a request body of unknown origin: strict JSON with valid UTF-8, no key twice in one object, at most
 // kMaxDepth levels, and values and keys within the limits. Key order is kept, since chat templates may print objects.
@@ -33,6 +32,9 @@ class Fields {
 
   // `path` is where the object lies ("stream_options"); empty: the body itself.
   explicit Fields(const Json& object, std::string path = "");
+  // The body of a request to an endpoint: only what the table of parameters lists for it can be taken.
+  Fields(const Json& body, EndpointSet endpoint, const RequestLimits& limits);
+  EndpointSet endpoint() const { return endpoint_; }
 
   // The value, or nullptr when absent or null. Whatever was taken is known to the server: see rest().
   const Json* take(const std::string& name);
@@ -43,6 +45,9 @@ class Fields {
 
   std::optional<bool> boolean(const std::string& name);
   std::optional<int64_t> integer(const std::string& name, int64_t low, int64_t high);
+  // Of a body, within the bounds that the table has.
+  std::optional<int64_t> integer(const std::string& name);
+  std::optional<double> number(const std::string& name);
   std::optional<double> number(const std::string& name, const SamplingRange& range);
   std::optional<std::string> string(const std::string& name);
   // A string or a list of strings, none of them empty; stops and stop-bytes of the limits hold.
@@ -53,6 +58,8 @@ class Fields {
  private:
   const Json& object_;
   std::string path_;
+  EndpointSet endpoint_ = 0;
+  const RequestLimits* limits_ = nullptr;
   std::unordered_map<std::string_view, const Json*> left_;
 };
 

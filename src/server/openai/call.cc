@@ -145,6 +145,8 @@ Usage Call::final_usage() const {
     usage.prompt_tokens += summary.prompt_tokens;
     usage.cached_tokens += summary.cached_tokens;
     usage.completion_tokens += summary.completion_tokens;
+    usage.prefill_s = std::max(usage.prefill_s, summary.prefill_s);
+    usage.decode_s = std::max(usage.decode_s, summary.decode_s);
   }
   return usage;
 }
@@ -211,6 +213,11 @@ void Call::stream_progress(size_t prompt, std::string& out) {
 
 bool Call::pull_events(std::string& out) {
   const bool last = all_done();  // asked first: what is taken then is all there is
+  if (last) {
+    const Usage all = final_usage();
+    so_far_.prefill_s = all.prefill_s;
+    so_far_.decode_s = all.decode_s;
+  }
   std::optional<ErrorReply> failure;
   for (size_t i = 0; i < generations_.size() && !failure; ++i) {
     if (output_.progress && !produced_[i]) stream_progress(i, out);

@@ -1,4 +1,3 @@
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "server/openai/answer.h"
@@ -11,7 +10,7 @@ namespace ingot::server::openai {
 
 CompletionRequest parse_chat_request(std::string_view body, const RequestLimits& limits, const CancelFlag* cancelled) {
   nlohmann::ordered_json json = parse_body(body, limits, cancelled);
-  Fields fields(json);
+  Fields fields(json, kChatEndpoint, limits);
   CompletionRequest request;
   request.id_prefix = "chatcmpl-";
   request.make_writer = make_chat_writer;
@@ -19,14 +18,14 @@ CompletionRequest parse_chat_request(std::string_view body, const RequestLimits&
   take_shared_fields(fields, limits, request);
 
   // The newer name wins, as in OpenAI's service.
-  if (const auto newer = fields.integer("max_completion_tokens", 1, std::numeric_limits<int64_t>::max()))
+  if (const auto newer = fields.integer("max_completion_tokens"))
     request.max_tokens = newer;
   else if (request.max_tokens == 0)
     fail("max_tokens", "integer_below_min_value", "must be at least 1, got 0");
 
   OutputOptions& output = request.output;
   output.logprobs = fields.boolean("logprobs").value_or(false);
-  if (const auto top = fields.integer("top_logprobs", 0, limits.max_logprobs)) {
+  if (const auto top = fields.integer("top_logprobs")) {
     if (!output.logprobs) fail("top_logprobs", "invalid_value", "may be set only together with logprobs: true");
     output.top_logprobs = static_cast<int32_t>(*top);
   }

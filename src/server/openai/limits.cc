@@ -13,6 +13,7 @@ namespace {
 constexpr auto kTable = std::to_array<LimitInfo>({
     {"choices", &RequestLimits::max_choices, 1, "prompts times choices (n, best_of, beams)"},
     {"prompts", &RequestLimits::max_prompts, 1, "prompts of a completions request"},
+    {"inputs", &RequestLimits::max_inputs, 1, "texts of an embeddings request, documents of a rerank request"},
     {"logprobs", &RequestLimits::max_logprobs, 0, "alternatives reported for a token"},
     {"stops", &RequestLimits::max_stop, 0, "stop strings; bad words"},
     {"stop-bytes", &RequestLimits::max_stop_bytes, 1, "bytes of a stop string, a bad word or cache_salt"},

@@ -19,6 +19,7 @@ struct RequestLimits {
 
   int64_t max_choices = 128;            // prompts times choices, best_of included
   int64_t max_prompts = 256;            // of one completions request
+  int64_t max_inputs = 1024;            // texts of an embeddings request; documents that are rated
   int64_t max_logprobs = 20;            // alternatives a token
   int64_t max_stop = 64;                // stop strings; bad words
   int64_t max_stop_bytes = 1024;        // of each of them, and of cache_salt

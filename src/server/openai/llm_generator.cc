@@ -19,7 +19,7 @@ class LlmGenerator final : public Generator {
   const EngineLimits& limits() const override { return llm_.limits(); }
   const Tokenizer* tokenizer() const override { return llm_.tokenizer(); }
   std::string device_description() const override { return llm_.device_description(); }
-  SamplingAdvice sampling_advice() const override { return llm_.model().sampling; }
+  const ModelInfo& model_info() const override { return llm_.model(); }
   std::vector<std::string> check_integrity() override { return llm_.check_integrity(); }
 
  private:

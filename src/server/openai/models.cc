@@ -36,7 +36,7 @@ HttpReply show_props(const ServedModel& model) {
   settings["n_ctx"] = model.context();
   return {.body = dump({{"model_alias", model.name()},
                         {"default_generation_settings", std::move(settings)},
-                        {"chat_sampling", sampling_json(model.generator().sampling_advice().over(kChatSampling))},
+                        {"chat_sampling", sampling_json(model.generator().model_info().sampling.over(kChatSampling))},
                         {"total_slots", model.generator().limits().max_seqs}})};
 }
 

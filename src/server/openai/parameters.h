@@ -1,14 +1,31 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
+#include "core/sampling_ranges.h"
 #include "server/openai/body.h"
+#include "server/openai/limits.h"
 
+// Every parameter of every endpoint, once: what the readers look at (Fields), what is accepted without effect, what
+// /openapi.json and docs/server.md tell. A name that is not here is refused, because nobody can tell what it would have
+// changed.
 namespace ingot::server::openai {
 
-// What a value must be for the parameter to change nothing.
-enum class Off {
+// Endpoints with a body.
+inline constexpr EndpointSet kChatEndpoint = 1, kCompletionsEndpoint = 2, kInfillEndpoint = 4, kTokenizeEndpoint = 8,
+                             kDetokenizeEndpoint = 16, kTemplateEndpoint = 32, kEmbeddingsEndpoint = 64,
+                             kRerankEndpoint = 128;
+inline constexpr EndpointSet kEveryEndpoint = 255;
+
+// What the value is, for its schema.
+enum class ValueType : uint8_t { boolean, integer, number, text, texts, tokens, object, other };
+
+// What a value must be for a parameter to change nothing.
+enum class Off : uint8_t {
+  used,       // it is read: any value it may have
   always,     // the parameter never changes the answer
   empty,      // [], {} or ""
   no_choice,  // "none" or "auto", as there are no tools to choose from
@@ -19,16 +36,39 @@ enum class Off {
   never,   // null is all that is accepted
 };
 
+struct Parameter {
+  std::string_view name;
+  EndpointSet endpoints;
+  ValueType type;
+  std::string_view meaning;
+  // Of integers and numbers; those of sampling have theirs in core/sampling_ranges.h.
+  int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  int64_t RequestLimits::* limit = nullptr;  // a most of integers that is set elsewhere
+  bool required = false;
+  Off off = Off::used;
+  std::string_view hint = "is not supported by this server";  // why any other value is refused
+  std::string_view schema = {};                               // JSON, of other types
+};
+
+std::span<const Parameter> parameter_table();
+// Null: the endpoint knows nothing of the name.
+const Parameter* find_parameter(std::string_view name, EndpointSet endpoint);
+
+// Of a number.
+SamplingRange range_of(const Parameter& parameter);
+
+// Judges every parameter of the body that nobody took. What cannot change the answer is accepted when it has the right
+// type; what could is accepted only with the value that means "off"; a name that is not known is refused. Throws
+// ApiError naming the parameter.
+void check_other_parameters(const Fields& fields);
+
+// A parameter of an API that has its own table: what it must be to change nothing.
 struct ParameterRule {
   std::string_view name;
   Off off;
+  ValueType type = ValueType::text;
   std::string_view hint = "is not supported by this server";
 };
-
-// Judges every parameter that nobody took. What cannot change the answer is accepted when it has the right type; what
-// could (tools, ...) is accepted only with the value that means "off"; a name that is not known is refused,
-// because nobody can tell what it would have changed. Throws ApiError naming the parameter.
-void check_other_parameters(const Fields& fields);  // of OpenAI's older endpoints
 void check_other_parameters(const Fields& fields, std::span<const ParameterRule> rules);
 
 }  // namespace ingot::server::openai

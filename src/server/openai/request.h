@@ -13,6 +13,7 @@
 #include "core/cancel.h"
 #include "ingot/llm.h"
 #include "server/openai/limits.h"
+#include "text/infill.h"
 
 // What a client asked for, read out of its JSON and checked as far as that goes without tokenizing.
 namespace ingot::server::openai {
@@ -30,9 +31,17 @@ struct OutputOptions {
   bool logprobs = false;
   int32_t top_logprobs = 0;
   bool prompt_logprobs = false;
-  bool token_ids = false;       // return_token_ids
-  bool tokens_as_ids = false;   // tokens in logprobs are written "token_id:123"
-  uint64_t repeated_bytes = 0;  // of the request, which come back in the answer
+  bool token_ids = false;                    // return_token_ids
+  bool tokens_as_ids = false;                // tokens in logprobs are written "token_id:123"
+  uint64_t repeated_bytes = 0;               // of the request, which come back in the answer
+  std::vector<std::string> response_fields;  // /infill: what of the answer is wanted; empty: all
+};
+
+// A text with a gap that is to be filled: a prompt is what stands before it, this what stands after.
+struct Infill {
+  std::string suffix;
+  std::vector<InfillFormat::File> others = {};  // of the same project
+  const char* param = "suffix";                 // what errors call it
 };
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
@@ -76,6 +85,11 @@ struct CompletionRequest : ModelRequest {
   std::optional<ChatInput> chat;           // either this
   std::vector<Prompt> prompts;             // or these
   bool add_special_tokens = true;          // to text prompts
+  std::optional<Infill> infill;            // the prompts are beginnings of texts with a gap
+};
+
+struct TemplateRequest : ModelRequest {
+  ChatInput chat;
 };
 
 struct TokenizeRequest : ModelRequest {
@@ -95,6 +109,10 @@ CompletionRequest parse_chat_request(std::string_view body, const RequestLimits&
                                      const CancelFlag* cancelled = nullptr);
 CompletionRequest parse_completion_request(std::string_view body, const RequestLimits& limits,
                                            const CancelFlag* cancelled = nullptr);
+CompletionRequest parse_infill_request(std::string_view body, const RequestLimits& limits,
+                                       const CancelFlag* cancelled = nullptr);
+TemplateRequest parse_template_request(std::string_view body, const RequestLimits& limits,
+                                       const CancelFlag* cancelled = nullptr);
 TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimits& limits,
                                        const CancelFlag* cancelled = nullptr);
 DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestLimits& limits,

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
-#include "core/sampling_ranges.h"
 #include "server/openai/errors.h"
 #include "server/openai/structured_fields.h"
 
@@ -15,7 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 // Below it a temperature means greedy, as in vLLM: 1 / temperature would leave what a float can hold.
 constexpr float kGreedyTemperature = 1e-5f;
@@ -70,7 +68,7 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
     s.allowed_token_ids = token_list(*allowed, "allowed_token_ids", limits.vocab);
   }
   s.stop_token_ids = fields.tokens("stop_token_ids", 1024, limits.vocab);
-  s.min_tokens = static_cast<int32_t>(fields.integer("min_tokens", 0, kMaxInt32).value_or(0));
+  s.min_tokens = static_cast<int32_t>(fields.integer("min_tokens").value_or(0));
 
   g.stop = fields.strings("stop", limits);
   g.bad_words = fields.strings("bad_words", limits);
@@ -80,14 +78,14 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   take_flag(fields, "skip_special_tokens", g.skip_special_tokens);
   take_flag(fields, "speculate", g.speculate);
 
-  g.n = static_cast<int32_t>(fields.integer("n", 1, limits.max_n).value_or(1));
-  g.best_of = static_cast<int32_t>(fields.integer("best_of", 1, limits.max_n).value_or(0));
-  g.priority = static_cast<int32_t>(fields.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
+  g.n = static_cast<int32_t>(fields.integer("n").value_or(1));
+  g.best_of = static_cast<int32_t>(fields.integer("best_of").value_or(0));
+  g.priority = static_cast<int32_t>(fields.integer("priority").value_or(0));
   g.cache_salt = fields.string("cache_salt").value_or("");
   if (g.cache_salt.size() > static_cast<size_t>(limits.max_stop_bytes))
     fail("cache_salt", "string_above_max_length", "may have at most {} bytes (--limit stop-bytes), got {}",
          limits.max_stop_bytes, g.cache_salt.size());
-  g.length_penalty = fields.number("length_penalty", {"length_penalty", -10, 10}).value_or(g.length_penalty);
+  g.length_penalty = fields.number("length_penalty").value_or(g.length_penalty);
   take_flag(fields, "early_stopping", g.early_stopping);
   if (g.beam_search) {
     if (temperature && s.temperature != 0)
@@ -126,7 +124,8 @@ std::optional<double> take_drawing(Fields& fields, const SamplingParams& default
   if (temperature) s.temperature = static_cast<float>(*temperature);
   if (s.temperature < kGreedyTemperature) s.temperature = 0;
   take_float(fields, "top_p", s.top_p);
-  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k", -1, kMaxInt32).value_or(s.top_k)));
+  s.top_k = static_cast<int32_t>(
+      std::max<int64_t>(0, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(s.top_k)));
   take_float(fields, "min_p", s.min_p);
   take_float(fields, "presence_penalty", s.presence_penalty);
   take_float(fields, "frequency_penalty", s.frequency_penalty);
@@ -147,14 +146,19 @@ void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionR
   take_flag(fields, "return_token_ids", output.token_ids);
   take_flag(fields, "return_tokens_as_token_ids", output.tokens_as_ids);
   request.max_tokens = fields.integer("max_tokens", output.echo ? 0 : 1, kMaxInt64);
-  request.truncate_prompt = fields.integer("truncate_prompt_tokens", -1, kMaxInt64);
-  if (request.truncate_prompt == 0)
-    fail("truncate_prompt_tokens", "invalid_value", "must be -1 (as much as the context holds) or at least 1, got 0");
-  if (const auto prompt_logprobs = fields.integer("prompt_logprobs", 0, limits.max_logprobs)) {
+  request.truncate_prompt = take_truncation(fields);
+  if (const auto prompt_logprobs = fields.integer("prompt_logprobs")) {
     if (output.stream) fail("prompt_logprobs", "invalid_value", "cannot be had together with stream: true");
     output.prompt_logprobs = true;
     request.generation.prompt_logprobs = static_cast<int32_t>(*prompt_logprobs);
   }
+}
+
+std::optional<int64_t> take_truncation(Fields& fields) {
+  const std::optional<int64_t> keep = fields.integer("truncate_prompt_tokens");
+  if (keep == 0)
+    fail("truncate_prompt_tokens", "invalid_value", "must be -1 (as much as the context holds) or at least 1, got 0");
+  return keep;
 }
 
 void check_together(const RequestLimits& limits, size_t prompts, const CompletionRequest& request) {

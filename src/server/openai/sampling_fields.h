@@ -14,6 +14,9 @@ void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionR
 std::optional<double> take_drawing(Fields& fields, const SamplingParams& defaults, const SamplingRange& temperatures,
                                    GenerationRequest& generation);
 
+// truncate_prompt_tokens: how many tokens of a prompt's end are kept; -1: as many as the context holds.
+std::optional<int64_t> take_truncation(Fields& fields);
+
 // Rules between parameters, for a request with this many prompts.
 void check_together(const RequestLimits& limits, size_t prompts, const CompletionRequest& request);
 

@@ -57,7 +57,7 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
   const EngineLimits& engine = generator_->limits();
   limits_ = options.limits;
   limits_.vocab = engine.vocab;
-  limits_.sampling = generator_->sampling_advice().over({});
+  limits_.sampling = generator_->model_info().sampling.over({});
   limits_.max_logprobs = std::min<int64_t>(limits_.max_logprobs, engine.max_top);
   limits_.max_n = std::min<int64_t>(limits_.max_choices, engine.max_seqs);
   limits_.max_beams = std::min<int64_t>(limits_.max_n, engine.max_top / 2);
@@ -72,6 +72,7 @@ ServedModel::ServedModel(std::shared_ptr<Generator> generator, const ApiOptions&
       special_marks_ = format_->has_special_marks(*tokenizer);
     }
     for (const std::string& text : options.shared_prefixes) add_shared(text);
+    infill_ = InfillFormat::of(*tokenizer);
     longest_token_ = find_longest_token(*tokenizer);
     most_prompt_bytes_ = std::max(kAlwaysTokenized, static_cast<uint64_t>(context()) * longest_token_);
   }
@@ -112,9 +113,7 @@ const Tokenizer& ServedModel::tokenizer(const char* param) const {
   return *tokenizer;
 }
 
-std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled,
-                                         bool* in_reasoning) const {
-  const Tokenizer& words = tokenizer(chat.param);
+ChatFormat::Prompt ServedModel::render(const ChatInput& chat, const CancelFlag* cancelled) const {
   if (!format_)
     fail(chat.param, "unsupported_value", "need a chat template, which this model has not: use /v1/completions");
   const std::string_view source = format_->chat_template().source();
@@ -122,20 +121,25 @@ std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, cons
   nlohmann::ordered_json renamed;
   const bool knows_developers = source.find("developer") != source.npos;
   if (!knows_developers && has_role(*chat.messages, "developer")) renamed = with_system(*chat.messages);
-  ChatFormat::Prompt prompt;
   try {
     const bool offered = chat.tool_choice.kind != ToolChoice::Kind::none;
-    prompt = format_->render(renamed.is_null() ? *chat.messages : renamed,
-                             {.add_generation_prompt = chat.add_generation_prompt,
-                              .continue_final_message = chat.continue_final_message,
-                              .tools = offered ? chat.tools.get() : nullptr,
-                              .extra = chat.template_variables.get(),
-                              .cancelled = cancelled});
+    return format_->render(renamed.is_null() ? *chat.messages : renamed,
+                           {.add_generation_prompt = chat.add_generation_prompt,
+                            .continue_final_message = chat.continue_final_message,
+                            .tools = offered ? chat.tools.get() : nullptr,
+                            .extra = chat.template_variables.get(),
+                            .cancelled = cancelled});
   } catch (const Error& error) {
     // Whatever a conversation does to the template is the conversation's fault, short of a bug of ours.
     if (error.kind() == ErrorKind::internal || error.kind() == ErrorKind::cancelled) throw;
     fail(chat.param, "invalid_value", "were refused by the model's chat template: {}", error.what());
   }
+}
+
+std::vector<int32_t> ServedModel::encode(const ChatInput& chat, bool whole, const CancelFlag* cancelled,
+                                         bool* in_reasoning) const {
+  const Tokenizer& words = tokenizer(chat.param);
+  const ChatFormat::Prompt prompt = render(chat, cancelled);
   if (in_reasoning != nullptr) *in_reasoning = prompt.in_reasoning;
   return words.encode(within_bytes(chat.param, prompt.text, whole),
                       {.add_special = chat.add_special_tokens, .parse_special = true, .cancelled = cancelled});
@@ -146,6 +150,28 @@ std::vector<int32_t> ServedModel::encode(const std::string& param, std::string_v
   return tokenizer(param.c_str())
       .encode(within_bytes(param, text, whole),
               {.add_special = add_special, .parse_special = true, .cancelled = cancelled});
+}
+
+std::vector<int32_t> ServedModel::encode_infill(const std::string& param, std::string_view prefix, const Infill& infill,
+                                                const CancelFlag* cancelled) const {
+  size_t bytes = prefix.size() + infill.suffix.size();
+  for (const InfillFormat::File& file : infill.others) bytes += file.name.size() + file.text.size();
+  if (bytes > most_prompt_bytes_)
+    fail(
+        param, "context_length_exceeded",
+        "has {} bytes with what belongs to it, but no text of more than {} fits into the model's context of {} tokens: "
+        "shorten it",
+        bytes, most_prompt_bytes_, context());
+  return infill_->prompt(tokenizer(param.c_str()), prefix, infill.suffix, infill.others, cancelled);
+}
+
+void ServedModel::end_infill(CompletionRequest& request) const {
+  if (!request.infill) return;
+  if (!infill_)
+    fail(request.infill->param, "unsupported_parameter",
+         "is not supported by this model: it has no tokens for filling in the middle");
+  std::vector<int32_t>& ends = request.generation.sampling.stop_token_ids;
+  ends.insert(ends.end(), infill_->ends().begin(), infill_->ends().end());
 }
 
 void ServedModel::tokenize_bad_words(GenerationRequest& generation, const CancelFlag* cancelled) const {
@@ -210,7 +236,22 @@ void ServedModel::check_length(size_t tokens, int64_t new_tokens, const char* pa
          "has {} tokens, but the model's context holds {}, the answer included: shorten it", tokens, context());
 }
 
-std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request, const CancelFlag* cancelled) const {
+void ServedModel::check_pooling() const {
+  if (generator_->limits().pooling) return;
+  throw ApiError(
+      400,
+      "this model was not made for embeddings: start the server with --embeddings to have them all the same, "
+      "or load a model that was",
+      "model", "unsupported_model");
+}
+
+bool ServedModel::judges() const {
+  const Tokenizer* words = generator_->tokenizer();
+  return generator_->model_info().reranks && words != nullptr && words->find("yes") >= 0 && words->find("no") >= 0;
+}
+
+std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request, const CancelFlag* cancelled,
+                                               const std::string& param) const {
   const bool whole = !request.truncate_prompt;
   std::vector<PromptTokens> prompts;
   if (request.chat) {
@@ -223,14 +264,15 @@ std::vector<PromptTokens> ServedModel::prompts(const CompletionRequest& request,
     return prompts;
   }
   for (size_t i = 0; i < request.prompts.size(); ++i) {
-    const std::string param = request.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", i);
+    const std::string name = request.prompts.size() == 1 ? param : fmt::format("{}[{}]", param, i);
     PromptTokens prompt;
     const auto* text = std::get_if<std::string>(&request.prompts[i]);
-    prompt.ids = text != nullptr ? encode(param, *text, request.add_special_tokens, whole, cancelled)
-                                 : std::get<std::vector<int32_t>>(request.prompts[i]);
+    prompt.ids = request.infill    ? encode_infill(name, *text, *request.infill, cancelled)
+                 : text != nullptr ? encode(name, *text, request.add_special_tokens, whole, cancelled)
+                                   : std::get<std::vector<int32_t>>(request.prompts[i]);
     const size_t before = prompt.ids.size();
     cut_front(prompt.ids, request, context());
-    check_length(prompt.ids.size(), request.max_tokens.value_or(1), param.c_str());
+    check_length(prompt.ids.size(), request.max_tokens.value_or(1), name.c_str());
     if (request.output.echo) {
       const Tokenizer* words = generator_->tokenizer();
       if (text != nullptr && prompt.ids.size() == before)

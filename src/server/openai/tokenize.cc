@@ -38,4 +38,12 @@ HttpReply detokenize(const ServedModel& model, std::string_view body, const Canc
   return {.body = dump({{"prompt", model.tokenizer("tokens").decode(request.tokens, false)}})};
 }
 
+HttpReply apply_template(const ServedModel& model, std::string_view body, const CancelFlag* cancelled) {
+  const TemplateRequest request = parse_template_request(body, model.request_limits(), cancelled);
+  model.check_name(request.model);
+  std::string prompt = model.render(request.chat, cancelled).text;
+  model.check_answer("messages", prompt.size());
+  return {.body = dump({{"prompt", std::move(prompt)}})};
+}
+
 }  // namespace ingot::server::openai

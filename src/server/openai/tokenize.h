@@ -11,4 +11,7 @@ namespace ingot::server::openai {
 HttpReply tokenize(const ServedModel& model, std::string_view body, const CancelFlag* cancelled);
 HttpReply detokenize(const ServedModel& model, std::string_view body, const CancelFlag* cancelled);
 
+// POST /apply-template, in llama-server's: the prompt that a conversation becomes.
+HttpReply apply_template(const ServedModel& model, std::string_view body, const CancelFlag* cancelled);
+
 }  // namespace ingot::server::openai

@@ -10,7 +10,7 @@ namespace ingot::server::openai {
 TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimits& limits,
                                        const CancelFlag* cancelled) {
   nlohmann::ordered_json json = parse_body(body, limits, cancelled);
-  Fields fields(json);
+  Fields fields(json, kTokenizeEndpoint, limits);
   TokenizeRequest request;
   request.model = fields.string("model").value_or("");
   request.return_token_strs = fields.boolean("return_token_strs").value_or(false);
@@ -26,10 +26,21 @@ TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimit
   return request;
 }
 
+TemplateRequest parse_template_request(std::string_view body, const RequestLimits& limits,
+                                       const CancelFlag* cancelled) {
+  nlohmann::ordered_json json = parse_body(body, limits, cancelled);
+  Fields fields(json, kTemplateEndpoint, limits);
+  TemplateRequest request;
+  request.model = fields.string("model").value_or("");
+  request.chat = take_chat_input(fields, json);
+  check_other_parameters(fields);
+  return request;
+}
+
 DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestLimits& limits,
                                            const CancelFlag* cancelled) {
   const nlohmann::ordered_json json = parse_body(body, limits, cancelled);
-  Fields fields(json);
+  Fields fields(json, kDetokenizeEndpoint, limits);
   DetokenizeRequest request;
   request.model = fields.string("model").value_or("");
   const nlohmann::ordered_json* tokens = fields.take("tokens");

@@ -24,6 +24,7 @@ using openai::Fields;
 using openai::kind_of;
 using openai::Off;
 using openai::ToolChoice;
+using openai::ValueType;
 
 constexpr auto kRules = std::to_array<openai::ParameterRule>({
     {"user", Off::always},
@@ -31,11 +32,13 @@ constexpr auto kRules = std::to_array<openai::ParameterRule>({
     {"service_tier", Off::always},
     {"prompt_cache_key", Off::always},
     {"prompt_cache_retention", Off::always},
-    {"prompt_cache_options", Off::always},
-    {"max_tool_calls", Off::always},  // of tools that a server runs itself: there are none here
-    {"background", Off::is_false, "is not supported by this server: wait for the answer, or stream it"},
-    {"prompt", Off::never, "is not supported: this server keeps no prompt templates, send instructions and input"},
-    {"conversation", Off::never, "is not supported by this server: use previous_response_id"},
+    {"prompt_cache_options", Off::always, ValueType::object},
+    {"max_tool_calls", Off::always, ValueType::integer},  // of tools that a server runs itself: there are none here
+    {"background", Off::is_false, ValueType::other,
+     "is not supported by this server: wait for the answer, or stream it"},
+    {"prompt", Off::never, ValueType::other,
+     "is not supported: this server keeps no prompt templates, send instructions and input"},
+    {"conversation", Off::never, ValueType::other, "is not supported by this server: use previous_response_id"},
     {"context_management", Off::empty},
     {"moderation", Off::empty},
 });
