@@ -188,7 +188,7 @@ std::vector<Field> fields() {
 // Every name that an API of the server takes or knows of, read out of its sources.
 std::set<std::string> parameter_names(const std::string& folder) {
   const std::regex pattern(
-      R"re((?:(?:take|boolean|integer|number|string|strings|tokens)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|Kind::|")))"([a-z_]+)"[,)])re");
+      R"re((?:(?:take|boolean|integer|number|string|strings|tokens|required)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|Kind::|")))"([a-z_]+)"[,)])re");
   std::set<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(INGOT_FIXTURES "/../../src/server/" + folder)) {
     std::stringstream text;
