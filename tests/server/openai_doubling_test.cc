@@ -202,7 +202,7 @@ std::vector<Field> fields() {
 // Every name that an API of the server takes or knows of: of the table, and within objects, read out of the sources.
 std::set<std::string> parameter_names(const std::string& folder) {
   const std::regex pattern(
-      R"re((?:(?:take|boolean|integer|number|string|strings|tokens)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Kind::|")))"([a-z_]+)"[,)])re");
+      R"re((?:(?:take|boolean|integer|number|string|strings|tokens|required)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|Kind::|")))"([a-z_]+)"[,)])re");
   std::set<std::string> names;
   if (folder == "openai")
     for (const openai::Parameter& parameter : openai::parameter_table()) names.insert(std::string(parameter.name));

@@ -16,12 +16,6 @@ using openai::fail;
 using openai::Fields;
 using openai::kind_of;
 
-std::string required(Fields& fields, const char* name) {
-  std::optional<std::string> text = fields.string(name);
-  if (!text) fail(fields.path_of(name), "missing_required_parameter", "is missing");
-  return std::move(*text);
-}
-
 [[noreturn]] void refuse_block(const Fields& block, const std::string& type) {
   fail(block.path_of("type"), "unsupported_value", "is \"{}\", which is not supported here: send text",
        printable(type, 60));
@@ -34,10 +28,10 @@ std::string text_of(const Json& value, const std::string& path) {
   std::string text;
   for (size_t i = 0; i < value.size(); ++i) {
     Fields block(value[i], fmt::format("{}[{}]", path, i));
-    const std::string type = required(block, "type");
+    const std::string type = block.required("type");
     if (type != "text") refuse_block(block, type);
     if (i > 0) text += '\n';
-    text += required(block, "text");
+    text += block.required("text");
   }
   return text;
 }
@@ -48,7 +42,7 @@ class Turns {
 
   void add(const Json& message, const std::string& path) {
     Fields fields(message, path);
-    const std::string role = required(fields, "role");
+    const std::string role = fields.required("role");
     openai::check_role(role, {"user", "assistant"}, fields.path_of("role"));
     const Json* content = fields.take("content");
     if (content == nullptr) fail(fields.path_of("content"), "missing_required_parameter", "is missing");
@@ -64,16 +58,16 @@ class Turns {
  private:
   void add_block(const std::string& role, const Json& json, const std::string& path) {
     Fields block(json, path);
-    const std::string type = required(block, "type");
+    const std::string type = block.required("type");
     const bool assistant = role == "assistant";
     if (type == "text") {
-      add_text(role, required(block, "text"));
+      add_text(role, block.required("text"));
     } else if (type == "tool_result" && !assistant) {
       add_result(block);
     } else if (type == "tool_use" && assistant) {
       add_call(block);
     } else if (type == "thinking" && assistant) {
-      const std::string thought = required(block, "thinking");
+      const std::string thought = block.required("thinking");
       if (!thought.empty()) append(turn(role), "reasoning_content", thought);
     } else if (type == "redacted_thinking" && assistant) {
       return;  // nothing in it that a model could read
@@ -85,7 +79,7 @@ class Turns {
   void add_text(const std::string& role, const std::string& text) { append(turn(role), "content", text); }
 
   void add_result(Fields& block) {
-    const std::string id = required(block, "tool_use_id");
+    const std::string id = block.required("tool_use_id");
     const Json* content = block.take("content");
     block.boolean("is_error");  // the text says it too, and templates have no word for it
     messages_.push_back({{"role", "tool"},
@@ -94,7 +88,7 @@ class Turns {
   }
 
   void add_call(Fields& block) {
-    const std::string id = required(block, "id"), name = required(block, "name");
+    const std::string id = block.required("id"), name = block.required("name");
     const Json* input = block.take("input");
     if (input != nullptr && !input->is_object())
       fail(block.path_of("input"), "invalid_type", "must be an object, got {}", kind_of(*input));

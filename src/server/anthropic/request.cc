@@ -38,29 +38,16 @@ constexpr auto kRules = std::to_array<openai::ParameterRule>({
     {"mcp_servers", Off::empty},
 });
 
-void refuse_rest(const Fields& fields) {
-  if (const auto rest = fields.rest(); !rest.empty())
-    fail(fields.path_of(printable(rest[0].first, 60)), "unknown_parameter",
-         "is not a parameter of this API: leave it out");
-}
-
-std::string required_type(Fields& fields) {
-  std::optional<std::string> type = fields.string("type");
-  if (!type) fail(fields.path_of("type"), "missing_required_parameter", "is missing");
-  return std::move(*type);
-}
-
 void take_choice(Fields& fields, const std::set<std::string>& names, ChatInput& chat) {
   const Json* choice = fields.take("tool_choice");
   if (choice == nullptr) return;
   using Kind = ToolChoice::Kind;
   Fields inner(*choice, "tool_choice");
-  const std::string type = required_type(inner);
+  const std::string type = inner.required("type");
   if (type == "tool") {
-    const std::optional<std::string> name = inner.string("name");
-    if (!name) fail("tool_choice.name", "missing_required_parameter", "is missing");
-    openai::check_chosen(*name, names, "tool_choice.name");
-    chat.tool_choice = {.kind = Kind::named, .name = *name};
+    std::string name = inner.required("name");
+    openai::check_chosen(name, names, "tool_choice.name");
+    chat.tool_choice = {.kind = Kind::named, .name = std::move(name)};
   } else if (type == "any") {
     if (names.empty()) fail("tool_choice", "invalid_value", "is \"any\", but there are no tools");
     chat.tool_choice.kind = Kind::required;
@@ -97,14 +84,14 @@ void take_thinking(Fields& fields, ChatInput& chat) {
   std::string type = "disabled";
   if (const Json* thinking = fields.take("thinking")) {
     Fields inner(*thinking, "thinking");
-    type = required_type(inner);
+    type = inner.required("type");
     if (type != "enabled" && type != "disabled" && type != "adaptive")
       fail("thinking.type", "invalid_value", "must be enabled, disabled or adaptive, got \"{}\"", printable(type, 60));
     const auto budget = inner.integer("budget_tokens", 1, kMaxInt64);
     if (type == "enabled" && !budget) fail("thinking.budget_tokens", "missing_required_parameter", "is missing");
     if (type == "enabled") chat.thinking_budget = budget;
     if (inner.string("display").value_or("") == "omitted") chat.include_reasoning = false;
-    refuse_rest(inner);
+    inner.refuse_rest();
   }
   openai::set_variable(chat, "enable_thinking", type != "disabled");
   if (type == "disabled") chat.include_reasoning = false;
@@ -119,7 +106,7 @@ void take_config(Fields& fields, const openai::RequestLimits& limits, openai::Co
     openai::set_effort(*request.chat, *effort == "max" ? "xhigh" : *effort, "output_config.effort");
   if (const Json* format = inner.take("format"))
     request.generation.structured = openai::read_flat_format(*format, "output_config.format", limits);
-  refuse_rest(inner);
+  inner.refuse_rest();
 }
 
 // What both endpoints have.

@@ -104,6 +104,11 @@ std::vector<std::pair<std::string, const Json*>> Fields::rest() const {
   return rest;
 }
 
+void Fields::refuse_rest() const {
+  if (const auto left = rest(); !left.empty())
+    fail(path_of(printable(left[0].first)), "unknown_parameter", "is not a parameter of this API: leave it out");
+}
+
 std::optional<bool> Fields::boolean(const std::string& name) {
   const Json* value = take(name);
   if (value == nullptr) return std::nullopt;
@@ -150,6 +155,12 @@ std::optional<std::string> Fields::string(const std::string& name) {
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) fail(path_of(name), "invalid_type", "must be a string, got {}", show(*value));
   return value->get<std::string>();
+}
+
+std::string Fields::required(const std::string& name) {
+  std::optional<std::string> text = string(name);
+  if (!text) fail(path_of(name), "missing_required_parameter", "is missing");
+  return std::move(*text);
 }
 
 std::vector<std::string> Fields::strings(const std::string& name, const RequestLimits& limits) {

@@ -41,6 +41,7 @@ class Fields {
   const Json* peek(const std::string& name) const;  // likewise, without taking it
   // Each name that was not taken, in the order of the text; nulls are left out.
   std::vector<std::pair<std::string, const Json*>> rest() const;
+  void refuse_rest() const;                            // 400 naming the first of them
   std::string path_of(const std::string& name) const;  // "stream_options.include_usage"
 
   std::optional<bool> boolean(const std::string& name);
@@ -50,6 +51,7 @@ class Fields {
   std::optional<double> number(const std::string& name);
   std::optional<double> number(const std::string& name, const SamplingRange& range);
   std::optional<std::string> string(const std::string& name);
+  std::string required(const std::string& name);  // a string that must be there
   // A string or a list of strings, none of them empty; stops and stop-bytes of the limits hold.
   std::vector<std::string> strings(const std::string& name, const RequestLimits& limits);
   // A list of at most `most` token ids, all below `vocab`.

@@ -36,11 +36,6 @@ constexpr auto kStructuredOutputs = std::to_array<Source>({
     {"structural_tag", Kind::structural_tag},
 });
 
-void refuse_rest(const Fields& fields) {
-  if (const auto rest = fields.rest(); !rest.empty())
-    fail(fields.path_of(printable(rest[0].first)), "unknown_parameter", "is not a parameter of this API: leave it out");
-}
-
 void check_bytes(const StructuredOutput& structured, const RequestLimits& limits) {
   size_t bytes = structured.text.size();
   for (const std::string& choice : structured.choices) bytes += choice.size();
@@ -97,7 +92,7 @@ StructuredOutput read_json_schema(Fields& fields) {
   const bool strict = fields.boolean("strict").value_or(false);
   const Json* schema = fields.take("schema");
   if (schema == nullptr) fail(fields.path_of("schema"), "missing_required_parameter", "must be given");
-  refuse_rest(fields);
+  fields.refuse_rest();
   StructuredOutput structured = read_source(Kind::json_schema, *schema, fields.path_of("schema"));
   structured.strict = strict;
   return structured;
@@ -126,7 +121,7 @@ StructuredOutput read_response_format(const Json& value) {
     fail(fields.path_of("type"), "invalid_value", "must be text, json_object, json_schema or structural_tag, got `{}`",
          printable(type, 60));
   }
-  refuse_rest(fields);
+  fields.refuse_rest();
   return structured;
 }
 
@@ -144,7 +139,7 @@ StructuredOutput read_flat_format(const Json& value, const std::string& path, co
     fail(fields.path_of("type"), "invalid_value", "must be text, json_object or json_schema, got `{}`",
          printable(type, 60));
   }
-  refuse_rest(fields);
+  fields.refuse_rest();
   check_bytes(structured, limits);
   return structured;
 }
@@ -168,7 +163,7 @@ StructuredOutput take_structured(Fields& fields, const RequestLimits& limits) {
       if (inner.boolean(name).value_or(false))
         fail(inner.path_of(name), "unsupported_parameter", "is not supported by this server: say it in the schema");
     inner.boolean("disable_fallback");  // there is nothing to fall back to
-    refuse_rest(inner);
+    inner.refuse_rest();
   }
   for (const Source& source : kBody)
     if (const Json* given = fields.take(source.name)) add(read_source(source.kind, *given, source.name));

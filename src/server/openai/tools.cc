@@ -25,15 +25,14 @@ void check_name(const std::string& name, const std::string& path) {
 
 // Returns its name.
 std::string check_function(Fields& fields, const char* schema) {
-  const std::optional<std::string> name = fields.string("name");
-  if (!name) fail(fields.path_of("name"), "missing_required_parameter", "is missing");
-  check_name(*name, fields.path_of("name"));
+  const std::string name = fields.required("name");
+  check_name(name, fields.path_of("name"));
   fields.string("description");
   fields.boolean("strict");
   const Json* parameters = fields.take(schema);
   if (parameters != nullptr && !parameters->is_object())
     fail(fields.path_of(schema), "invalid_type", "must be a JSON schema, an object, got {}", kind_of(*parameters));
-  return *name;
+  return name;
 }
 
 void add_name(std::set<std::string>& names, const std::string& name, const std::string& path) {

@@ -18,12 +18,6 @@ using openai::fail;
 using openai::Fields;
 using openai::kind_of;
 
-std::string required(Fields& fields, const char* name) {
-  std::optional<std::string> text = fields.string(name);
-  if (!text) fail(fields.path_of(name), "missing_required_parameter", "is missing");
-  return std::move(*text);
-}
-
 // A text, or parts of it joined by line ends.
 std::string text_of(Fields& fields, const char* name) {
   const Json* value = fields.take(name);
@@ -34,12 +28,12 @@ std::string text_of(Fields& fields, const char* name) {
   std::string text;
   for (size_t i = 0; i < value->size(); ++i) {
     Fields part((*value)[i], fmt::format("{}[{}]", path, i));
-    const std::string type = required(part, "type");
+    const std::string type = part.required("type");
     if (type != "input_text" && type != "output_text" && type != "text" && type != "refusal")
       fail(part.path_of("type"), "unsupported_value", "is \"{}\": only text can be sent to this model",
            printable(type, 60));
     if (i > 0) text += '\n';
-    text += required(part, type == "refusal" ? "refusal" : "text");
+    text += part.required(type == "refusal" ? "refusal" : "text");
   }
   return text;
 }
@@ -53,7 +47,7 @@ std::string reasoning_texts(Fields& fields, const char* name) {
   for (size_t i = 0; i < parts->size(); ++i) {
     Fields part((*parts)[i], fmt::format("{}[{}]", fields.path_of(name), i));
     if (i > 0) text += '\n';
-    text += required(part, "text");
+    text += part.required("text");
   }
   return text;
 }
@@ -94,7 +88,7 @@ void ItemReader::add(const Json& item, const std::string& path) {
 }
 
 void ItemReader::add_message(Fields& fields) {
-  const std::string role = required(fields, "role");
+  const std::string role = fields.required("role");
   openai::check_role(role, {"user", "assistant", "system", "developer"}, fields.path_of("role"));
   std::string text = text_of(fields, "content");
   const bool answered = role == "assistant";
@@ -123,8 +117,8 @@ void ItemReader::add_reasoning(Fields& fields) {
 }
 
 void ItemReader::add_call(Fields& fields) {
-  const std::string name = required(fields, "name"), id = required(fields, "call_id");
-  const std::string arguments = required(fields, "arguments");
+  const std::string name = fields.required("name"), id = fields.required("call_id");
+  const std::string arguments = fields.required("arguments");
   items_.push_back(listed(fields, "function_call", "fc_"));
   items_.back().update({{"call_id", id}, {"name", name}, {"arguments", arguments}});
   Json call = {
@@ -137,7 +131,7 @@ void ItemReader::add_call(Fields& fields) {
 }
 
 void ItemReader::add_call_output(Fields& fields) {
-  const std::string id = required(fields, "call_id");
+  const std::string id = fields.required("call_id");
   std::string output = text_of(fields, "output");
   items_.push_back(listed(fields, "function_call_output", "fco_"));
   items_.back().update({{"call_id", id}, {"output", output}});

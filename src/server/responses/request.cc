@@ -43,12 +43,6 @@ constexpr auto kRules = std::to_array<openai::ParameterRule>({
     {"moderation", Off::empty},
 });
 
-void refuse_rest(const Fields& fields) {
-  if (const auto rest = fields.rest(); !rest.empty())
-    fail(fields.path_of(printable(rest[0].first, 60)), "unknown_parameter",
-         "is not a parameter of this API: leave it out");
-}
-
 Json or_null(const Json* value) { return value == nullptr ? Json() : *value; }
 
 // A word out of a list.
@@ -77,10 +71,9 @@ ToolChoice read_choice(const Json& choice, const std::set<std::string>& names) {
   const std::string type = fields.string("type").value_or("");
   if (type != "function")
     fail("tool_choice.type", "unsupported_value", "is \"{}\": only a function can be chosen here", printable(type, 60));
-  const std::optional<std::string> name = fields.string("name");
-  if (!name) fail("tool_choice.name", "missing_required_parameter", "is missing");
-  openai::check_chosen(*name, names, "tool_choice.name");
-  return {.kind = Kind::named, .name = *name};
+  std::string name = fields.required("name");
+  openai::check_chosen(name, names, "tool_choice.name");
+  return {.kind = Kind::named, .name = std::move(name)};
 }
 
 void take_tools(Fields& fields, ChatInput& chat, Json& echoed) {
@@ -117,7 +110,7 @@ void take_reasoning(Fields& fields, ChatInput& chat, Json& echoed) {
     echoed["reasoning"]["effort"] = *effort;
   }
   for (const char* name : {"summary", "generate_summary", "context", "mode"}) inner.string(name);
-  refuse_rest(inner);
+  inner.refuse_rest();
 }
 
 void take_text(Fields& fields, const openai::RequestLimits& limits, StructuredOutput& structured, Json& echoed) {
@@ -131,7 +124,7 @@ void take_text(Fields& fields, const openai::RequestLimits& limits, StructuredOu
   }
   if (inner.string("verbosity").value_or("medium") != "medium")
     fail("text.verbosity", "unsupported_parameter", "is not supported by this server except as \"medium\"");
-  refuse_rest(inner);
+  inner.refuse_rest();
 }
 
 Json take_metadata(Fields& fields) {
@@ -167,7 +160,7 @@ void take_stream(Fields& fields, openai::OutputOptions& output) {
   if (options == nullptr) return;
   Fields inner(*options, "stream_options");
   inner.boolean("include_obfuscation");  // padding against eavesdroppers; there is none to leave out
-  refuse_rest(inner);
+  inner.refuse_rest();
 }
 
 // What the model is to answer, as the request says it.
