@@ -32,12 +32,9 @@ import tiny_model  # noqa: E402
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "packaging/README.md",
              *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md") if path.name != "mutants.md")]
-# What newcomers type is answered by the model that they have; elsewhere one will do that answers nonsense, fast.
-WITH_DEFAULT_MODEL = ("README.md",)
 LANGUAGES = {"sh", "console", "python", "cpp", "cmake", "yaml", "json", "text"}
 MARK = re.compile(r"<!-- (not run|tested)(?: `([^`]+)`)?: (.+?) -->")
 SERVE = re.compile(r"(?:build/bin/)?ingot serve\b")
-TINY_GGUF = ROOT / "tests" / "fixtures" / "models" / "gguf-q4_0-llama3" / "model.gguf"
 COMMAND_S = 60
 # What stands for something else within the text.
 PLACEHOLDERS = {"--tool-format NAME": "--tool-format hermes", "FILE...": "FILE"}
@@ -91,30 +88,27 @@ def read_document(path):
 
 
 class Reader:
-    """A folder in which the commands of one document are typed."""
+    """A folder in which the commands of one document are typed. Its models are tiny: they answer nonsense, fast."""
 
-    def __init__(self, document):
+    def __init__(self, models):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ingot-docs-"))
         self.servers, self.port = [], None
-        self.tiny = tiny_model.make(self.folder / "tiny", max_len=4096)
-        tokenizer = self.tiny / "tokenizer.json"
-        tokenizer.write_text(tokenizer.read_text().replace('"use_regex": false', '"use_regex": true'))  # GGUF has a name for that
+        self.tiny, gguf = models / "tiny", models / "tiny.gguf"
         self.hub = fake_hub.Hub()
         files = {path.name: path.read_bytes() for path in self.tiny.iterdir()}
         self.hub.add("Qwen/Qwen2-0.5B-Instruct", files)
         for revision in ("main", "REVISION"):
-            self.hub.add("OWNER/NAME", {**files, "NAME-Q4_K_M.gguf": TINY_GGUF.read_bytes()}, revision)
-        default = fixture.default_model()
-        self.fill(default)
+            self.hub.add("OWNER/NAME", {**files, "NAME-Q4_K_M.gguf": gguf.read_bytes()}, revision)
+        self.fill(gguf)
         binary = fixture.binary().resolve()
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "INGOT_")) and not name.lower().endswith("_proxy")}
         self.env |= {
             "PATH": f"{binary.parent}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(self.folder), "HF_ENDPOINT": self.hub.url,
-            "INGOT_DEFAULT_MODEL": default if document in WITH_DEFAULT_MODEL else str(self.tiny), "INGOT_BINARY": str(binary),
+            "INGOT_DEFAULT_MODEL": str(self.tiny), "INGOT_BINARY": str(binary),
             "PYTHONPATH": os.environ.get("PYTHONPATH", str(binary.parent.parent / "python")),
         }
 
-    def fill(self, default):
+    def fill(self, gguf):
         """What commands name: models, and files to read."""
         for name in ("tests", "scripts", "bench", "packaging"):
             (self.folder / name).symlink_to(ROOT / name)
@@ -122,7 +116,7 @@ class Reader:
         for name in ("M", "MODEL", "FOLDER", "IN"):
             (self.folder / name).symlink_to(self.tiny)
         for name in ("model.gguf", "llama-3.2-1b-q4_0.gguf", "FILE.gguf"):
-            (self.folder / name).symlink_to(default)
+            (self.folder / name).symlink_to(gguf)
         (self.folder / "FILE").write_text('{"city": "Oslo"}')
         (self.folder / "S.json").write_text(json.dumps({"type": "object", "properties": {"city": {"type": "string"}}}))
         (self.folder / "TAG.json").write_text(json.dumps({"type": "structural_tag", "triggers": ["<t>"], "structures": [
@@ -139,22 +133,21 @@ class Reader:
         self.hub.close()
         shutil.rmtree(self.folder)
 
-    def run(self, command, code=None, within_text=False):
+    def run(self, command, code=None):
         """(exit status, stdout, stderr). A server stays, and later commands reach it."""
-        env = {**self.env, "INGOT_DEFAULT_MODEL": str(self.tiny)} if within_text else self.env
         if code is None and SERVE.match(command) and "--help" not in command:
-            return self.serve(command, env)
+            return self.serve(command)
         words = [sys.executable, "-c", code] if code else ["bash", "-c", command.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")]
         try:
-            done = subprocess.run(words, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_S)
+            done = subprocess.run(words, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_S)
         except subprocess.TimeoutExpired:
             return 124, "", f"not done within {COMMAND_S} s"
         return done.returncode, done.stdout, done.stderr
 
-    def serve(self, command, env):
+    def serve(self, command):
         log = open(self.folder / f"serve{len(self.servers)}.log", "w+b")
         words = ["bash", "-c", f"exec {command.split(' #')[0]} --port 0 --threads 1"]
-        process = subprocess.Popen(words, cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(words, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         end = time.monotonic() + COMMAND_S
         while time.monotonic() < end and process.poll() is None:
             said = pathlib.Path(log.name).read_text()
@@ -180,6 +173,12 @@ class CommandsTest(unittest.TestCase):
         cls.entries = set(affected._commands(fixture.binary().resolve().parent.parent))
         cls.targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         cls.skipped = {}
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.models = pathlib.Path(folder.name)
+        tokenizer = tiny_model.make(cls.models / "tiny", max_len=4096) / "tokenizer.json"
+        tokenizer.write_text(tokenizer.read_text().replace('"use_regex": false', '"use_regex": true'))  # GGUF has a name for that
+        subprocess.run([fixture.binary(), "quantize", cls.models / "tiny", cls.models / "tiny.gguf", "--type", "q8_0"], check=True, capture_output=True)
 
     @classmethod
     def tearDownClass(cls):
@@ -211,7 +210,7 @@ class CommandsTest(unittest.TestCase):
                 known.add(command)
                 for name, value in PLACEHOLDERS.items():
                     command = command.replace(name, value)
-                status, _, error = reader.run(command, within_text=True)
+                status, _, error = reader.run(command)
                 self.check(status == 0, f"{place}: {span}: {error[-500:]}")
             elif found := re.match(r"ingot ([a-z-]+)$", command):
                 self.check(found.group(1) in self.commands, f"{place}: {span}")
@@ -251,7 +250,7 @@ class CommandsTest(unittest.TestCase):
         for document in self.documents:
             blocks, spans, self.faults, quiet = read_document(ROOT / document)
             begin = sum(os.times()[:4])
-            reader = Reader(document)
+            reader = Reader(self.models)
             try:
                 self.check_blocks(document, blocks, reader)
                 self.check_spans(document, spans, quiet, reader)

@@ -190,16 +190,17 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(cut.finish_reason, "length")
 
     def test_progress_while_prompts_are_read(self):
-        prompts = [[5 + i] * 600 for i in range(2)]
+        prompts = [[5 + i] * 300 for i in range(2)]
         told = []
         self.llm.generate(prompts, max_tokens=1, progress=lambda read, total: told.append((read, total)))
-        self.assertEqual({total for _, total in told}, {1200})
+        self.assertEqual({total for _, total in told}, {600})
         self.assertEqual([read for read, _ in told], sorted({read for read, _ in told}))
-        self.assertEqual(told[-1][0], 1200)
-        self.assertGreater(len(told), 2)
+        self.assertEqual(told[-1][0], 600)
+        self.assertGreater(len(told), 1)
         told.clear()
         deltas = list(self.llm.chat(QUESTION, stream=True, max_tokens=2, progress=lambda *now: told.append(now)))
-        self.assertEqual(told[-1], (len(deltas) and told[-1][1], told[-1][1]))
+        self.assertTrue(deltas)
+        self.assertEqual(told[-1][0], told[-1][1])
 
         def give_up(read, total):
             raise RuntimeError("enough")
@@ -331,9 +332,9 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
         ticks = 0
         task = asyncio.create_task(self.llm.generate([str(i) for i in range(8)], max_tokens=300, ignore_eos=True))
         while not task.done():
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
             ticks += 1
-        self.assertGreater(ticks, 100)
+        self.assertGreater(ticks, 10)
 
     async def test_closing_wakes_what_waits(self):
         llm, folder = tiny(ingot.AsyncLLM)
