@@ -99,6 +99,7 @@ TEST(TinyModels, EveryMutationMovesTheLogits) {
   int models = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(kModels)) {
     SCOPED_TRACE(entry.path().string());
+    if (!fs::exists(entry.path() / "logits.npy")) continue;  // vectors are its reference
     const nlohmann::json report = read_json_file(entry.path() / "report.json");
     EXPECT_GE(report["logits_std"].get<double>(), 1.0);
     EXPECT_GE(report["mutations"].size(), 1u);

@@ -194,6 +194,16 @@ std::vector<Field> fields() {
                                {"input_suffix", "c"},
                                {"input_extra", list_of<Json>(n, {{"filename", "f"}, {"text", repeat("hello ", 50)}})}};
                  }});
+  all.push_back({"embeddings texts", "/v1/embeddings", 500,
+                 [](int64_t n) { return Json{{"input", list_of<std::string>(n, repeat("hello ", 50))}}; }});
+  all.push_back(
+      {"embeddings text", "/v1/embeddings", 60'000, [](int64_t n) { return Json{{"input", repeat("hello ", n)}}; }});
+  all.push_back({"rerank documents", "/rerank", 500, [](int64_t n) {
+                   return Json{{"query", "a"}, {"documents", list_of<std::string>(n, repeat("hello ", 50))}};
+                 }});
+  all.push_back({"rerank query", "/rerank", 60'000, [](int64_t n) {
+                   return Json{{"query", repeat("hello ", n)}, {"documents", list_of<std::string>(1, "b")}};
+                 }});
   all.push_back(
       {"detokenize ids", "/detokenize", 100'000, [](int64_t n) { return Json{{"tokens", list_of(n, 262)}}; }});
   return all;
@@ -258,9 +268,14 @@ std::vector<Field> parameters() {
 class OpenaiDoubling : public ::testing::Test {
  protected:
   OpenaiDoubling()
-      : rig_({.limits = {.max_choices = 4096, .max_prompts = 4096, .max_stop = 4096, .max_stop_bytes = 4 << 20}}) {
+      : rig_({.limits = {.max_choices = 4096,
+                         .max_prompts = 4096,
+                         .max_inputs = 4096,
+                         .max_stop = 4096,
+                         .max_stop_bytes = 4 << 20}}) {
     rig_.generator->limits_now.max_model_len = int64_t{1} << 30;  // whatever is sent fits
     rig_.generator->tokenizer_now = tiny_tokenizer(true);
+    rig_.generator->limits_now.pooling.kind = Pooling::Kind::last;
     rig_.generator->on_submit = [](ScriptedGeneration& generation) { generation.finish(); };
     rig_.api->attach(rig_.generator);
   }
