@@ -269,8 +269,12 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
         std::vector<std::string>{
             "-O1", "-g1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE", "-fsanitize=kernel-address"} +
         no_strength_reduction;
-    for (const char* option : {"-asan-instrumentation-with-call-threshold=0", "-asan-globals=0", "-asan-stack=0",
-                               "-asan-initialization-order=0", "-asan-opt=0", "-asan-kernel-mem-intrinsic-prefix=1"}) {
+    for (const char* option :
+         {"-asan-instrumentation-with-call-threshold=0", "-asan-globals=0", "-asan-stack=0",
+          "-asan-initialization-order=0", "-asan-opt=0", "-asan-kernel-mem-intrinsic-prefix=1",
+          // Better code is not worth its tenth of the compile time either: most of it runs once.
+          "-disable-machine-licm", "-disable-machine-cse", "-disable-machine-sink", "-disable-peephole",
+          "-enable-misched=false", "-disable-post-ra", "-experimental-debug-variable-locations=false"}) {
       f = f + std::vector<std::string>{"-mllvm", option};
     }
   } else {
