@@ -3,7 +3,6 @@
 output, reasoning, conversations that the server keeps. Mostly with a model that says what the test wants."""
 
 import json
-import tempfile
 import unittest
 
 import anthropic
@@ -30,17 +29,12 @@ class City(pydantic.BaseModel):
 class AgentServer(Scripted):
     """As Scripted, with a model that reasons; both clients, which check every field of the answers."""
 
+    def __init__(self, answers, *args):
+        super().__init__(answers, *args, template=TEMPLATE)
+
     def __enter__(self):
-        self.template = tempfile.NamedTemporaryFile("w", suffix=".jinja")
-        self.template.write(TEMPLATE)
-        self.template.flush()
-        self.args = (*self.args, "--template", self.template.name)
         self.url = str(super().__enter__().base_url).removesuffix("/v1/")
         return self
-
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        self.template.close()
 
     def openai(self, key="none"):
         return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=60, _strict_response_validation=True)
