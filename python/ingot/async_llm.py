@@ -128,7 +128,10 @@ class AsyncLLM(LoadedModel):
         *,
         stream: bool = False,
         tools: Optional[Sequence[Mapping[str, Any]]] = None,
+        tool_choice: str = "auto",
+        parallel_tool_calls: bool = True,
         tool_format: str = "",
+        thinking_budget: Optional[int] = None,
         add_generation_prompt: Optional[bool] = None,
         continue_final_message: bool = False,
         chat_template_kwargs: Optional[Mapping[str, Any]] = None,
@@ -136,8 +139,8 @@ class AsyncLLM(LoadedModel):
         **options: Any,
     ) -> Union[Completion, list[Completion], AsyncIterator[Delta]]:
         single, plans = self._plan_chats(
-            messages, sampling_params, options, tools, tool_format, add_generation_prompt, continue_final_message,
-            chat_template_kwargs,
+            messages, sampling_params, options, tools, tool_choice, parallel_tool_calls, tool_format, thinking_budget,
+            add_generation_prompt, continue_final_message, chat_template_kwargs,
         )
         if not stream:
             completions = await self._answer(plans, progress)

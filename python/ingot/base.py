@@ -31,6 +31,7 @@ class Plan:
     most: int  # new tokens where max_tokens does not say
     talk: Optional[_ingot.ChatTalk] = None
     in_reasoning: bool = False
+    thinking_budget: int = -1
 
 
 class LoadedModel:
@@ -102,7 +103,10 @@ class LoadedModel:
         sampling: Sampling,
         options: Mapping[str, Any],
         tools: Optional[Sequence[Mapping[str, Any]]],
+        tool_choice: str,
+        parallel_tool_calls: bool,
         tool_format: str,
+        thinking_budget: Optional[int],
         add_generation_prompt: Optional[bool],
         continue_final_message: bool,
         variables: Optional[Mapping[str, Any]],
@@ -110,27 +114,34 @@ class LoadedModel:
         if isinstance(messages, (str, Mapping)) or not messages:
             raise ValueError('messages must be a conversation, [{"role": "user", "content": "..."}], or a list of them')
         single = isinstance(messages[0], Mapping)
-        talk = _ingot.ChatTalk(self._core, json.dumps(list(tools)) if tools else "", tool_format)
+        talk = _ingot.ChatTalk(self._core, json.dumps(list(tools)) if tools else "", tool_choice, tool_format)
+        budget = -1 if thinking_budget is None else thinking_budget
         starts = not continue_final_message if add_generation_prompt is None else add_generation_prompt
         plans = []
-        for talked, params, format in self._with_params([messages] if single else messages, sampling, options):
+        for talked, params, format in self._with_params([messages] if single else messages, sampling, options, False):
             text, in_reasoning = talk.render(
                 json.dumps(list(talked)), starts, continue_final_message, json.dumps(dict(variables or {}))
             )
             ids = self._core.encode(text, False, True)
-            plans.append(Plan(text, ids, params, format, self.limits.max_model_len, talk, in_reasoning))
+            format = params.read_format()
+            talk.hold(format, parallel_tool_calls, in_reasoning, budget)
+            self._core.compile(format)
+            plans.append(Plan(text, ids, params, format, self.limits.max_model_len, talk, in_reasoning, budget))
         return single, plans
 
-    def _with_params(self, prompts: Sequence[Any], sampling: Sampling, options: Mapping[str, Any]) -> list[tuple]:
+    def _with_params(
+        self, prompts: Sequence[Any], sampling: Sampling, options: Mapping[str, Any], compiled: bool = True
+    ) -> list[tuple]:
         """(prompt, its parameters, its format compiled): once for all prompts that share them."""
+        compile_format = self._compile if compiled else lambda params: None
         if sampling is None or isinstance(sampling, SamplingParams):
             params = merge(sampling, options)
-            format = self._compile(params)
+            format = compile_format(params)
             return [(prompt, params, format) for prompt in prompts]
         if len(sampling) != len(prompts):
             raise ValueError(f"{len(sampling)} sampling_params for {len(prompts)} prompts: give one, or one for each")
         every = [merge(params, options) for params in sampling]
-        return [(prompt, params, self._compile(params)) for prompt, params in zip(prompts, every)]
+        return [(prompt, params, compile_format(params)) for prompt, params in zip(prompts, every)]
 
     def _compile(self, params: SamplingParams) -> _ingot.StructuredOutput:
         format = params.read_format()
@@ -140,6 +151,7 @@ class LoadedModel:
     def _submit(self, plan: Plan, bell: Optional[_ingot.Bell] = None) -> Answering:
         request = _ingot.Request(self._core, plan.ids)
         plan.params.fill(request, plan.format, plan.most)
+        request.thinking_budget = plan.thinking_budget
         readers, short_ids = [], False
         if plan.talk is not None:
             readers = [plan.talk.reader(plan.in_reasoning) for _ in range(plan.params.n)]

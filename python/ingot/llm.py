@@ -89,7 +89,10 @@ class LLM(LoadedModel):
         *,
         stream: bool = False,
         tools: Optional[Sequence[Mapping[str, Any]]] = None,
+        tool_choice: str = "auto",
+        parallel_tool_calls: bool = True,
         tool_format: str = "",
+        thinking_budget: Optional[int] = None,
         add_generation_prompt: Optional[bool] = None,
         continue_final_message: bool = False,
         chat_template_kwargs: Optional[Mapping[str, Any]] = None,
@@ -101,13 +104,15 @@ class LLM(LoadedModel):
 
         `tools` are offered to the model as OpenAI's API has them; its calls come back in `tool_calls` of each choice, as
         that API has them too. The conversation goes on with the message of the choice (`Choice.message()`) and one of the
-        role "tool" for each result. `tool_format` says how the model writes calls; default: as its template does.
+        role "tool" for each result. `tool_choice` is "auto", "none", "required" or a function's name; the last two hold the
+        answer to calls, to one where `parallel_tool_calls` is False. `tool_format` says how the model writes calls; default: as its template does. `thinking_budget`
+        closes the model's reasoning after so many tokens. What `response_format` asks for begins after the reasoning.
         `continue_final_message`: the answer goes on with the last message. `chat_template_kwargs`: more variables for the
         template, e.g. {"enable_thinking": False}.
         """
         single, plans = self._plan_chats(
-            messages, sampling_params, options, tools, tool_format, add_generation_prompt, continue_final_message,
-            chat_template_kwargs,
+            messages, sampling_params, options, tools, tool_choice, parallel_tool_calls, tool_format, thinking_budget,
+            add_generation_prompt, continue_final_message, chat_template_kwargs,
         )
         if not stream:
             completions = self._answer(plans, progress)

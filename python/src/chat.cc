@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "llm_core.h"
 #include "module.h"
+#include "text/calls/hold_answer.h"
 #include "text/chat_format.h"
 #include "text/dialects/dialect.h"
 
@@ -57,14 +58,18 @@ class ChatReader {
 // What the conversations of one call have in common.
 class ChatTalk {
  public:
-  // `tools_json`: a list, or "" for none; `tool_format`: "" for the template's own.
-  ChatTalk(const LlmCore& core, const std::string& tools_json, const std::string& tool_format) {
+  // `tools_json`: a list, or "" for none; `tool_choice`: auto, none, required, or a function's name; `tool_format`: ""
+  // for the template's own.
+  ChatTalk(const LlmCore& core, const std::string& tools_json, const std::string& tool_choice,
+           const std::string& tool_format)
+      : choice_(tool_choice) {
     const std::shared_ptr<const Tokenizer> tokenizer = core.tokenizer();
     if (!tokenizer->chat_template())
       throw_error(ErrorKind::declined, "this model has no chat template: use generate() with the whole prompt");
     format_ = std::make_shared<const ChatFormat>(*tokenizer->chat_template(), tokenizer->bos_token(),
                                                  tokenizer->eos_token(), tool_format);
-    if (!tools_json.empty()) tools_ = parse_ordered_json(tools_json, "tools");
+    if (!tools_json.empty() && choice_ != "none") tools_ = parse_ordered_json(tools_json, "tools");
+    check_choice();
     options_ = {.calls = !tools_.is_null(), .reasoning = format_->reasons()};
     if (options_.calls) options_.tools = ToolSchemas(tools_);
     keeps_special_ = (options_.calls || options_.reasoning) && format_->has_special_marks(*tokenizer);
@@ -82,6 +87,20 @@ class ChatTalk {
     return nb::make_tuple(prompt.text, prompt.in_reasoning);
   }
 
+  // Makes what the text of the answer must be what the whole answer must be; before it is compiled. `budget`: of the
+  // reasoning, in tokens; -1: none.
+  void hold(StructuredOutput& structured, bool parallel_calls, bool in_reasoning, int64_t budget) const {
+    const bool named = choice_ != "auto" && choice_ != "none" && choice_ != "required";
+    hold_answer(*format_,
+                {.tools = tools_.is_null() ? nullptr : &tools_,
+                 .calls_only = choice_ == "required" || named,
+                 .function = named ? choice_ : "",
+                 .parallel_calls = parallel_calls,
+                 .in_reasoning = in_reasoning,
+                 .thinking_budget = budget >= 0},
+                structured);
+  }
+
   std::unique_ptr<ChatReader> reader(bool in_reasoning) const {
     ChatParserOptions options = options_;
     options.in_reasoning = in_reasoning;
@@ -92,7 +111,17 @@ class ChatTalk {
   bool short_ids() const { return format_->dialect().short_ids; }
 
  private:
+  void check_choice() const {
+    if (choice_ == "auto" || choice_ == "none") return;
+    if (tools_.is_null()) throw_bad_parameter("tool_choice", "is \"{}\", but there are no tools", choice_);
+    if (choice_ == "required") return;
+    for (const Json& tool : tools_)
+      if (tool.is_object() && tool.contains("function") && tool["function"].value("name", "") == choice_) return;
+    throw_bad_parameter("tool_choice", "is \"{}\": it must be auto, none, required or the name of a tool", choice_);
+  }
+
   std::shared_ptr<const ChatFormat> format_;
+  std::string choice_;
   Json tools_;
   ChatParserOptions options_;
   bool keeps_special_ = false;
@@ -106,8 +135,10 @@ void bind_chat(nb::module_& m) {
            "What the text adds: (content, reasoning, [(index, id, name or None, arguments)]).")
       .def("finish_reason", &ChatReader::finish_reason, nb::arg("otherwise"));
   nb::class_<ChatTalk>(m, "ChatTalk", "How conversations become prompts, and answers are read; use LLM.chat().")
-      .def(nb::init<const LlmCore&, const std::string&, const std::string&>(), nb::arg("core"), nb::arg("tools_json"),
-           nb::arg("tool_format"))
+      .def(nb::init<const LlmCore&, const std::string&, const std::string&, const std::string&>(), nb::arg("core"),
+           nb::arg("tools_json"), nb::arg("tool_choice"), nb::arg("tool_format"))
+      .def("hold", &ChatTalk::hold, nb::arg("structured"), nb::arg("parallel_calls"), nb::arg("in_reasoning"),
+           nb::arg("budget"), "Holds the whole answer, reasoning and calls included, to what its text must be.")
       .def("render", &ChatTalk::render, nb::arg("messages_json"), nb::arg("add_generation_prompt"),
            nb::arg("continue_final_message"), nb::arg("variables_json"))
       .def("reader", &ChatTalk::reader, nb::arg("in_reasoning"))

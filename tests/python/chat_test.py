@@ -7,7 +7,7 @@ import ingot
 import pydantic
 
 TOOLS = [{"type": "function", "function": {"name": "get_time", "description": "The time in a city.", "parameters": {
-    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"], "additionalProperties": False}}}]
 QUESTION = [{"role": "user", "content": "How late is it in Oslo?"}]
 
 
@@ -34,16 +34,21 @@ class ChatTest(unittest.TestCase):
             self.assertEqual((choice.reasoning, choice.tool_calls), ("", []))
 
     def test_a_loop_of_calls_and_results(self):
-        said = '{"name": "get_time", "arguments": {"city": "Oslo"}}'  # as this model's dialect has it
-        choice = self.llm.chat(QUESTION, tools=TOOLS, max_tokens=60, structured={"choice": [said]}).choices[0]
-        self.assertEqual((choice.finish_reason, choice.content), ("tool_calls", ""))
+        for choice in ("required", "get_time"):
+            choice = self.llm.chat(QUESTION, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, max_tokens=100, temperature=0).choices[0]
+            self.assertEqual((choice.finish_reason, choice.content), ("tool_calls", ""))
         (call,) = choice.tool_calls
         self.assertEqual(call["type"], "function")
-        self.assertEqual((call["function"]["name"], json.loads(call["function"]["arguments"])), ("get_time", {"city": "Oslo"}))
+        self.assertEqual((call["function"]["name"], list(json.loads(call["function"]["arguments"]))), ("get_time", ["city"]))
         messages = [*QUESTION, choice.message(), {"role": "tool", "tool_call_id": call["id"], "content": "It is 7."}]
-        answer = self.llm.chat(messages, tools=TOOLS, max_tokens=60, temperature=0, response_format=Hour).choices[0]
+        answer = self.llm.chat(messages, tools=TOOLS, tool_choice="none", max_tokens=60, temperature=0, response_format=Hour).choices[0]
         self.assertEqual(answer.tool_calls, [])
         Hour.model_validate_json(answer.content)
+
+    def test_choices_that_are_none(self):
+        for tools, choice in ((None, "required"), (TOOLS, "get_tim"), (None, "get_time")):
+            with self.assertRaisesRegex(ingot.Error, "tool_choice"):
+                self.llm.chat(QUESTION, tools=tools, tool_choice=choice)
 
 
 if __name__ == "__main__":
