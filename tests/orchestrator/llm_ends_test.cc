@@ -65,12 +65,11 @@ TEST(LlmEnds, TellsHowMuchOfThePromptWasRead) {
     GenerationRequest request = greedy(random_ids(70, llm.limits().vocab, asked), 1);
     request.report_reading = asked;
     std::vector<int64_t> read;
-    const std::shared_ptr<std::promise<std::shared_ptr<Generation>>> made =
-        std::make_shared<std::promise<std::shared_ptr<Generation>>>();
-    const auto watch = made->get_future().share();
-    const std::shared_ptr<Generation> generation =
-        llm.submit(request, [watch, &read] { read.push_back(watch.get()->summary().read_tokens); });
-    made->set_value(generation);
+    std::promise<std::weak_ptr<Generation>> made;  // weak: the generation holds what is told of it
+    const std::shared_ptr<Generation> generation = llm.submit(request, [watch = made.get_future().share(), &read] {
+      read.push_back(watch.get().lock()->summary().read_tokens);
+    });
+    made.set_value(generation);
     collect(*generation);
     expect_clean(llm);  // after this nobody writes into `read`
     EXPECT_EQ(read, asked ? (std::vector<int64_t>{16, 32, 48, 64, 70}) : (std::vector<int64_t>{70}));
