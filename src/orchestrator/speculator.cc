@@ -8,7 +8,9 @@ namespace {
 
 constexpr int64_t kLookPerStep = 4096;  // tokens of a prompt taken in at once
 constexpr int64_t kMostListWords = 64;  // of a request: each row of a draft brings its lists along
-constexpr double kLeastGain = 1.05;     // what a draft must promise: times are known to a few percent
+// What a draft must promise. Times are known to a few percent; and what waits for its tokens keeps all others from
+// being submitted ahead, which costs the more the more there are.
+double least_gain(int32_t rows) { return 1.04 + 0.01 * rows; }
 constexpr int64_t kKept = 4096;         // tokens of an answer
 constexpr size_t kLogTokens = 1 << 15;  // of a client
 constexpr size_t kClients = 64;
@@ -96,7 +98,7 @@ void Speculator::choose(std::vector<Guess>& guesses, int32_t rows, const Pacer& 
   const int32_t room = std::min({limits_.max_sample_rows, limits_.max_step_tokens, Pacer::kMostRows}) - rows;
   const double plain_us = room < 1 ? 0 : pacer.rows_us(rows);
   if (plain_us == 0) return;
-  double tokens = rows, best = kLeastGain * rows / plain_us;
+  double tokens = rows, best = least_gain(rows) * rows / plain_us;
   size_t taken = 0;
   for (size_t i = 0; i < gains.size() && i < static_cast<size_t>(room); ++i) {
     tokens += gains[i].first;
