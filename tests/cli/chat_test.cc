@@ -77,7 +77,7 @@ TEST_F(Chat, AnswersAndTellsTheSpeed) {
   EXPECT_TRUE(chat->expect("tok/s")) << chat->output();
   EXPECT_TRUE(chat->expect("of 3")) << chat->output();  // prompt tokens cached
   chat->type("/stats\r");
-  EXPECT_TRUE(chat->expect("1 answers")) << chat->output();
+  EXPECT_TRUE(chat->expect("1 answer,")) << chat->output();
   chat->type(kEnd);
   EXPECT_EQ(chat->wait(), 0) << chat->output();
 }
@@ -143,7 +143,7 @@ TEST_F(Chat, CtrlRSearchesOverSeveralLines) {
   std::ofstream(file("ingot/chat_history")) << json("first line\nneedle here\nlast line") << "\n"
                                             << json("another\nof two") << "\n";
   auto chat = start({"-n", "2"});
-  EXPECT_EQ(chat->output().find(" bytes of "), std::string::npos) << "a model of 98 MB: " << chat->output();
+  EXPECT_EQ(chat->output().find(" bytes of "), std::string::npos) << "a model of 94 MiB: " << chat->output();
   chat->type("\x12needle");
   ASSERT_TRUE(chat->expect("first line")) << chat->output();
   ASSERT_TRUE(chat->expect("needle here")) << chat->output();

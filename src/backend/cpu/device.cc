@@ -13,6 +13,7 @@
 #include "backend/cpu/kernels/select.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/threads.h"
@@ -34,12 +35,11 @@ class Cpu final : public Backend {
         drop_pages_(options.drop_pages),
         context_{.kernels = cpu::select_kernels(isa_)},
         pool_(options.threads > 0 ? options.threads : ThreadPool::available_cpus()) {
-    describe(
-        {.name = "cpu",
-         .description = fmt::format("{}, {} thread{}", cpu::isa_name(isa_), pool_.size(), pool_.size() == 1 ? "" : "s"),
-         .activation = DType::f32,
-         .memory_bytes = available_memory_bytes()},
-        {.runs = "the CPU runs", .head_size = kMaxHeadSize, .group = cpu::kMaxAttentionRows});
+    describe({.name = "cpu",
+              .description = fmt::format("{}, {}", cpu::isa_name(isa_), counted(pool_.size(), "thread")),
+              .activation = DType::f32,
+              .memory_bytes = available_memory_bytes()},
+             {.runs = "the CPU runs", .head_size = kMaxHeadSize, .group = cpu::kMaxAttentionRows});
     reserve_ops(512);
   }
 
