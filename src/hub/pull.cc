@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "hub/cache.h"
@@ -110,8 +111,8 @@ void fetch_all(const HubSettings& settings, const Cache& cache, const ModelName&
   // The largest first, so that none of them is left for the end.
   std::stable_sort(missing.begin(), missing.end(),
                    [](const RemoteFile* a, const RemoteFile* b) { return a->size > b->size; });
-  note(fmt::format("{}: fetching {} in {} file{}{}", name.text(), format_bytes(total - present), missing.size(),
-                   missing.size() == 1 ? "" : "s",
+  note(fmt::format("{}: fetching {} in {}{}", name.text(), format_bytes(total - present),
+                   counted(static_cast<int64_t>(missing.size()), "file"),
                    present > 0 ? fmt::format(" ({} are here already)", format_bytes(present)) : ""));
   Progress progress(report, present, total);
   in_parallel(missing.size(), note, [&](HttpClient& client, size_t i, const Patience& patience) {

@@ -126,6 +126,7 @@ void Speculator::propose(const std::vector<Sequence*>& due, int32_t rows, const 
 
 void Speculator::look(Sequence& sequence, int32_t rows, const Pacer& pacer) {
   sequence.waits_for_draft = false;
+  if (!may_draft(sequence)) return;
   if (sequence.in_flight == 0 || sequence.generated() == 0) {
     sequence.index.extend(sequence.tokens, kLookPerStep);
     return;
@@ -135,10 +136,6 @@ void Speculator::look(Sequence& sequence, int32_t rows, const Pacer& pacer) {
   choose(guesses, rows, pacer);
   sequence.waits_for_draft = guesses[0].taken > 0;
   if (guesses[0].taken == 0) sequence.acceptance.fade();
-}
-
-void Speculator::learn(Sequence& sequence, int32_t drafted, int32_t accepted) {
-  sequence.acceptance.learn(drafted, accepted);
 }
 
 void Speculator::keep(const Sequence& sequence) {

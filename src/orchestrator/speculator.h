@@ -48,7 +48,6 @@ class Speculator {
   // Takes in tokens that a sequence has got. If the next is on its way already: whether it should be waited for, since
   // a draft would pay.
   void look(Sequence& sequence, int32_t rows, const Pacer& pacer);
-  void learn(Sequence& sequence, int32_t drafted, int32_t accepted);
   // Keeps what an ended sequence said.
   void keep(const Sequence& sequence);
 

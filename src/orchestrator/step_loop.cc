@@ -272,7 +272,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
     note_reading(part, now);
-    if (speculator_.may_draft(*sequence)) speculator_.look(*sequence, 1, scheduler_.pacer());
+    speculator_.look(*sequence, 1, scheduler_.pacer());
     if (part.complete) {  // only the prompt's scores, or its vector, were wanted
       note_token(*sequence, now, false);
       if (part.pooled >= 0) request.generation->append({.embedding = result.pooled[static_cast<size_t>(part.pooled)]});
@@ -295,7 +295,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
     if (sequence->guide && sequence->finish == FinishReason::none) masks_.post(sequence->guide, row.token);
     scheduler_.remember_blocks(*sequence);
     if (!request.forked) fork_choices(request);
-    if (speculator_.may_draft(*sequence)) speculator_.look(*sequence, std::max(streams, 1), scheduler_.pacer());
+    speculator_.look(*sequence, std::max(streams, 1), scheduler_.pacer());
     if (sequence->finish != FinishReason::none) {
       speculator_.keep(*sequence);
       scheduler_.retire(sequence);
@@ -321,7 +321,7 @@ void StepLoop::take_tokens(const ScheduledSequence& part, const StepResult& resu
   }
   if (part.drafted == 0) return;
   if (sequence.computed > 0) sequence.computed += accepted;  // unless it lost its blocks meanwhile
-  speculator_.learn(sequence, part.drafted, accepted);
+  sequence.acceptance.learn(part.drafted, accepted);
   Request& request = *sequence.request;
   request.summary.draft_tokens += part.drafted;
   request.summary.accepted_tokens += accepted;

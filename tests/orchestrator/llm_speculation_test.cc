@@ -64,19 +64,28 @@ LlmOptions with(Speculation kind, LlmOptions options = tiny_options()) {
   return options;
 }
 
-TEST(LlmSpeculation, AnswersAreThoseOfPlainDecoding) {
-  const LlmOptions plain_options = with(Speculation::off);
-  Llm plain(Engine::load(plain_options.engine), nullptr, plain_options);
-  std::mt19937 random(17);
-  const size_t count = soak() ? 500 : 160;
+// Random requests, and what each is answered alone without guesses.
+struct Answered {
   std::vector<GenerationRequest> requests;
   std::vector<std::vector<Choice>> want;
+};
+
+Answered answered_plainly(size_t count, uint32_t seed) {
+  const LlmOptions options = with(Speculation::off);
+  Llm plain(Engine::load(options.engine), nullptr, options);
+  std::mt19937 random(seed);
+  Answered answered;
   for (size_t i = 0; i < count; ++i) {
-    requests.push_back(random_request(random, plain.limits()));
-    want.push_back(answer(plain, requests.back()));
+    answered.requests.push_back(random_request(random, plain.limits()));
+    answered.want.push_back(answer(plain, answered.requests.back()));
   }
   EXPECT_EQ(plain.stats().drafts, 0u);
+  return answered;
+}
 
+TEST(LlmSpeculation, AnswersAreThoseOfPlainDecoding) {
+  const size_t count = soak() ? 500 : 160;
+  const auto [requests, want] = answered_plainly(count, 17);
   for (const Speculation kind : {Speculation::lookup, Speculation::suffix}) {
     const LlmOptions options = with(kind);
     Llm llm(Engine::load(options.engine), nullptr, options);
@@ -94,17 +103,9 @@ TEST(LlmSpeculation, AnswersAreThoseOfPlainDecoding) {
 
 // Side by side, with too few blocks for all: sequences lose theirs while their drafts are being verified.
 TEST(LlmSpeculation, AnswersInACrowdThatIsPreempted) {
-  LlmOptions options = with(Speculation::off);
-  Llm plain(Engine::load(options.engine), nullptr, options);
-  std::mt19937 random(23);
   const size_t count = soak() ? 400 : 96;
-  std::vector<GenerationRequest> requests;
-  std::vector<std::vector<Choice>> want;
-  for (size_t i = 0; i < count; ++i) {
-    requests.push_back(random_request(random, plain.limits()));
-    want.push_back(answer(plain, requests.back()));
-  }
-  options.speculate = Speculation::suffix;
+  const auto [requests, want] = answered_plainly(count, 23);
+  LlmOptions options = with(Speculation::suffix);
   options.engine.kv_blocks = 40;
   Llm llm(Engine::load(options.engine), nullptr, options);
   std::vector<std::shared_ptr<Generation>> running;

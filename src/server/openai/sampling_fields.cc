@@ -110,8 +110,7 @@ void take_stream(Fields& fields, OutputOptions& output) {
   take_flag(inner, "include_usage", output.include_usage);
   take_flag(inner, "continuous_usage_stats", output.continuous_usage);
   inner.boolean("include_obfuscation");  // padding against eavesdroppers; there is none to leave out
-  if (const auto rest = inner.rest(); !rest.empty())
-    fail(inner.path_of(printable(rest[0].first)), "unknown_parameter", "is not a parameter of this API: leave it out");
+  inner.refuse_rest();
 }
 
 }  // namespace

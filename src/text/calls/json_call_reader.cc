@@ -24,20 +24,9 @@ class JsonArgumentsReader : public PieceReader {
 };
 
 // {"name": "f", "arguments": {...}}, its keys in any order, alone or as elements of a list.
-class JsonCallReader : public PieceReader {
+class JsonCallReader : public CallsReader {
  public:
   explicit JsonCallReader(bool list) : list_(list), state_(list ? State::list : State::object) {}
-
-  Read read(Input& in, EventWriter& events, CallContext& call) override {
-    while (state_ != State::end) {
-      const Read result = step(in, events, call);
-      // Behind its arguments a call has ended, whatever else follows.
-      if (result == Read::failed && in_tail()) return Read::done;
-      if (result != Read::done) return result;
-    }
-    return Read::done;
-  }
-  bool in_tail() const override { return ended_; }
 
  private:
   enum class State {
@@ -57,8 +46,9 @@ class JsonCallReader : public PieceReader {
     end,
   };
 
-  Read step(Input& in, EventWriter& events, CallContext& call);  // done: on to the next state
-  Read take(Input& in, State next);                              // the next character
+  bool at_end() const override { return state_ == State::end; }
+  Read step(Input& in, EventWriter& events, CallContext& call) override;
+  Read take(Input& in, State next);  // the next character
   Read begin_value(Input& in, CallContext& call);
   Read end_name(Input& in, EventWriter& events, CallContext& call);
   Read read_text_arguments(Input& in, EventWriter& events, CallContext& call);
@@ -72,7 +62,6 @@ class JsonCallReader : public PieceReader {
   JsonStringReader string_;
   JsonScanner other_;
   ArgumentsStream arguments_;
-  bool ended_ = false;  // the call of the object at hand, or of the one before
 };
 
 Read JsonCallReader::take(Input& in, State next) {

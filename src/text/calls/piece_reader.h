@@ -35,6 +35,27 @@ class PieceReader {
   virtual bool in_tail() const { return false; }
 };
 
+// Whole calls, taken state by state.
+class CallsReader : public PieceReader {
+ public:
+  Read read(Input& in, EventWriter& events, CallContext& call) final {
+    while (!at_end()) {
+      const Read result = step(in, events, call);
+      // Behind its arguments a call has ended, whatever else follows.
+      if (result == Read::failed && in_tail()) return Read::done;
+      if (result != Read::done) return result;
+    }
+    return Read::done;
+  }
+  bool in_tail() const final { return ended_; }
+
+ protected:
+  virtual bool at_end() const = 0;
+  virtual Read step(Input& in, EventWriter& events, CallContext& call) = 0;  // done: on to the next state
+
+  bool ended_ = false;  // the call at hand, or the one before where the next has not begun
+};
+
 std::unique_ptr<PieceReader> read_json_arguments();
 std::unique_ptr<PieceReader> read_json_call(bool list);
 std::unique_ptr<PieceReader> read_fields(const Fields& fields);

@@ -10,22 +10,11 @@ bool is_identifier(char c) {
 }
 
 // [f(a=1, b='x'), g()]
-class PythonCallsReader : public PieceReader {
- public:
-  Read read(Input& in, EventWriter& events, CallContext& call) override {
-    while (state_ != State::end) {
-      const Read result = step(in, events, call);
-      if (result == Read::failed && in_tail()) return Read::done;
-      if (result != Read::done) return result;
-    }
-    return Read::done;
-  }
-  bool in_tail() const override { return ended_; }
-
- private:
+class PythonCallsReader : public CallsReader {
   enum class State { list, call, name, name_end, argument, key, key_end, value, next, element, end };
 
-  Read step(Input& in, EventWriter& events, CallContext& call);  // done: on to the next state
+  bool at_end() const override { return state_ == State::end; }
+  Read step(Input& in, EventWriter& events, CallContext& call) override;
   Read take(Input& in, State next) {
     ++in.at;
     state_ = next;
@@ -38,7 +27,6 @@ class PythonCallsReader : public PieceReader {
   State state_ = State::list;
   std::string key_;
   PythonLiteral value_;
-  bool ended_ = false;  // a call; the next has not begun
 };
 
 Read PythonCallsReader::read_identifier(Input& in, std::string& text, State next) {
