@@ -265,9 +265,12 @@ TEST(LlmEnds, LowerPriorityNumbersGoFirst) {
   std::vector<int> order;  // touched by the step loop alone until it is gone
   {
     Llm llm(Engine::load(options.engine), nullptr, options);
-    // The loop stands still in the first one's notification until all the others are there.
+    // The loop stands still in the first one's notification until all the others are there. Nobody's turn comes
+    // before the first one's: the step behind it is scheduled while some of the others are still on their way.
+    GenerationRequest first = greedy({1, 2, 3}, 10);
+    first.priority = -4;
     std::vector<std::shared_ptr<Generation>> generations = {
-        llm.submit(greedy({1, 2, 3}, 10), [gate = all_submitted.get_future().share()] { gate.wait(); })};
+        llm.submit(first, [gate = all_submitted.get_future().share()] { gate.wait(); })};
     for (int i = 0; i < 4; ++i) {
       GenerationRequest request = greedy({1, 2, 3}, 1);
       request.priority = -i;

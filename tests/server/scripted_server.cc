@@ -1,7 +1,7 @@
 // ingot's API over HTTP with a model that says what it is told: scripted_server ANSWERS.json [--tool-format NAME]
-// [--template FILE] [--served-model-name NAME]... [--api-key KEY]... The answers are a list of texts, of which a request
-// gets the next one, or an object: the first answer whose key is in the prompt. Each comes a few bytes at a time. Prints
-// its address, ends with its standard input.
+// [--template FILE] [--served-model-name NAME]... [--api-key KEY]... The answers are a list of texts, of which a
+// request gets the next one, or an object: the first answer whose key is in the prompt. Each comes a few bytes at a
+// time. Prints its address, ends with its standard input.
 #include <fstream>
 #include <iostream>
 #include <mutex>
