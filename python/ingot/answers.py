@@ -175,6 +175,14 @@ class Answering:
         return self._core.decode([token], False) if self._core.has_tokenizer else None
 
 
+def embedding_of(generation: _ingot.Generation, dimensions: Optional[int]) -> list[float]:
+    """The vector that a request was made for, which is done."""
+    vector = generation.embedding(dimensions or 0)
+    if error := generation.summary()["error"]:
+        raise _ingot.Error(error)
+    return vector
+
+
 class ReadingProgress:
     """Tells a callback how many tokens of all prompts were read, when that has changed."""
 

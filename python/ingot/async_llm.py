@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Literal, Mapping, Optional, Sequence, Union, overload
 
 from . import _ingot
-from .answers import Answering, Completion, Delta, ReadingProgress
+from .answers import Answering, Completion, Delta, ReadingProgress, embedding_of
 from .base import MOST_SUBMITTED, LoadedModel, Messages, Plan, Prompt, Sampling
 from .llm import LLM, Progress
 from .params import nearest_names
@@ -149,6 +149,30 @@ class AsyncLLM(LoadedModel):
             raise ValueError("stream=True takes one conversation: call chat() once for each")
         return self._stream(plans[0], progress)
 
+    @overload
+    async def embed(self, texts: Prompt, *, dimensions: Optional[int] = None) -> list[float]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    async def embed(self, texts: Sequence[Prompt], *, dimensions: Optional[int] = None) -> list[list[float]]: ...
+
+    async def embed(self, texts: Any, *, dimensions: Optional[int] = None) -> Any:
+        single, every = self._plan_texts(texts)
+        generations: list[_ingot.Generation] = []
+        vectors, waker = [], self._waker()
+        try:
+            for number in range(len(every)):
+                while len(generations) < min(len(every), number + MOST_SUBMITTED):
+                    generations.append(self._submit_text(every[len(generations)], waker.bell))
+                while not generations[number].done:
+                    await waker.wait(1.0)
+                vectors.append(embedding_of(generations[number], dimensions))
+        except BaseException:
+            for generation in generations:
+                generation.cancel()
+            raise
+        return vectors[0] if single else vectors
+
+    embed.__doc__ = LLM.embed.__doc__
     generate.__doc__, stream.__doc__, chat.__doc__ = LLM.generate.__doc__, LLM.stream.__doc__, LLM.chat.__doc__
 
     def _waker(self) -> _Waker:

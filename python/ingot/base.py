@@ -49,6 +49,8 @@ class LoadedModel:
         max_step_tokens: int = 0,
         max_seqs: int = 64,
         prefix_caching: bool = True,
+        embeddings: bool = False,
+        pooling: str = "auto",
     ):
         try:
             path = find_model(str(model)) if model else fetch_default_model()
@@ -56,7 +58,7 @@ class LoadedModel:
             raise _ingot.Error(str(error)) from None
         self._core = _ingot.LlmCore(
             path, quantize, device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs,
-            prefix_caching,
+            prefix_caching, embeddings, pooling,
         )
 
     def close(self) -> None:
@@ -147,6 +149,17 @@ class LoadedModel:
         format = params.read_format()
         self._core.compile(format)
         return format
+
+    def _plan_texts(self, texts: Any) -> tuple[bool, list[list[int]]]:
+        """Whether it is one text, and the token ids of all."""
+        single = isinstance(texts, str) or (len(texts) > 0 and isinstance(texts[0], numbers.Integral))
+        every = [texts] if single else texts
+        return single, [self._core.encode(t, True, False) if isinstance(t, str) else [int(token) for token in t] for t in every]
+
+    def _submit_text(self, ids: list[int], bell: Optional[_ingot.Bell] = None) -> _ingot.Generation:
+        request = _ingot.Request(self._core, ids)
+        request.embed = True
+        return self._core.submit(request, bell)
 
     def _submit(self, plan: Plan, bell: Optional[_ingot.Bell] = None) -> Answering:
         request = _ingot.Request(self._core, plan.ids)

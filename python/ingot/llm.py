@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Literal, Mapping, Optional, Sequence, Union, overload
 
-from .answers import Answering, Completion, Delta, ReadingProgress
+from . import _ingot
+from .answers import Answering, Completion, Delta, ReadingProgress, embedding_of
 from .base import MOST_SUBMITTED, LoadedModel, Messages, Plan, Prompt, Sampling
 from .params import nearest_names
 
@@ -24,7 +25,8 @@ class LLM(LoadedModel):
 
     `model` is a GGUF file, a Hugging Face folder or a name on the hub (`OWNER/NAME`, see find_model); without one the
     default model is used, and fetched the first time. `quantize` (int8, int4) rounds plain weights at load. Sizes of 0
-    are left to the engine. Any thread may call any method; close(), or the end of a `with`, frees the memory.
+    are left to the engine. `embeddings` lets embed() take models that were not made for it, `pooling` says how (last, mean,
+    cls). Any thread may call any method; close(), or the end of a `with`, frees the memory.
     """
 
     def __enter__(self) -> LLM:
@@ -120,6 +122,32 @@ class LLM(LoadedModel):
         if not single:
             raise ValueError("stream=True takes one conversation: use AsyncLLM for several at once")
         return self._stream(plans[0], progress)
+
+    @overload
+    def embed(self, texts: Prompt, *, dimensions: Optional[int] = None) -> list[float]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def embed(self, texts: Sequence[Prompt], *, dimensions: Optional[int] = None) -> list[list[float]]: ...
+
+    def embed(self, texts: Any, *, dimensions: Optional[int] = None) -> Any:
+        """The vector of a text (or of token ids), of length 1, or of each of a list. `dimensions` keeps the front of the
+        vectors, at length 1 again. A model that was not made for it raises an Error unless it was loaded with `embeddings`.
+        """
+        single, every = self._plan_texts(texts)
+        generations: list[_ingot.Generation] = []
+        vectors = []
+        try:
+            for number in range(len(every)):
+                while len(generations) < min(len(every), number + MOST_SUBMITTED):
+                    generations.append(self._submit_text(every[len(generations)]))
+                while not generations[number].done:
+                    generations[number].wait(1.0)
+                vectors.append(embedding_of(generations[number], dimensions))
+        except BaseException:
+            for generation in generations:
+                generation.cancel()
+            raise
+        return vectors[0] if single else vectors
 
     def _answer(self, plans: list[Plan], progress: Optional[Progress]) -> list[Completion]:
         answers: list[Answering] = []

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bell.h"
+#include "core/embedding.h"
 #include "core/error.h"
 #include "llm_core.h"
 #include "module.h"
@@ -53,7 +54,8 @@ std::shared_ptr<Llm> load(LlmOptions options) {
 
 std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std::string device, int threads,
                                    std::string isa, int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype,
-                                   int32_t max_step_tokens, int32_t max_seqs, bool prefix_caching) {
+                                   int32_t max_step_tokens, int32_t max_seqs, bool prefix_caching, bool embeddings,
+                                   std::string pooling) {
   LlmOptions options;
   options.engine.model = std::move(model);
   options.engine.quantize = std::move(quantize);
@@ -66,6 +68,8 @@ std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std:
   options.engine.max_step_tokens = max_step_tokens;
   options.engine.max_seqs = max_seqs;
   options.prefix_caching = prefix_caching;
+  options.engine.embeddings = embeddings;
+  options.engine.pooling = std::move(pooling);
   return std::make_unique<LlmCore>(load(std::move(options)));
 }
 
@@ -100,6 +104,17 @@ nb::list take(Generation& generation) {
     result.append(nb::make_tuple(delta.index, delta.text, delta.token_ids, to_scores(delta.scores),
                                  std::string(to_string(delta.finish)), delta.stop_reason));
   return result;
+}
+
+// Of a request that asked for one, once it is done.
+std::vector<float> embedding(Generation& generation, size_t dimensions) {
+  for (ChoiceDelta& delta : generation.take())
+    if (!delta.embedding.empty()) {
+      if (dimensions > delta.embedding.size())
+        throw_bad_parameter("dimensions", "is {}, but the model's vectors have {}", dimensions, delta.embedding.size());
+      return front_of(std::move(delta.embedding), dimensions);
+    }
+  return {};
 }
 
 bool wait(Generation& generation, double seconds) {
@@ -174,6 +189,7 @@ void bind_generation(nb::module_& m) {
       .def("silence", &Bell::silence);
   nb::class_<Generation>(m, "Generation", "One request being served: the reader's end.")
       .def("take", &take, "What is new: a list of (choice, text, token_ids, scores, finish_reason, stop_reason).")
+      .def("embedding", &embedding, nb::arg("dimensions"), "The vector of a text; 0 dimensions: all.")
       .def_prop_ro("done", &Generation::done)
       .def("wait", &wait, nb::arg("seconds"), "Waits for something new; False when the time is over first.")
       .def("cancel", &Generation::cancel, nb::call_guard<nb::gil_scoped_release>())
@@ -189,7 +205,8 @@ void bind_llm(nb::module_& m) {
   nb::class_<LlmCore>(m, "LlmCore", "The native orchestrator; use ingot.LLM.")
       .def(nb::new_(&load_core), nb::arg("model"), nb::arg("quantize"), nb::arg("device"), nb::arg("threads"),
            nb::arg("isa"), nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"),
-           nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"))
+           nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"), nb::arg("embeddings"),
+           nb::arg("pooling"))
       .def("submit", &submit, nb::arg("request"), nb::arg("bell").none() = nb::none())
       .def("compile", &compile, nb::arg("structured"))
       .def("close", &LlmCore::close)

@@ -103,6 +103,7 @@ void bind_request(nb::module_& m) {
         r.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
       });
   c.def_rw("max_tokens", &GenerationRequest::max_tokens)
+      .def_rw("embed", &GenerationRequest::embed)
       .def_rw("n", &GenerationRequest::n)
       .def_rw("best_of", &GenerationRequest::best_of)
       .def_rw("use_beam_search", &GenerationRequest::beam_search)

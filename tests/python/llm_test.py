@@ -73,7 +73,7 @@ class ParamsTest(unittest.TestCase):
                 continue
             value = getattr(native, name)
             self.assertEqual(tuple(value) if isinstance(value, list) else value, field.default, name)
-        bound = {name for name in dir(_ingot.Request) if not name.startswith("_")} - {"thinking_budget"}  # of chats
+        bound = {name for name in dir(_ingot.Request) if not name.startswith("_")} - {"thinking_budget", "embed"}  # of chats, of embed()
         self.assertEqual(bound | {"response_format"}, set(fields))
 
     def test_what_is_not_said_is_as_the_makers_advise(self):
@@ -233,6 +233,40 @@ class ResultsTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         outs = llm.generate([[5, 6, 7]] * 1500, max_tokens=1, temperature=0)
         self.assertEqual(len({tuple(out.outputs[0].token_ids) for out in outs}), 1)
+
+
+class EmbedTest(unittest.TestCase):
+    def test_texts_become_vectors_of_length_one(self):
+        llm, folder = tiny(embeddings=True, pooling="mean")
+        with folder, llm:
+            texts = ["a cat", "a dog", llm.tokenize("a cat", add_special=True)]
+            cat, dog, ids = llm.embed(texts)
+            self.assertEqual(cat, ids)
+            self.assertEqual(llm.embed("a cat"), cat)
+            self.assertNotEqual(cat, dog)
+            self.assertAlmostEqual(sum(x * x for x in cat), 1, places=5)
+            front = llm.embed("a cat", dimensions=8)
+            self.assertAlmostEqual(sum(x * x for x in front), 1, places=5)
+            for whole, cut in zip(cat[1:8], front[1:]):
+                self.assertAlmostEqual(cut / front[0], whole / cat[0], places=4)
+            with self.assertRaisesRegex(ingot.Error, "dimensions is 9999"):
+                llm.embed("a cat", dimensions=9999)
+            self.assertEqual(llm.embed([]), [])
+
+    def test_a_model_that_was_not_made_for_it_says_so(self):
+        llm, folder = tiny()
+        with folder, llm, self.assertRaisesRegex(ingot.Error, "was not made for embeddings"):
+            llm.embed("a cat")
+
+    def test_awaited_they_are_the_same(self):
+        async def ask():
+            llm, folder = tiny(ingot.AsyncLLM, embeddings=True)
+            with folder:
+                async with llm:
+                    one, many = await asyncio.gather(llm.embed("a cat"), llm.embed(["a dog", "a cat"]))
+                    self.assertEqual(one, many[1])
+
+        asyncio.run(ask())
 
 
 class CloseTest(unittest.TestCase):

@@ -212,10 +212,13 @@ std::vector<Field> fields() {
 // Every name that an API of the server takes or knows of: of the table, and within objects, read out of the sources.
 std::set<std::string> parameter_names(const std::string& folder) {
   const std::regex pattern(
-      R"re((?:(?:take|boolean|integer|number|string|strings|tokens|required)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Off::|Kind::|")))"([a-z_]+)"[,)])re");
+      R"re((?:(?:take|boolean|integer|number|string|strings|tokens|required)\(|take_(?:flag|float)\(\w+, |\{(?="\w+", (?:Kind::|")))"([a-z_]+)"[,)])re");
+  const openai::EndpointSet endpoints = folder == "openai"      ? openai::kOwnEndpoints
+                                        : folder == "responses" ? openai::kResponsesEndpoint
+                                                                : openai::kMessagesEndpoint;
   std::set<std::string> names;
-  if (folder == "openai")
-    for (const openai::Parameter& parameter : openai::parameter_table()) names.insert(std::string(parameter.name));
+  for (const openai::Parameter& parameter : openai::parameter_table())
+    if ((parameter.endpoints & endpoints) != 0) names.insert(std::string(parameter.name));
   for (const auto& file : std::filesystem::directory_iterator(INGOT_FIXTURES "/../../src/server/" + folder)) {
     std::stringstream text;
     text << std::ifstream(file.path()).rdbuf();

@@ -1,4 +1,4 @@
-// The table of parameters, what the endpoints take, /openapi.json and docs/server.md say the same.
+// The table of parameters, what the endpoints take, /openapi.json and the documents say the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,6 +34,9 @@ const std::vector<BodyEndpoint>& body_endpoints() {
       {openai::kTemplateEndpoint, "/apply-template", {{"messages", messages}}},
       {openai::kEmbeddingsEndpoint, "/v1/embeddings", {{"input", "a"}}},
       {openai::kRerankEndpoint, "/v1/rerank", {{"query", "a"}, {"documents", {"b"}}}},
+      {openai::kResponsesEndpoint, "/v1/responses", {{"input", "a"}}},
+      {openai::kMessagesEndpoint, "/v1/messages", {{"messages", messages}, {"max_tokens", 1}}},
+      {openai::kCountEndpoint, "/v1/messages/count_tokens", {{"messages", messages}}},
   };
   return all;
 }
@@ -82,8 +85,12 @@ class OpenaiParameters : public ::testing::Test {
     EXPECT_LT(reply.status, 500) << endpoint.path << ", " << name << ": " << reply.body;
     if (reply.status == 200) return "";
     const Json error = Json::parse(reply.body)["error"];
-    const std::string param = error["param"].is_string() ? error["param"].get<std::string>() : "";
-    return param.starts_with(name) ? error["code"].get<std::string>() : "";
+    const std::string message = error["message"];
+    if (!message.starts_with(name)) return "";
+    if (error.contains("code")) return error["code"];
+    // Anthropic's errors have no code.
+    if (message.find("is not a parameter") != message.npos) return "unknown_parameter";
+    return message.find("is not supported") != message.npos ? "unsupported_parameter" : "invalid";
   }
 
   Rig rig_{{.priority_scheduling = true}};
@@ -134,7 +141,9 @@ TEST_F(OpenaiParameters, RequiredNamesAreRequired) {
       body.erase(std::string(parameter.name));
       const HttpReply reply = rig_.post(endpoint.path, body);
       EXPECT_EQ(reply.status, 400);
-      EXPECT_EQ(Json::parse(reply.body)["error"]["param"], std::string(parameter.name)) << endpoint.path;
+      EXPECT_THAT(Json::parse(reply.body)["error"]["message"].get<std::string>(),
+                  ::testing::StartsWith(std::string(parameter.name) + " "))
+          << endpoint.path;
     }
 }
 
@@ -174,19 +183,34 @@ std::set<std::string> quoted(const std::string& text) {
   return names;
 }
 
-// The section of the documentation with this heading.
-std::string section(const std::string& heading) {
+// The section of a document with this heading.
+std::string section(const std::string& heading, const std::string& document = "server.md") {
   std::stringstream text;
-  text << std::ifstream(INGOT_FIXTURES "/../../docs/server.md").rdbuf();
+  text << std::ifstream(INGOT_FIXTURES "/../../docs/" + document).rdbuf();
   const std::string all = text.str();
   const size_t begin = all.find("\n" + heading + "\n");
   EXPECT_NE(begin, std::string::npos) << heading;
   return all.substr(begin, all.find("\n#", begin + heading.size()) - begin);
 }
 
+std::set<std::string> names_of(openai::EndpointSet endpoints) {
+  std::set<std::string> names;
+  for (const Parameter& parameter : openai::parameter_table())
+    if ((parameter.endpoints & endpoints) != 0) names.insert(std::string(parameter.name));
+  return names;
+}
+
+TEST_F(OpenaiParameters, DocumentationOfTheOtherApisNamesTheSame) {
+  for (const auto& [heading, endpoints] :
+       {std::pair("## Responses", openai::kResponsesEndpoint), {"## Messages", openai::kMessagesEndpoint}}) {
+    std::set<std::string> told = quoted(section(heading, "apis.md"));
+    told.insert("model");  // said once of both
+    EXPECT_THAT(told, ::testing::IsSupersetOf(names_of(endpoints))) << heading;
+  }
+}
+
 TEST_F(OpenaiParameters, DocumentationNamesTheSame) {
-  std::set<std::string> listed;
-  for (const Parameter& parameter : openai::parameter_table()) listed.insert(std::string(parameter.name));
+  const std::set<std::string> listed = names_of(openai::kOwnEndpoints);
   std::set<std::string> told;
   for (const char* heading :
        {"## Parameters", "### Embeddings and reranking", "### Filling gaps", "### Structured output", "## Endpoints"})

@@ -1,11 +1,9 @@
 #include "server/anthropic/request.h"
 
-#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
-#include "core/sampling_ranges.h"
 #include "server/anthropic/answer.h"
 #include "server/anthropic/conversation.h"
 #include "server/openai/errors.h"
@@ -22,21 +20,9 @@ using openai::ChatInput;
 using openai::fail;
 using openai::Fields;
 using openai::kind_of;
-using openai::Off;
 using openai::ToolChoice;
-using openai::ValueType;
 
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
-
-constexpr auto kRules = std::to_array<openai::ParameterRule>({
-    {"metadata", Off::always, ValueType::object},
-    {"cache_control", Off::always, ValueType::object},  // prompts are always looked up in the prefix cache
-    {"service_tier", Off::always},
-    {"inference_geo", Off::always},
-    {"container", Off::never},
-    {"context_management", Off::empty},
-    {"mcp_servers", Off::empty},
-});
 
 void take_choice(Fields& fields, const std::set<std::string>& names, ChatInput& chat) {
   const Json* choice = fields.take("tool_choice");
@@ -133,23 +119,23 @@ openai::CompletionRequest parse_shared(Fields& fields, const openai::RequestLimi
 openai::CompletionRequest parse_request(std::string_view body, const openai::RequestLimits& limits,
                                         const CancelFlag* cancelled) {
   const Json json = openai::parse_body(body, limits, cancelled);
-  Fields fields(json);
+  Fields fields(json, openai::kMessagesEndpoint, limits);
   openai::CompletionRequest request = parse_shared(fields, limits);
-  request.max_tokens = fields.integer("max_tokens", 1, kMaxInt64);
+  request.max_tokens = fields.integer("max_tokens");
   if (!request.max_tokens) fail("max_tokens", "missing_required_parameter", "is missing");
-  openai::take_drawing(fields, limits.sampling, {"temperature", 0, 1}, request.generation);
+  openai::take_drawing(fields, limits.sampling, request.generation);
   request.generation.stop = fields.strings("stop_sequences", limits);
   request.output.stream = fields.boolean("stream").value_or(false);
-  openai::check_other_parameters(fields, kRules);
+  openai::check_other_parameters(fields);
   return request;
 }
 
 openai::CompletionRequest parse_count_request(std::string_view body, const openai::RequestLimits& limits,
                                               const CancelFlag* cancelled) {
   const Json json = openai::parse_body(body, limits, cancelled);
-  Fields fields(json);
+  Fields fields(json, openai::kCountEndpoint, limits);
   openai::CompletionRequest request = parse_shared(fields, limits);
-  openai::check_other_parameters(fields, kRules);
+  openai::check_other_parameters(fields);
   return request;
 }
 

@@ -1,9 +1,8 @@
-#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "core/base64.h"
+#include "core/embedding.h"
 #include "core/printable.h"
 #include "server/openai/errors.h"
 #include "server/openai/parameters.h"
@@ -27,7 +26,7 @@ class EmbeddingWriter final : public AnswerWriter {
     std::string out = R"({"object":"list","data":[)";
     for (size_t i = 0; i < answers.size(); ++i) {
       out += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i == 0 ? "" : ",", i);
-      append_vector(out, cut(answers[i].choices.at(0).embedding));
+      append_vector(out, front_of(answers[i].choices.at(0).embedding, dimensions_));
       out += '}';
     }
     out += fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})", dump(model_),
@@ -39,16 +38,6 @@ class EmbeddingWriter final : public AnswerWriter {
   void stream_error(const ErrorReply&, std::string&) override {}
 
  private:
-  // The front of a vector made for that (Matryoshka), at its length of 1 again.
-  std::vector<float> cut(std::vector<float> vector) const {
-    if (dimensions_ == 0 || dimensions_ >= vector.size()) return vector;
-    vector.resize(dimensions_);
-    const double length = std::sqrt(std::inner_product(vector.begin(), vector.end(), vector.begin(), 0.0, std::plus<>(),
-                                                       [](float a, float b) { return static_cast<double>(a) * b; }));
-    for (float& value : vector) value = static_cast<float>(value / std::max(length, 1e-12));
-    return vector;
-  }
-
   void append_vector(std::string& out, const std::vector<float>& vector) const {
     if (base64_) {
       std::string bytes(vector.size() * sizeof(float), '\0');  // little-endian, as every machine this runs on

@@ -72,7 +72,8 @@ Json body_schema(EndpointSet endpoint, const RequestLimits& limits) {
 }
 
 Json operation(const RouteInfo& route, const RequestLimits& limits) {
-  const bool streams = (route.endpoint & (kChatEndpoint | kCompletionsEndpoint | kInfillEndpoint)) != 0;
+  const bool streams = (route.endpoint & (kChatEndpoint | kCompletionsEndpoint | kInfillEndpoint | kResponsesEndpoint |
+                                          kMessagesEndpoint)) != 0;
   const Json any = {{"application/json", {{"schema", {{"type", "object"}}}}}};
   const Json error = {{"description", "what was wrong"},
                       {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
@@ -90,11 +91,9 @@ Json operation(const RouteInfo& route, const RequestLimits& limits) {
     operation["parameters"] = Json::array(
         {{{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}, {"minLength", 1}}}}});
   }
-  // The parameters of the other APIs are not in the table (docs/apis.md has them).
-  if (route.method == "POST" && route.path.find('{') == route.path.npos) {
-    const Json schema = route.endpoint != 0 ? body_schema(route.endpoint, limits) : Json{{"type", "object"}};
-    operation["requestBody"] = {{"required", true}, {"content", {{"application/json", {{"schema", schema}}}}}};
-  }
+  if (route.endpoint != 0)
+    operation["requestBody"] = {{"required", true},
+                                {"content", {{"application/json", {{"schema", body_schema(route.endpoint, limits)}}}}}};
   return operation;
 }
 

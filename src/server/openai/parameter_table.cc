@@ -1,7 +1,9 @@
 #include <array>
+#include <vector>
 
-#include "core/sampling_ranges.h"
+#include "server/anthropic/parameters.h"
 #include "server/openai/parameters.h"
+#include "server/responses/parameters.h"
 
 namespace ingot::server::openai {
 namespace {
@@ -11,8 +13,9 @@ constexpr int64_t kMostLong = std::numeric_limits<int64_t>::max(), kLeastLong = 
 
 // Sets of endpoints.
 constexpr EndpointSet kTexts = kChatEndpoint | kCompletionsEndpoint, kGenerators = kTexts | kInfillEndpoint;
+constexpr EndpointSet kEveryGenerator = kGenerators | kResponsesEndpoint | kMessagesEndpoint;
 constexpr EndpointSet kConversation = kChatEndpoint | kTokenizeEndpoint | kTemplateEndpoint;
-constexpr EndpointSet kNoConversation = kEveryEndpoint & ~kConversation;
+constexpr EndpointSet kNoConversation = kOwnEndpoints & ~kConversation;
 
 constexpr std::string_view kFunctions = "is not supported by this server: use tools and tool_choice";
 constexpr std::string_view kChatOnly = "is not supported here: use /v1/chat/completions";
@@ -104,14 +107,14 @@ constexpr auto kTable = std::to_array<Parameter>({
      .required = true},
 
     // How it chooses tokens.
-    {"temperature", kGenerators, ValueType::number, "0: greedy"},
-    {"top_p", kGenerators, ValueType::number, "tokens that together have this probability"},
-    {"top_k", kGenerators, ValueType::integer, "so many most likely tokens; -1 and 0: all", -1, kMostInteger},
-    {"min_p", kGenerators, ValueType::number, "tokens at least so likely, in parts of the likeliest"},
-    {"presence_penalty", kGenerators, ValueType::number, "subtracted once for a token that was generated"},
-    {"frequency_penalty", kGenerators, ValueType::number, "subtracted for each time that it was"},
-    {"repetition_penalty", kGenerators, ValueType::number, "divides tokens of prompt and answer"},
-    {"seed", kGenerators, ValueType::integer, "of the random numbers"},
+    {"temperature", kGenerators | kResponsesEndpoint, ValueType::number, "0: greedy"},
+    {"top_p", kEveryGenerator, ValueType::number, "tokens that together have this probability"},
+    {"top_k", kEveryGenerator, ValueType::integer, "so many most likely tokens; -1 and 0: all", -1, kMostInteger},
+    {"min_p", kEveryGenerator, ValueType::number, "tokens at least so likely, in parts of the likeliest"},
+    {"presence_penalty", kEveryGenerator, ValueType::number, "subtracted once for a token that was generated"},
+    {"frequency_penalty", kEveryGenerator, ValueType::number, "subtracted for each time that it was"},
+    {"repetition_penalty", kEveryGenerator, ValueType::number, "divides tokens of prompt and answer"},
+    {"seed", kEveryGenerator, ValueType::integer, "of the random numbers"},
     {.name = "logit_bias",
      .endpoints = kGenerators,
      .type = ValueType::other,
@@ -201,7 +204,7 @@ constexpr auto kTable = std::to_array<Parameter>({
      .meaning = "choices of which the n likeliest are given",
      .least = 1,
      .limit = &RequestLimits::max_n},
-    {"stream", kGenerators, ValueType::boolean, "the answer as server-sent events"},
+    {"stream", kEveryGenerator, ValueType::boolean, "the answer as server-sent events"},
     {"return_progress", kTexts, ValueType::boolean, "with stream: how much of the prompt was read"},
     {.name = "stream_options",
      .endpoints = kTexts,
@@ -248,28 +251,28 @@ constexpr auto kTable = std::to_array<Parameter>({
     {"cache_salt", kGenerators, ValueType::text, "prompts meet in the prefix cache only under the same salt"},
 
     // Accepted, without effect.
-    {.name = "user", .endpoints = kEveryEndpoint, .type = ValueType::text, .off = Off::always},
-    {.name = "safety_identifier", .endpoints = kEveryEndpoint, .type = ValueType::text, .off = Off::always},
-    {.name = "metadata", .endpoints = kEveryEndpoint, .type = ValueType::object, .off = Off::always},
-    {.name = "store", .endpoints = kEveryEndpoint, .type = ValueType::boolean, .off = Off::always},
-    {.name = "service_tier", .endpoints = kEveryEndpoint, .type = ValueType::text, .off = Off::always},
-    {.name = "prompt_cache_key", .endpoints = kEveryEndpoint, .type = ValueType::text, .off = Off::always},
-    {.name = "prompt_cache_retention", .endpoints = kEveryEndpoint, .type = ValueType::text, .off = Off::always},
+    {.name = "user", .endpoints = kOwnEndpoints, .type = ValueType::text, .off = Off::always},
+    {.name = "safety_identifier", .endpoints = kOwnEndpoints, .type = ValueType::text, .off = Off::always},
+    {.name = "metadata", .endpoints = kOwnEndpoints, .type = ValueType::object, .off = Off::always},
+    {.name = "store", .endpoints = kOwnEndpoints, .type = ValueType::boolean, .off = Off::always},
+    {.name = "service_tier", .endpoints = kOwnEndpoints, .type = ValueType::text, .off = Off::always},
+    {.name = "prompt_cache_key", .endpoints = kOwnEndpoints, .type = ValueType::text, .off = Off::always},
+    {.name = "prompt_cache_retention", .endpoints = kOwnEndpoints, .type = ValueType::text, .off = Off::always},
     {.name = "prediction",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::object,
      .off = Off::always},  // helps speed only
     {.name = "request_id",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::text,
      .off = Off::always},  // X-Request-Id names one here
     {.name = "spaces_between_special_tokens",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::boolean,
      .off = Off::always},
     {.name = "parallel_tool_calls", .endpoints = kNoConversation, .type = ValueType::boolean, .off = Off::always},
     {.name = "guided_decoding_backend",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::text,
      .off = Off::always},  // there is one
     // Hints of llama-server's clients.
@@ -283,9 +286,9 @@ constexpr auto kTable = std::to_array<Parameter>({
     {.name = "samplers", .endpoints = kInfillEndpoint, .type = ValueType::texts, .off = Off::always},
 
     // Accepted when they say "off".
-    {.name = "functions", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty, .hint = kFunctions},
+    {.name = "functions", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty, .hint = kFunctions},
     {.name = "function_call",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::other,
      .off = Off::no_choice,
      .hint = kFunctions},
@@ -332,18 +335,18 @@ constexpr auto kTable = std::to_array<Parameter>({
      .off = Off::empty,
      .hint = kInfillOnly},
     {.name = "guided_whitespace_pattern",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::other,
      .off = Off::empty,
      .hint = "is not supported by this server: white space is what JSON allows"},
     {.name = "modalities",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::other,
      .off = Off::text_only,
      .hint = "is not supported by this server except as [\"text\"]"},
-    {.name = "audio", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "web_search_options", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::never},
-    {.name = "reasoning", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
+    {.name = "audio", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "web_search_options", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::never},
+    {.name = "reasoning", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
     {.name = "thinking_token_budget",
      .endpoints = kNoConversation,
      .type = ValueType::other,
@@ -359,39 +362,47 @@ constexpr auto kTable = std::to_array<Parameter>({
      .type = ValueType::other,
      .off = Off::never,
      .hint = kChatOnly},
-    {.name = "verbosity", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::medium},
-    {.name = "moderation", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
+    {.name = "verbosity", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::medium},
+    {.name = "moderation", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
     {.name = "suffix",
-     .endpoints = kEveryEndpoint & ~kCompletionsEndpoint,
+     .endpoints = kOwnEndpoints & ~kCompletionsEndpoint,
      .type = ValueType::other,
      .off = Off::empty,
      .hint = "is not supported here: use /v1/completions or /infill"},
     {.name = "chat_template",
-     .endpoints = kEveryEndpoint,
+     .endpoints = kOwnEndpoints,
      .type = ValueType::other,
      .off = Off::never,
      .hint = "is not taken from requests: the template comes with the model"},
     {.name = "documents",
-     .endpoints = kEveryEndpoint & ~kRerankEndpoint,
+     .endpoints = kOwnEndpoints & ~kRerankEndpoint,
      .type = ValueType::other,
      .off = Off::empty,
      .hint = "is not supported: put the documents into a message"},
-    {.name = "mm_processor_kwargs", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "media_io_kwargs", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "prompt_embeds", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "logits_processors", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "vllm_xargs", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "kv_transfer_params", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "lora_request", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::empty},
-    {.name = "return_hidden_states", .endpoints = kEveryEndpoint, .type = ValueType::other, .off = Off::is_false},
+    {.name = "mm_processor_kwargs", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "media_io_kwargs", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "prompt_embeds", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "logits_processors", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "vllm_xargs", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "kv_transfer_params", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "lora_request", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
+    {.name = "return_hidden_states", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::is_false},
 });
 
 }  // namespace
 
-std::span<const Parameter> parameter_table() { return kTable; }
+std::span<const Parameter> parameter_table() {
+  static const std::vector<Parameter> table = [] {
+    std::vector<Parameter> all(kTable.begin(), kTable.end());
+    for (const std::span<const Parameter> own : {responses::own_parameters(), anthropic::own_parameters()})
+      all.insert(all.end(), own.begin(), own.end());
+    return all;
+  }();
+  return table;
+}
 
 const Parameter* find_parameter(std::string_view name, EndpointSet endpoint) {
-  for (const Parameter& parameter : kTable)
+  for (const Parameter& parameter : parameter_table())
     if (parameter.name == name && (parameter.endpoints & endpoint) != 0) return &parameter;
   return nullptr;
 }

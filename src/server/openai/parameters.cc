@@ -67,11 +67,6 @@ void check_type(const std::string& name, ValueType type, const Json& value) {
   fail(name, "unknown_parameter", "is not a parameter of this API: leave it out");
 }
 
-void check_off(const std::string& name, const Json& value, Off off, ValueType type, std::string_view hint) {
-  if (!is_off(value, off)) fail(name, "unsupported_parameter", "{}", hint);
-  if (off == Off::always) check_type(name, type, value);
-}
-
 }  // namespace
 
 SamplingRange range_of(const Parameter& parameter) {
@@ -84,16 +79,8 @@ void check_other_parameters(const Fields& fields) {
     const std::string name = printable(fields.path_of(key));
     const Parameter* parameter = find_parameter(name, fields.endpoint());
     if (parameter == nullptr || parameter->off == Off::used) refuse_unknown(name);
-    check_off(name, *value, parameter->off, parameter->type, parameter->hint);
-  }
-}
-
-void check_other_parameters(const Fields& fields, std::span<const ParameterRule> rules) {
-  for (const auto& [key, value] : fields.rest()) {
-    const std::string name = printable(fields.path_of(key));
-    const auto rule = std::find_if(rules.begin(), rules.end(), [&](const auto& r) { return r.name == name; });
-    if (rule == rules.end()) refuse_unknown(name);
-    check_off(name, *value, rule->off, rule->type, rule->hint);
+    if (!is_off(*value, parameter->off)) fail(name, "unsupported_parameter", "{}", parameter->hint);
+    if (parameter->off == Off::always) check_type(name, parameter->type, *value);
   }
 }
 

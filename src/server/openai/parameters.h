@@ -10,15 +10,17 @@
 #include "server/openai/limits.h"
 
 // Every parameter of every endpoint, once: what the readers look at (Fields), what is accepted without effect, what
-// /openapi.json and docs/server.md tell. A name that is not here is refused, because nobody can tell what it would have
-// changed.
+// /openapi.json, docs/server.md and docs/apis.md tell. A name that is not here is refused, because nobody can tell what
+// it would have changed.
 namespace ingot::server::openai {
 
 // Endpoints with a body.
 inline constexpr EndpointSet kChatEndpoint = 1, kCompletionsEndpoint = 2, kInfillEndpoint = 4, kTokenizeEndpoint = 8,
                              kDetokenizeEndpoint = 16, kTemplateEndpoint = 32, kEmbeddingsEndpoint = 64,
-                             kRerankEndpoint = 128;
-inline constexpr EndpointSet kEveryEndpoint = 255;
+                             kRerankEndpoint = 128, kResponsesEndpoint = 256, kMessagesEndpoint = 512,
+                             kCountEndpoint = 1024;
+inline constexpr EndpointSet kOwnEndpoints = 255;  // those that this folder reads
+inline constexpr EndpointSet kEveryEndpoint = 2047;
 
 // What the value is, for its schema.
 enum class ValueType : uint8_t { boolean, integer, number, text, texts, tokens, object, other };
@@ -50,6 +52,7 @@ struct Parameter {
   std::string_view schema = {};                               // JSON, of other types
 };
 
+// Of this folder's endpoints, and what the other APIs have of their own.
 std::span<const Parameter> parameter_table();
 // Null: the endpoint knows nothing of the name.
 const Parameter* find_parameter(std::string_view name, EndpointSet endpoint);
@@ -61,14 +64,5 @@ SamplingRange range_of(const Parameter& parameter);
 // type; what could is accepted only with the value that means "off"; a name that is not known is refused. Throws
 // ApiError naming the parameter.
 void check_other_parameters(const Fields& fields);
-
-// A parameter of an API that has its own table: what it must be to change nothing.
-struct ParameterRule {
-  std::string_view name;
-  Off off;
-  ValueType type = ValueType::text;
-  std::string_view hint = "is not supported by this server";
-};
-void check_other_parameters(const Fields& fields, std::span<const ParameterRule> rules);
 
 }  // namespace ingot::server::openai

@@ -19,7 +19,7 @@ constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr float kGreedyTemperature = 1e-5f;
 
 void take_float(Fields& fields, const char* name, float& value) {
-  if (const auto number = fields.number(name, sampling_range(name))) value = static_cast<float>(*number);
+  if (const auto number = fields.number(name)) value = static_cast<float>(*number);
 }
 
 void take_flag(Fields& fields, const char* name, bool& value) { value = fields.boolean(name).value_or(value); }
@@ -54,8 +54,7 @@ void take_sampling(Fields& fields, const RequestLimits& limits, CompletionReques
   SamplingParams& s = g.sampling;
   // Advice is for draws, and beams are not drawn.
   take_flag(fields, "use_beam_search", g.beam_search);
-  const std::optional<double> temperature =
-      take_drawing(fields, g.beam_search ? SamplingParams{} : limits.sampling, sampling_range("temperature"), g);
+  const std::optional<double> temperature = take_drawing(fields, g.beam_search ? SamplingParams{} : limits.sampling, g);
   s.logit_bias = take_logit_bias(fields, limits.vocab);
   const size_t vocab = static_cast<size_t>(limits.vocab);
   if (const Json* allowed = fields.take("allowed_token_ids")) {
@@ -115,21 +114,19 @@ void take_stream(Fields& fields, OutputOptions& output) {
 
 }  // namespace
 
-std::optional<double> take_drawing(Fields& fields, const SamplingParams& defaults, const SamplingRange& temperatures,
-                                   GenerationRequest& generation) {
+std::optional<double> take_drawing(Fields& fields, const SamplingParams& defaults, GenerationRequest& generation) {
   SamplingParams& s = generation.sampling;
   s = defaults;
-  const std::optional<double> temperature = fields.number("temperature", temperatures);
+  const std::optional<double> temperature = fields.number("temperature");
   if (temperature) s.temperature = static_cast<float>(*temperature);
   if (s.temperature < kGreedyTemperature) s.temperature = 0;
   take_float(fields, "top_p", s.top_p);
-  s.top_k = static_cast<int32_t>(
-      std::max<int64_t>(0, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(s.top_k)));
+  s.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k").value_or(s.top_k)));
   take_float(fields, "min_p", s.min_p);
   take_float(fields, "presence_penalty", s.presence_penalty);
   take_float(fields, "frequency_penalty", s.frequency_penalty);
   take_float(fields, "repetition_penalty", s.repetition_penalty);
-  const std::optional<int64_t> seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), kMaxInt64);
+  const std::optional<int64_t> seed = fields.integer("seed");
   s.seed = static_cast<uint64_t>(seed.value_or(0));
   generation.random_seed = !seed;
   return temperature;

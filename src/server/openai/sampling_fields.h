@@ -11,8 +11,7 @@ void take_shared_fields(Fields& fields, const RequestLimits& limits, CompletionR
 
 // Reads how tokens are drawn: temperature, which is returned, top_p, top_k, min_p, the penalties and the seed.
 // `defaults` is what holds where nothing is said.
-std::optional<double> take_drawing(Fields& fields, const SamplingParams& defaults, const SamplingRange& temperatures,
-                                   GenerationRequest& generation);
+std::optional<double> take_drawing(Fields& fields, const SamplingParams& defaults, GenerationRequest& generation);
 
 // truncate_prompt_tokens: how many tokens of a prompt's end are kept; -1: as many as the context holds.
 std::optional<int64_t> take_truncation(Fields& fields);

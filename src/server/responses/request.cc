@@ -1,7 +1,5 @@
 #include "server/responses/request.h"
 
-#include <array>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/printable.h"
@@ -22,26 +20,7 @@ using openai::ChatInput;
 using openai::fail;
 using openai::Fields;
 using openai::kind_of;
-using openai::Off;
 using openai::ToolChoice;
-using openai::ValueType;
-
-constexpr auto kRules = std::to_array<openai::ParameterRule>({
-    {"user", Off::always},
-    {"safety_identifier", Off::always},
-    {"service_tier", Off::always},
-    {"prompt_cache_key", Off::always},
-    {"prompt_cache_retention", Off::always},
-    {"prompt_cache_options", Off::always, ValueType::object},
-    {"max_tool_calls", Off::always, ValueType::integer},  // of tools that a server runs itself: there are none here
-    {"background", Off::is_false, ValueType::other,
-     "is not supported by this server: wait for the answer, or stream it"},
-    {"prompt", Off::never, ValueType::other,
-     "is not supported: this server keeps no prompt templates, send instructions and input"},
-    {"conversation", Off::never, ValueType::other, "is not supported by this server: use previous_response_id"},
-    {"context_management", Off::empty},
-    {"moderation", Off::empty},
-});
 
 Json or_null(const Json* value) { return value == nullptr ? Json() : *value; }
 
@@ -138,7 +117,7 @@ Json take_metadata(Fields& fields) {
 }
 
 // `include` and `top_logprobs`. What else can be included comes of tools that are not here, or is always there.
-void take_logprobs(Fields& fields, const openai::RequestLimits& limits, openai::CompletionRequest& request) {
+void take_logprobs(Fields& fields, openai::CompletionRequest& request) {
   openai::OutputOptions& output = request.output;
   if (const Json* include = fields.take("include")) {
     if (!include->is_array()) fail("include", "invalid_type", "must be a list of names, got {}", kind_of(*include));
@@ -148,7 +127,7 @@ void take_logprobs(Fields& fields, const openai::RequestLimits& limits, openai::
       output.logprobs = output.logprobs || (*include)[i] == "message.output_text.logprobs";
     }
   }
-  const auto top = fields.integer("top_logprobs", 0, limits.max_logprobs);
+  const auto top = fields.integer("top_logprobs");
   output.top_logprobs = static_cast<int32_t>(top.value_or(0));
   output.logprobs = output.logprobs || output.top_logprobs > 0;
   if (output.logprobs) request.generation.logprobs = output.top_logprobs;
@@ -195,14 +174,14 @@ openai::CompletionRequest parse_request(std::string_view body, const openai::Req
                                         const CancelFlag* cancelled, std::shared_ptr<ResponseStore> store,
                                         const std::string& tenant) {
   const Json json = openai::parse_body(body, limits, cancelled);
-  Fields fields(json);
+  Fields fields(json, openai::kResponsesEndpoint, limits);
   openai::CompletionRequest request;
   request.id_prefix = "resp_";
   request.model = fields.string("model").value_or("");
-  openai::take_drawing(fields, limits.sampling, sampling_range("temperature"), request.generation);
-  request.max_tokens = fields.integer("max_output_tokens", 1, std::numeric_limits<int64_t>::max());
+  openai::take_drawing(fields, limits.sampling, request.generation);
+  request.max_tokens = fields.integer("max_output_tokens");
   take_stream(fields, request.output);
-  take_logprobs(fields, limits, request);
+  take_logprobs(fields, request);
 
   const Sources sources{.previous = fields.string("previous_response_id"),
                         .instructions = fields.string("instructions"),
@@ -231,7 +210,7 @@ openai::CompletionRequest parse_request(std::string_view body, const openai::Req
                  {"top_p", as_written(request.generation.sampling.top_p)},
                  {"truncation", truncation},
                  {"user", or_null(fields.peek("user"))}});
-  openai::check_other_parameters(fields, kRules);
+  openai::check_other_parameters(fields);
   const Conversation conversation = read_conversation(sources, *store, tenant);
   chat.messages = conversation.messages;
   request.chat = std::move(chat);
