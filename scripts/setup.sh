@@ -204,7 +204,7 @@ setup_venv() {
   say "Installing the Python packages of the tests into $dir"
   rm -rf "$dir"
   log=$({ "$python" -m venv "$dir" && "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-    --only-binary :all: --require-hashes -r "$root/tests/requirements.txt"; } 2>&1) || {
+    --no-deps --no-compile --only-binary :all: --require-hashes -r "$root/tests/requirements.txt"; } 2>&1) || {
     printf '%s\n' "$log" | tail -n 3 >&2
     rm -rf "$dir"
     die "could not install the packages of tests/requirements.txt (the end of pip's output is above; is this machine offline?)" \

@@ -229,9 +229,9 @@ std::set<std::string> parameter_names(const std::string& folder) {
   return names;
 }
 
-// Whatever a name stands for, it may be sent with a long text, a long list or many keys; to either endpoint, and in the
-// long form of the suite to both. The newer endpoints share what reads a field: each name has one of the shapes, in the
-// long form all.
+// Whatever a name stands for, it may be sent with a long text, a long list or many keys; to any endpoint. What reads a
+// field is shared: each name has one of the shapes, and those of OpenAI's completions one of the two; in the long form
+// of the suite all.
 std::vector<Field> parameters() {
   struct Shape {
     const char* name;
@@ -242,29 +242,30 @@ std::vector<Field> parameters() {
       {"text", 200'000, [](int64_t n) { return Json(std::string(static_cast<size_t>(n), 'x')); }},
       {"list", 8'000, [](int64_t n) { return list_of(n, 7); }},
       {"keys", 3'000, many_keys}};
+  struct Api {
+    const char* folder;
+    const char* path;
+    Json least;
+  };
+  const std::vector<Api> apis = {{"responses", "/v1/responses", {{"input", "a"}, {"max_output_tokens", 1}}},
+                                 {"anthropic", "/v1/messages", {{"messages", user("a")}, {"max_tokens", 1}}},
+                                 {"openai", kChat, chat_with("max_tokens", 1)},
+                                 {"openai", kText, with("max_tokens", 1)}};
   std::vector<Field> all;
-  size_t next = 0;
-  for (const auto& [folder, path] : {std::pair("responses", "/v1/responses"), {"anthropic", "/v1/messages"}})
-    for (const std::string& name : parameter_names(folder))
-      for (const Shape& shape : test::soak() ? std::span<const Shape>(kShapes) : std::span(&kShapes[next++ % 3], 1))
-        all.push_back({name + " as " + shape.name, path, shape.size, [=](int64_t n) {
-                         Json body = path == std::string("/v1/messages")
-                                         ? Json{{"messages", user("a")}, {"max_tokens", 1}}
-                                         : Json{{"input", "a"}, {"max_output_tokens", 1}};
-                         body[name] = shape.value(n);
-                         return body;
+  for (size_t i = 0; i < apis.size(); ++i) {
+    const bool completions = std::string_view(apis[i].folder) == "openai";
+    size_t next = 0;
+    for (const std::string& name : parameter_names(apis[i].folder)) {
+      const size_t turn = next++;
+      if (!test::soak() && completions && turn % 2 != i % 2) continue;
+      for (const Shape& shape : test::soak() ? std::span<const Shape>(kShapes) : std::span(&kShapes[turn / 2 % 3], 1))
+        all.push_back({name + " as " + shape.name, apis[i].path, shape.size, [=, body = apis[i].least](int64_t n) {
+                         Json changed = body;
+                         changed[name] = shape.value(n);
+                         return changed;
                        }});
-  bool turn = false;
-  for (const std::string& name : parameter_names("openai"))
-    for (const Shape& shape : kShapes) {
-      turn = !turn;
-      for (const bool chat : {false, true}) {
-        if (!test::soak() && chat != turn) continue;
-        all.push_back({name + " as " + shape.name, chat ? kChat : kText, shape.size, [=](int64_t n) {
-                         return chat ? chat_with(name.c_str(), shape.value(n)) : with(name.c_str(), shape.value(n));
-                       }});
-      }
     }
+  }
   return all;
 }
 
