@@ -206,7 +206,9 @@ struct ExpertLinearOp {
   }
 };
 
-// out[r, :] += sum over ranks, best first, of weights[r, rank] * in[places[r, rank], :]
+// out[r, :] += sum over the row's experts of their weight times in[place, :]. Experts are in four groups, number
+// 4 * expert / experts; a group's are added best first, then the groups, where bits are to be those of several ranks:
+// see MatrixSpec::slices.
 struct ExpertSumOp {
   ExpertRoute route;
   int64_t dim = 0;
