@@ -81,11 +81,21 @@ void cut_experts(WeightNeed& need, const ModelShare& share) {
 
 Range even_part(int64_t count, int rank, int ranks) { return {count * rank / ranks, count * (rank + 1) / ranks}; }
 
+ModelShare whole_model(const ModelConfig& c) {
+  ModelShare share;
+  share.heads.end = c.heads;
+  share.kv_heads.end = c.kv_heads;
+  share.ffn.end = c.ffn;
+  share.experts.end = c.experts;
+  share.vocab.end = c.vocab;
+  return share;
+}
+
 ModelShare share_model(const ModelConfig& c, const ModelLayout& layout, const Checkpoint& checkpoint, int rank,
                        int ranks) {
   if (ranks != 1 && ranks != 2 && ranks != 4)
     throw_error(ErrorKind::bad_call, "--tp {}: a model is cut for 1, 2 or 4 ranks", ranks);
-  ModelShare share;
+  ModelShare share = whole_model(c);
   share.rank = rank;
   share.ranks = ranks;
   const int64_t head_unit =

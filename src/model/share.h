@@ -36,6 +36,9 @@ struct ModelShare {
 ModelShare share_model(const ModelConfig& config, const ModelLayout& layout, const Checkpoint& checkpoint, int rank,
                        int ranks);
 
+// All of a model.
+ModelShare whole_model(const ModelConfig& config);
+
 // Leaves of every weight what the share has of it.
 void cut_layout(ModelLayout& layout, const ModelConfig& config, const ModelShare& share);
 

@@ -60,7 +60,8 @@ void run(const RouteOp& op, const Job& job) {
 
 void run(const ExpertSumOp& op, const Job& job) {
   constexpr int64_t kGroups = MatrixSpec::kMostSlices, kColumns = 256;  // at a time
-  const int64_t per_token = op.route.per_token, experts = op.route.experts;
+  const ExpertRoute& route = op.route;
+  const int64_t per_token = route.per_token, first_group = route.first * kGroups / route.experts;
   const float *weights = job.device.floats(op.route.weights), *all = job.device.floats(op.in);
   const int32_t *places = job.device.words(op.route.places), *ids = job.device.words(op.route.ids);
   job.worker.share(op.route.rows, [&](int64_t row) {
@@ -71,10 +72,14 @@ void run(const ExpertSumOp& op, const Job& job) {
       for (int64_t pair = row * per_token; pair < (row + 1) * per_token; ++pair) {
         const float weight = weights[pair];
         const float* in = all + places[pair] * op.dim + at;
-        float* sum = sums[ids[pair] * kGroups / experts];
+        if (ids[pair] < route.first || ids[pair] >= route.first + route.here()) continue;
+        float* sum = sums[ids[pair] * kGroups / route.experts - first_group];
         for (int64_t i = 0; i < n; ++i) sum[i] += weight * in[i];
       }
-      for (int64_t i = 0; i < n; ++i) out[at + i] += (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+      for (int64_t i = 0; i < n; ++i) {
+        const float sum = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+        out[at + i] = op.accumulate ? out[at + i] + sum : sum;
+      }
     }
   });
 }
