@@ -107,6 +107,9 @@ setup_debian() {
       # The headers, for the Python module; a Python that is not the distribution's brings its own.
       python=$(find_venv_python)
       if [ -z "$python" ] || ! has_python_headers "$python"; then need python3-dev; fi
+      # A model shared by several processes (--tp); the program builds and runs without it.
+      have mpirun || need openmpi-bin
+      compgen -G '/usr/lib/*/openmpi/include/mpi.h' >/dev/null || need libopenmpi-dev
       # Ubuntu has Chromium as a snap only: there the test of the chat page is skipped unless one is installed by hand.
       if ! grep -qs '^ID=ubuntu' /etc/os-release; then
         have chromium || need chromium
@@ -156,6 +159,7 @@ setup_macos() {
     [ -n "$(find_pip_python)" ] || need python3
     # A browser is left to its owner: without chromium and chromedriver the test of the chat page is skipped.
     if runs_python && [ -z "$(find_test_python)$(find_venv_python)" ]; then need python3; fi
+    if runs_python && ! have mpirun; then need open-mpi; fi
   fi
   [ -n "$missing" ] || return 0
   say "Installing:$missing"

@@ -11,6 +11,8 @@
 
 namespace ingot {
 
+class Group;  // collective/group.h
+
 struct EngineOptions {
   std::string model;            // a GGUF file or a Hugging Face folder
   std::string device = "auto";  // auto, cpu, metal
@@ -29,6 +31,9 @@ struct EngineOptions {
   int32_t max_logits_rows = 16;  // most rows of full logits in a step
   bool embeddings = false;       // pool texts of models that are not made for it, too
   std::string pooling = "auto";  // auto: as the model's files say, else last; last, mean or cls (implies embeddings)
+  // Ranks that share the model, each in a process of its own; 1, 2 or 4. `group` connects them, and has as many.
+  int tp = 1;
+  std::shared_ptr<Group> group;
   std::function<void(size_t done, size_t total)> progress;  // called while loading, in bytes; may be empty
 };
 
@@ -94,7 +99,8 @@ struct StepTicket {
 // Owns every tensor of one model on one device. Not thread-safe: one orchestrator thread calls it.
 class Engine {
  public:
-  // Opens the model, declines what it cannot run, plans memory, loads. Throws Error.
+  // Opens the model, declines what it cannot run, plans memory, loads. Throws Error. One of several ranks must be
+  // rank 0; the others follow() it (engine/follower.h).
   static std::unique_ptr<Engine> load(const EngineOptions& options);
   ~Engine();
 

@@ -159,6 +159,8 @@ struct StepStats {
   double gap_us = 0;                // device idle time before this step, since the previous one ended
   uint64_t weight_bytes = 0;        // weights read, as stored on the device
   uint64_t kv_bytes = 0;            // K and V read
+  uint64_t wire_bytes = 0;          // sent to other ranks by this one, inputs of the step not counted,
+  uint32_t wire_messages = 0;       // in so many messages
 };
 
 struct StepResult {

@@ -172,6 +172,8 @@ ResultArrays to_arrays(const StepResult& result) {
   stats["gap_us"] = s.gap_us;
   stats["weight_bytes"] = s.weight_bytes;
   stats["kv_bytes"] = s.kv_bytes;
+  stats["wire_bytes"] = s.wire_bytes;
+  stats["wire_messages"] = s.wire_messages;
   const size_t vocab = logits_rows == 0 ? 0 : logits.size() / logits_rows;
   return {to_numpy(tokens),
           to_numpy(logprobs),

@@ -31,6 +31,7 @@ std::optional<std::string> Backend::decline(const ModelShape& m, const KvLayout&
   if (m.experts > most.experts || m.experts_per_token > most.experts_per_token)
     return fmt::format("{} of {} experts a token: {} up to {} of {}", m.experts_per_token, m.experts, most.runs,
                        most.experts_per_token, most.experts);
+  if (m.ranks > 1 && !most.groups) return fmt::format("--tp {}: only the CPU shares a model with other ranks", m.ranks);
   return std::nullopt;
 }
 

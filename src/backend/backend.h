@@ -32,12 +32,14 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;      // what the device could give a model, 0 when unknown
   int32_t step_tokens = 2048;     // most rows in a step when nobody asks for more or less
   std::string kernels;            // where they come from, for people; empty: they are part of the program
+  std::string path;               // how it computes: devices of the same have the same bits; empty: one way only
 };
 
 // What of a model decides whether a device can run it.
 struct ModelShape {
   int64_t heads = 0, kv_heads = 0, head_size = 0, rope_dims = 0;
   int64_t experts = 0, experts_per_token = 0;
+  int ranks = 1;  // that share it
 };
 
 // The largest that a device's kernels take.
@@ -48,6 +50,7 @@ struct ModelLimits {
   int64_t group = kAny;      // query heads a KV head
   int64_t experts = kAny, experts_per_token = kAny;
   std::string no_bf16_cache;  // why there can be none; empty: there can
+  bool groups = false;        // it can be one of several ranks
 };
 
 // A device: what all of them do alike is here, what each does in its own way are the virtuals at the end. It may be

@@ -11,10 +11,11 @@ void check_matrix(const MatrixSpec& spec) {
   for (const MatrixPart& part : spec.parts) {
     const TensorView& tensor = *part.tensor;
     const DTypeInfo& info = dtype_info(tensor.dtype);
-    if (tensor.shape.size() != 2 || tensor.shape[1] != spec.cols)
+    if (tensor.shape.size() != 2 ||
+        (part.first_col < 0 ? tensor.shape[1] != spec.cols : tensor.shape[1] < part.first_col + spec.cols))
       throw_error(ErrorKind::bad_file, "tensor {}: expected a matrix of {} columns for {}", tensor.name, spec.cols,
                   spec.name);
-    if (spec.cols % info.block_size != 0)
+    if (spec.cols % info.block_size != 0 || std::max<int64_t>(part.first_col, 0) % info.block_size != 0)
       throw_error(ErrorKind::bad_file, "tensor {}: {} columns are not a multiple of the {} block of {}", tensor.name,
                   spec.cols, info.name, info.block_size);
     if (tensor.data.size() != dtype_bytes(tensor.dtype, static_cast<size_t>(tensor.elements())))
@@ -25,6 +26,18 @@ void check_matrix(const MatrixSpec& spec) {
                   part.interleaved_head_size);
     rows += tensor.shape[0];
   }
+  int64_t column = 0;
+  for (const int64_t end : spec.slices) {
+    const int64_t unit = std::max(2, dtype_info(spec.parts[0].tensor->dtype).block_size);
+    if (end < column || column % unit != 0)
+      throw_error(ErrorKind::internal, "matrix {}: no slice of its columns can begin at {} and end at {}", spec.name,
+                  column, end);
+    column = end;
+  }
+  const size_t slices = spec.slices.size();
+  if (slices > 0 && (column != spec.cols || spec.parts.size() > 1 || (slices != 1 && slices != 2 && slices != 4)))
+    throw_error(ErrorKind::internal, "matrix {}: {} slices of {} of its {} columns", spec.name, slices, column,
+                spec.cols);
   if (spec.groups > 1) {
     bool alike = spec.rows % spec.groups == 0;
     for (const MatrixPart& part : spec.parts) alike = alike && part.tensor->dtype == spec.parts[0].tensor->dtype;
@@ -42,7 +55,8 @@ const uint8_t* MatrixSource::row(int64_t row) const {
     const TensorView& tensor = *part.tensor;
     if (row < tensor.shape[0])
       return reinterpret_cast<const uint8_t*>(tensor.data.data()) +
-             static_cast<size_t>(part.source_row(row)) * dtype_bytes(tensor.dtype, static_cast<size_t>(spec_.cols));
+             dtype_bytes(tensor.dtype, static_cast<size_t>(part.source_row(row) * tensor.shape[1] +
+                                                           std::max<int64_t>(part.first_col, 0)));
     row -= tensor.shape[0];
   }
   return nullptr;
@@ -54,7 +68,7 @@ void MatrixSource::drop_before(int64_t row) {
     const TensorView& tensor = *part.tensor;
     int64_t rows = std::min(row, tensor.shape[0]);
     if (part.interleaved_head_size > 0) rows -= rows % part.interleaved_head_size;  // taken out of order
-    const size_t bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(rows * spec_.cols));
+    const size_t bytes = dtype_bytes(tensor.dtype, static_cast<size_t>(rows * tensor.shape[1]));
     if (bytes > dropped_[i]) drop_(tensor.data.subspan(dropped_[i], bytes - dropped_[i]));
     dropped_[i] = std::max(dropped_[i], bytes);
     row -= tensor.shape[0];

@@ -18,6 +18,7 @@ struct MatrixPart {
   // GGUF llama files store Q and K with each head's rotary halves interleaved (row 2i and 2i+1 are a pair); we rotate
   // halves (i and i + size/2), so such rows are put back at load. 0: rows as they are.
   int64_t interleaved_head_size = 0;
+  int64_t first_col = -1;  // >= 0: the matrix has only some of the tensor's columns, from here on
 
   int64_t source_row(int64_t row) const {
     if (interleaved_head_size == 0) return row;
@@ -35,6 +36,10 @@ struct MatrixSpec {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t groups = 1;  // > 1: as many matrices of rows / groups rows, one over the other (a layer's experts)
+  // Where each slice of the columns ends: 1, 2 or 4 of them, some may be empty. A device whose ranks give one another's
+  // bits sums each by itself, and then (0 + 1) + (2 + 3), so that the columns can be cut there. Empty: one slice.
+  std::vector<int64_t> slices;
+  static constexpr int kMostSlices = 4;
 };
 
 // Throws Error when the tensors do not make up the matrix that the spec says, or not one that devices take.

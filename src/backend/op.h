@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <variant>
@@ -28,6 +29,8 @@ struct EmbedOp {
   WeightId position_table;  // optional [max_position, hidden]
   float scale = 1.0f;
   Region out;  // f32 [T, hidden]
+  // Of a table that ranks share this one has the rows from here on; rows of other tokens become zeros. -1: it has all.
+  int64_t first = -1;
 
   bool check(Inventory& has) const {
     const int64_t tokens = has.step.tokens;
@@ -108,6 +111,14 @@ struct AttentionShape {
   float scale = 1.0f;     // applied to q . k
   int64_t window = 0;     // > 0: a row at position p sees positions (p - window, p]
   int64_t rope_dims = 0;  // leading dims of a head that rotate; the pair of i is i + rope_dims / 2
+  // Where ranks share the heads: how many query heads a KV head has on all of them, and how many of the first one's
+  // lie before the first head here. 0: heads / kv_heads, and none.
+  int64_t whole_group = 0, skipped = 0;
+
+  int64_t group() const { return whole_group > 0 ? whole_group : heads / kv_heads; }
+  // The query heads of a KV head: the first, and the one behind the last.
+  int64_t first_query(int64_t kv_head) const { return std::max<int64_t>(kv_head * group() - skipped, 0); }
+  int64_t last_query(int64_t kv_head) const { return std::min((kv_head + 1) * group() - skipped, heads); }
 
   int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }
   int64_t out_width() const { return heads * head_size; }
@@ -160,7 +171,10 @@ struct ExpertRoute {
   Region places;   // int32 [pairs]: where each pair is in `order`
   Region starts;   // int32 [experts + 1]: where each expert's pairs start in `order`
   Region items;    // the device's own, 2 * pairs + 1 words
+  // Where ranks share the experts: those that this one has. 0: all.
+  int64_t first = 0, held = 0;
 
+  int64_t here() const { return held > 0 ? held : experts; }
   int64_t pairs() const { return rows * per_token; }
   int64_t item_words() const { return 2 * pairs() + 1; }
 
@@ -185,13 +199,14 @@ struct RouteOp {
 };
 
 // out[i, :] = in[i, :] W^T with W of the expert of pair order[i]; gated: out[i, :] = act(x W^T) * (x U^T), where x is
-// the row of that pair. Cost follows the experts that have pairs; each is read once for all of them (a device may take
-// 16 at a time). How many those are is known on the device alone: it adds their bytes itself.
+// the row of that pair. Pairs of experts of other ranks are left as they are. Cost follows the experts that have pairs;
+// each is read once for all of them (a device may take 16 at a time). How many those are is known on the device alone:
+// it adds their bytes itself.
 struct ExpertLinearOp {
   ExpertRoute route;
   Region in;                                         // activation [pairs, cols]; gated [rows, cols]
-  WeightId weight;                                   // [experts][N, cols]
-  WeightId up;                                       // gated: [experts][N, cols]
+  WeightId weight;                                   // [experts here][N, cols]
+  WeightId up;                                       // gated: [experts here][N, cols]
   ActivationKind activation = ActivationKind::silu;  // gated
   Region out;                                        // f32 [pairs, N]; gated: activation
   const char* role = "experts";
@@ -201,17 +216,20 @@ struct ExpertLinearOp {
     const WeightSize& size = has.matrix(weight);
     if (up) has.matrix(up, size.cols, size.rows);
     has.activations(in, (up ? route.rows : route.pairs()) * size.cols);
-    has.elements(out, route.pairs() * (size.rows / route.experts), !up);
+    has.elements(out, route.pairs() * (size.rows / route.here()), !up);
     return true;
   }
 };
 
-// out[r, :] += sum over ranks, best first, of weights[r, rank] * in[places[r, rank], :]
+// out[r, :] += sum over the row's experts here of their weight times in[place, :]. Experts are in four groups, number
+// 4 * expert / experts; a group's are added best first, then the groups, where bits are to be those of several ranks:
+// see MatrixSpec::slices.
 struct ExpertSumOp {
   ExpertRoute route;
   int64_t dim = 0;
   Region in;   // f32 [pairs, dim]
   Region out;  // f32 [rows, dim], the residual stream
+  bool accumulate = true;
 
   bool check(Inventory& has) const {
     has.words(in, route.pairs() * dim);
@@ -282,7 +300,48 @@ struct PoolOp {
   }
 };
 
+// ---- what the ranks of a group do together; there is none of these where a device is alone
+
+// out = the sum over all ranks of `in` + bias, or out += that; on every rank, as (0 + 1) + (2 + 3).
+struct SumRanksOp {
+  int64_t rows = 0, dim = 0;
+  Region in;      // f32 [rows, dim], used up
+  WeightId bias;  // optional [dim], the same on every rank
+  Region out;     // f32 [rows, dim]; may be `in`
+  bool accumulate = false;
+
+  bool check(Inventory& has) const {
+    has.vector(bias, dim);
+    has.words(in, rows * dim);
+    has.words(out, rows * dim);
+    return rows > 0;
+  }
+};
+
+// out[r, :] = in[r, :] of all ranks, one after the other, on rank 0.
+struct GatherRanksOp {
+  int64_t rows = 0, dim = 0;  // of `out`; rank r has columns [dim * r / ranks, dim * (r + 1) / ranks)
+  int64_t width = 0;          // how many those are here
+  Region in;                  // f32 [rows, width]
+  Region out;                 // f32 [rows, dim]; empty on other ranks than 0
+
+  bool check(Inventory& has) const {
+    has.words(in, rows * width);
+    if (out.bytes > 0) has.words(out, rows * dim);
+    return rows > 0;
+  }
+};
+
+// The tokens that rank 0 sampled become those of all, for the next step's negative token ids.
+struct ShareTokensOp {
+  bool check(Inventory& has) const {
+    if (has.step.samples == 0) return false;
+    has.samples();
+    return true;
+  }
+};
+
 using Op = std::variant<PrepareOp, EmbedOp, RopeTableOp, NormOp, LinearOp, AttentionOp, RouteOp, ExpertLinearOp,
-                        ExpertSumOp, GatherRowsOp, SampleOp, PoolOp>;
+                        ExpertSumOp, GatherRowsOp, SampleOp, PoolOp, SumRanksOp, GatherRanksOp, ShareTokensOp>;
 
 }  // namespace ingot

@@ -73,7 +73,9 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
     const StepStats stats = engine->run(builder.finish()).stats;
     const MetalTraffic traffic = take_metal_traffic();
     const uint64_t least =
-        DecoderScratch::of(EngineInternals::config(*engine), batch, batch, device.info().activation).least_loads;
+        DecoderScratch::of(EngineInternals::config(*engine), whole_model(EngineInternals::config(*engine)), batch,
+                           batch, device.info().activation)
+            .least_loads;
     const auto ratio = [](uint64_t bytes, uint64_t least) {
       return static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(least, 1));
     };

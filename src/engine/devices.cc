@@ -49,6 +49,7 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
     CpuOptions cpu;
     cpu.threads = options.threads;
     cpu.isa = options.isa;
+    cpu.group = options.group.get();
     if (checkpoint != nullptr)
       cpu.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
     return make_cpu_backend(cpu);

@@ -1,6 +1,7 @@
 #include "ingot/engine.h"
 
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "engine/devices.h"
 #include "engine/internals.h"
 #include "engine/loader.h"
+#include "engine/ranks.h"
 #include "model/decoder.h"
 #include "step/stage.h"
 #include "step/validate.h"
@@ -55,6 +57,7 @@ struct Engine::Impl {
 
   StepTicket submit(const Step& step);
   StepResult wait(StepTicket ticket);
+  void hand_out(const StagedStep& step);
   void remember(const Step& step, InFlight& flight);
   void forget_refused(const InFlight& flight, const StepResult& result);
 
@@ -66,6 +69,7 @@ struct Engine::Impl {
   std::vector<uint64_t> reset_by;  // the step that last reset a sampler slot
   std::deque<InFlight> in_flight;
   uint64_t last_id = 0;
+  std::vector<std::byte> message;  // to other ranks
 };
 
 StepTicket Engine::Impl::submit(const Step& step) {
@@ -97,12 +101,21 @@ StepTicket Engine::Impl::submit(const Step& step) {
   flight.stats.encode_compiles = static_cast<uint32_t>(encode_end.compiles - encode_start.compiles);
   flight.stats.dispatches = static_cast<uint32_t>(encode_end.dispatches - encode_start.dispatches);
 
+  if (model.group) hand_out(staged);
   device.submit();
   flight.stats.submissions = static_cast<uint32_t>(device.counters().submissions - flight.before.submissions);
   remember(step, flight);
   last_id = flight.id;
   in_flight.push_back(std::move(flight));
   return {last_id};
+}
+
+// To the ranks that follow: the step as it is staged, see follower.cc.
+void Engine::Impl::hand_out(const StagedStep& step) {
+  message.resize(sizeof step + step.bytes);
+  std::memcpy(message.data(), &step, sizeof step);
+  std::memcpy(message.data() + sizeof step, device.stage(step.ring).data(), step.bytes);
+  model.group->tell(message);
 }
 
 // Keeps what the next step may refer to: who drew a token, how full the sampler slots are, how much was pooled.
@@ -156,6 +169,8 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.gap_us = times.gap_us;
   result.stats.weight_bytes = times.weight_bytes;
   result.stats.kv_bytes = times.kv_bytes;
+  result.stats.wire_bytes = times.wire_bytes;
+  result.stats.wire_messages = static_cast<uint32_t>(times.wire_messages);
   if (flight.pooled > 0) result.pooled = read_pooled(model.plan.output, device.output(flight.ring), flight.pooled);
   if (!flight.output.empty()) result.rows = read_rows(model.plan.output, device.output(flight.ring), flight.output);
   forget_refused(flight, result);
@@ -166,6 +181,7 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 std::unique_ptr<Engine> Engine::load(const EngineOptions& options) {
+  if (options.group) tell_options(*options.group, options);
   return std::make_unique<Engine>(std::make_unique<Impl>(load_model(options)));
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
+#include "engine/ranks.h"
 #include "model/config_read.h"
 #include "model/decoder.h"
 #include "model/quantized.h"
@@ -18,23 +19,59 @@ namespace {
 
 // Everything known about a model on a device before a byte of it is loaded.
 struct Checked {
-  ModelFiles files;
+  std::unique_ptr<ModelFiles> files;  // the others refer to them
   std::unique_ptr<Backend> device;
   std::unique_ptr<CheckedWeights> weights;
   MemoryPlan plan;
 };
 
-Checked check_model(const EngineOptions& options) {
-  const Settings settings = Settings::from_environment();
+void plan(Checked& checked, const EngineOptions& options) {
+  checked.plan = plan_memory(checked.files->config, checked.weights->share(), options, Settings::from_environment(),
+                             *checked.device, checked.weights->device_bytes(*checked.device));
+}
+
+Checked check_model(const EngineOptions& options, int rank) {
   Checked checked;
-  checked.files = open_model(options);
-  checked.device = make_device(options, checked.files.checkpoint.get());
-  const ModelConfig& config = checked.files.config;
-  checked.weights = std::make_unique<CheckedWeights>(*checked.files.checkpoint, config, checked.files.style());
-  checked.plan =
-      plan_memory(config, options, settings, *checked.device, checked.weights->device_bytes(*checked.device));
-  if (const std::optional<std::string> reason = checked.device->decline(model_shape(config), checked.plan.kv))
+  checked.files = std::make_unique<ModelFiles>(open_model(options));
+  checked.device = make_device(options, checked.files->checkpoint.get());
+  const ModelConfig& config = checked.files->config;
+  checked.weights =
+      std::make_unique<CheckedWeights>(*checked.files->checkpoint, config, checked.files->style(), rank, options.tp);
+  plan(checked, options);
+  if (const std::optional<std::string> reason =
+          checked.device->decline(model_shape(config, options.tp), checked.plan.kv))
     throw_error(ErrorKind::declined, "{} cannot run this model: {}", checked.device->info().name, *reason);
+  return checked;
+}
+
+// Every rank checks its share; they go on when all can, within what the least of them can take.
+Checked check_together(const EngineOptions& options) {
+  Group& group = *options.group;
+  const Settings settings = Settings::from_environment();
+  RankNote note;
+  note.machine = group.machine();
+  note.version = INGOT_VERSION;
+  note.settings = fmt::format("VLLM_METAL_SCRATCH_POOL_MB={} and VLLM_METAL_MAX_BATCH_SIZE={}",
+                              settings.scratch_pool_mb, settings.max_batch_size);
+  Checked checked;
+  try {
+    checked = check_model(options, group.rank());
+    const EngineLimits& limits = checked.plan.limits;
+    note.path = checked.device->info().path;
+    note.weights = weights_mark(*checked.files->checkpoint);
+    note.kv_blocks = limits.num_blocks;
+    note.step_tokens = limits.max_step_tokens;
+    note.model_len = limits.max_model_len;
+  } catch (const Error& error) {
+    note.error = error.what();
+    note.kind = error.kind();
+  }
+  const RankNote least = agree(group, note);
+  EngineOptions agreed = options;
+  agreed.kv_blocks = least.kv_blocks;
+  agreed.max_step_tokens = static_cast<int32_t>(least.step_tokens);
+  agreed.max_model_len = least.model_len;
+  plan(checked, agreed);
   return checked;
 }
 
@@ -93,9 +130,13 @@ ModelFiles open_model(const EngineOptions& options) {
 }
 
 LoadedModel load_model(const EngineOptions& options) {
-  Checked checked = check_model(options);
+  if (options.tp != (options.group ? options.group->size() : 1))
+    throw_error(ErrorKind::bad_call, "--tp {}: start as many processes, `mpirun -n {} ingot ...`", options.tp,
+                options.tp);
+  Checked checked = options.group ? check_together(options) : check_model(options, 0);
   LoadedModel model;
-  model.config = checked.files.config;
+  model.group = options.group;
+  model.config = checked.files->config;
   model.plan = checked.plan;
   model.device = std::move(checked.device);
   ModelWeights weights = checked.weights->load(*model.device, options.progress);
@@ -103,8 +144,8 @@ LoadedModel load_model(const EngineOptions& options) {
   model.device->create_kv_cache(model.plan.kv);
   model.device->create_sampler(model.plan.sampler);
   model.device->create_io(model.plan.stage_bytes, model.plan.output);
-  model.decoder =
-      std::make_unique<Decoder>(model.config, std::move(weights), model.plan.scratch, model.plan.limits.pooling);
+  model.decoder = std::make_unique<Decoder>(model.config, checked.weights->share(), std::move(weights),
+                                            model.plan.scratch, model.plan.limits.pooling);
   rehearse(model);
   return model;
 }
@@ -131,9 +172,9 @@ ModelInfo describe(const ModelConfig& config) {
           .sampling = config.sampling};
 }
 
-ModelInspection inspect_model(const EngineOptions& options) {
-  Checked checked = check_model(options);
-  return {checked.files.config, checked.plan};
+ModelInspection inspect_model(const EngineOptions& options, int rank) {
+  Checked checked = check_model(options, rank);
+  return {checked.files->config, checked.weights->share(), checked.plan};
 }
 
 }  // namespace ingot

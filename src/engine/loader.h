@@ -13,6 +13,7 @@ namespace ingot {
 
 // A model on a device, ready to step.
 struct LoadedModel {
+  std::shared_ptr<Group> group;  // that it is shared by; null: it is alone
   ModelConfig config;
   MemoryPlan plan;
   std::unique_ptr<Backend> device;
@@ -22,7 +23,8 @@ struct LoadedModel {
 // The model that the options name, with dummy weights where they say so.
 ModelFiles open_model(const EngineOptions& options);
 
-// Opens, checks, declines, plans, and only then loads: nothing is allocated for a model that will not run.
+// Opens, checks, declines, plans, and only then loads: nothing is allocated for a model that will not run. Ranks of a
+// group do it together.
 LoadedModel load_model(const EngineOptions& options);
 
 // The configuration's numbers, for those who use the engine.
@@ -31,8 +33,9 @@ ModelInfo describe(const ModelConfig& config);
 // The same checks without loading. Throws what load_model would throw.
 struct ModelInspection {
   ModelConfig config;
+  ModelShare share;
   MemoryPlan plan;
 };
-ModelInspection inspect_model(const EngineOptions& options);
+ModelInspection inspect_model(const EngineOptions& options, int rank = 0);  // of options.tp
 
 }  // namespace ingot

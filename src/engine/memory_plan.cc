@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collective/group.h"
 #include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -46,11 +47,12 @@ std::string MemoryPlan::describe() const {
                      format_bytes(total_bytes()));
 }
 
-MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, const Settings& settings,
-                       const Backend& device, uint64_t weight_bytes) {
+MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const EngineOptions& options,
+                       const Settings& settings, const Backend& device, uint64_t weight_bytes) {
   MemoryPlan plan;
   plan.weight_bytes = weight_bytes;
-  plan.available_bytes = device.info().memory_bytes;
+  plan.available_bytes =
+      device.info().memory_bytes / static_cast<uint64_t>(options.group ? options.group->neighbours() : 1);
   EngineLimits& limits = plan.limits;
   limits.vocab = config.vocab;
   limits.max_top = std::min<int64_t>(kMaxTop, config.vocab);
@@ -79,7 +81,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
   for (;;) {
     limits.max_step_tokens = static_cast<int32_t>(tokens);
     limits.max_sample_rows = static_cast<int32_t>(std::min(tokens, std::max<int64_t>(row_budget, limits.max_seqs)));
-    plan.scratch = DecoderScratch::of(config, tokens, limits.max_sample_rows, device.info().activation, pool_slots);
+    plan.scratch =
+        DecoderScratch::of(config, share, tokens, limits.max_sample_rows, device.info().activation, pool_slots);
     if (plan.scratch.bytes <= pool) break;
     if (tokens_given || tokens == 1)
       throw_error(
@@ -89,7 +92,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
           tokens, format_bytes(plan.scratch.bytes), settings.scratch_pool_mb);
     tokens /= 2;
   }
-  const int64_t widest = std::max({config.hidden, config.ffn, config.heads * config.head_size});
+  const int64_t widest = std::max({config.hidden, share.ffn.size(), share.heads.size() * config.head_size});
   plan.scratch_bytes = plan.scratch.bytes;
   plan.work_bytes = device.work_bytes(tokens, widest);
   if (config.experts > 0) {  // the rows of experts are gathered before they are multiplied
@@ -98,13 +101,18 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, 
         std::max<uint64_t>(plan.work_bytes, device.work_bytes(pairs, std::max(config.hidden, config.expert_ffn)) +
                                                 static_cast<uint64_t>(pairs * config.hidden) * sizeof(float));
   }
+  if (!share.alone())  // what comes from other ranks
+    plan.work_bytes = std::max<uint64_t>(
+        plan.work_bytes,
+        sizeof(float) * static_cast<uint64_t>(std::max(tokens * config.hidden,
+                                                       share.rank == 0 ? limits.max_sample_rows * config.vocab : 0)));
   limits.max_seqs = std::min(limits.max_seqs, limits.max_step_tokens);
   limits.max_logits_rows = std::min(options.max_logits_rows, limits.max_sample_rows);
 
   // The KV cache takes what is asked for, or what the sequences could use, or what is left.
   plan.kv = {.layers = config.layers,
              .num_blocks = 1,
-             .kv_heads = config.kv_heads,
+             .kv_heads = share.kv_heads.size(),
              .block_size = options.block_size,
              .head_size = config.head_size,
              .dtype = parse_kv_dtype(options.kv_dtype)};

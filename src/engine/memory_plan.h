@@ -25,7 +25,7 @@ struct MemoryPlan : MemoryUse {
 
 // Chooses every size the caller left open so that the whole fits, and refuses what was asked for and does not:
 // Error(out_of_memory) with the numbers, Error(bad_call) for a limit that contradicts another.
-MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options, const Settings& settings,
-                       const Backend& device, uint64_t weight_bytes);
+MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const EngineOptions& options,
+                       const Settings& settings, const Backend& device, uint64_t weight_bytes);
 
 }  // namespace ingot

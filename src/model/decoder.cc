@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int64_t max_sample_rows, DType activation,
-                                  int64_t pool_slots) {
+DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share, int64_t max_tokens,
+                                  int64_t max_sample_rows, DType activation, int64_t pool_slots) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
     const size_t bytes = dtype_bytes(type, static_cast<size_t>(rows * width));
@@ -17,28 +17,32 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int6
     s.bytes += (bytes + 63) / 64 * 64;
     return region;
   };
-  const int64_t q = c.heads * c.head_size;
-  const int64_t qkv = q + 2 * c.kv_heads * c.head_size;
+  const int64_t q = share.heads.size() * c.head_size;
+  const int64_t qkv = q + 2 * share.kv_heads.size() * c.head_size;
   s.residual = place(max_tokens, c.hidden, DType::f32);
   s.sampled = place(max_sample_rows, c.hidden, DType::f32);
   s.rope = place(max_tokens, c.rope_dims, DType::f32);
   if (c.local_rope_theta > 0) s.local_rope = place(max_tokens, c.rope_dims, DType::f32);
   s.normed = s.attended = place(max_tokens, std::max(c.hidden, q), activation);
-  s.qkv = s.mlp = place(max_tokens, std::max({qkv, c.ffn, c.experts_per_token * c.expert_ffn}), activation);
+  s.qkv = s.mlp = place(max_tokens, std::max({qkv, share.ffn.size(), c.experts_per_token * c.expert_ffn}), activation);
   if (c.experts > 0) {
     const int64_t pairs = max_tokens * c.experts_per_token;
     s.projected = place(pairs, c.hidden, DType::f32);
+    if (!share.alone()) s.rank_sum = place(max_tokens, c.hidden, DType::f32);
     s.router = place(max_tokens, c.experts, DType::f32);
     s.route.experts = c.experts;
     s.route.per_token = c.experts_per_token;
+    s.route.first = share.experts.begin;
+    s.route.held = share.experts.size();
     for (Region* region : {&s.route.ids, &s.route.weights, &s.route.order, &s.route.places})
       *region = place(pairs, 1, DType::f32);
     s.route.starts = place(c.experts + 1, 1, DType::f32);
     s.route.items = place(2 * pairs + 1, 1, DType::f32);
-  } else if (c.sandwich_norms) {
+  } else if (c.sandwich_norms || !share.alone()) {
     s.projected = place(max_tokens, c.hidden, DType::f32);
   }
-  s.logits = place(max_sample_rows, c.vocab, DType::f32);
+  s.logits = place(max_sample_rows, share.vocab.size(), DType::f32);
+  if (!share.alone() && share.rank == 0) s.all_logits = place(max_sample_rows, c.vocab, DType::f32);
   s.pool_slots = pool_slots;
   if (pool_slots > 0) {
     s.states = place(max_tokens, c.hidden, DType::f32);
@@ -47,23 +51,26 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, int64_t max_tokens, int6
   // A layer: two norms and two sums of the residual stream, rotations; then the inputs of qkv, attention, the output
   // projection and the MLP. Beside the layers the last norm, the head and the sampler.
   const int64_t f32_loads = c.layers * (4 * c.hidden + c.rope_dims) + c.hidden + c.vocab;
-  const int64_t activation_loads = c.layers * (c.hidden + qkv + q + c.hidden + c.ffn) + c.hidden;
+  const int64_t activation_loads = c.layers * (c.hidden + qkv + q + c.hidden + share.ffn.size()) + c.hidden;
   s.least_loads = dtype_bytes(DType::f32, static_cast<size_t>(max_tokens * f32_loads)) +
                   dtype_bytes(activation, static_cast<size_t>(max_tokens * activation_loads));
   return s;
 }
 
-ModelShape model_shape(const ModelConfig& config) {
+ModelShape model_shape(const ModelConfig& config, int ranks) {
   return {.heads = config.heads,
           .kv_heads = config.kv_heads,
           .head_size = config.head_size,
           .rope_dims = config.rope_dims,
           .experts = config.experts,
-          .experts_per_token = config.experts_per_token};
+          .experts_per_token = config.experts_per_token,
+          .ranks = ranks};
 }
 
-Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch, Pooling pooling)
+Decoder::Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights,
+                 const DecoderScratch& scratch, Pooling pooling)
     : config_(config),
+      share_(share),
       weights_(std::move(weights)),
       scratch_(scratch),
       pooling_(pooling),
@@ -76,10 +83,7 @@ Decoder::Decoder(const ModelConfig& config, ModelWeights weights, const DecoderS
 }
 
 void Decoder::encode(const StagedStep& step, Backend& device) const {
-  device.encode(EmbedOp{.table = weights_.embedding,
-                        .position_table = weights_.positions,
-                        .scale = config_.embedding_scale,
-                        .out = scratch_.residual});
+  embed(step, device);
   if (weights_.inv_freq)
     device.encode(RopeTableOp{.inv_freq = weights_.inv_freq, .factor = rope_factor_, .out = scratch_.rope});
   if (weights_.local_inv_freq)
@@ -113,18 +117,48 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
                          .f32_out = true,
                          .decode_rows = step.samples,
                          .role = "head"});
-  device.encode(SampleOp{.logits = scratch_.logits, .vocab = config_.vocab});
+  sample(step, device);
+}
+
+// Each rank has a part of the table, and zeros for the tokens of others.
+void Decoder::embed(const StagedStep& step, Backend& device) const {
+  device.encode(EmbedOp{.table = weights_.embedding,
+                        .position_table = weights_.positions,
+                        .scale = config_.embedding_scale,
+                        .out = scratch_.residual,
+                        .first = share_.alone() ? -1 : share_.vocab.begin});
+  if (!share_.alone())
+    device.encode(
+        SumRanksOp{.rows = step.tokens, .dim = config_.hidden, .in = scratch_.residual, .out = scratch_.residual});
+}
+
+// Rank 0 samples for all.
+void Decoder::sample(const StagedStep& step, Backend& device) const {
+  if (share_.alone()) {
+    device.encode(SampleOp{.logits = scratch_.logits, .vocab = config_.vocab});
+    return;
+  }
+  device.encode(GatherRanksOp{.rows = step.samples,
+                              .dim = config_.vocab,
+                              .width = share_.vocab.size(),
+                              .in = scratch_.logits,
+                              .out = scratch_.all_logits});
+  if (share_.rank == 0) device.encode(SampleOp{.logits = scratch_.all_logits, .vocab = config_.vocab});
+  device.encode(ShareTokensOp{});
 }
 
 void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) const {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
   const LayerConfig kind = config_.layer(layer);
-  const AttentionShape shape = {.heads = config_.heads,
-                                .kv_heads = config_.kv_heads,
+  const int64_t group = config_.heads / config_.kv_heads;
+  const AttentionShape shape = {.heads = share_.heads.size(),
+                                .kv_heads = share_.kv_heads.size(),
                                 .head_size = config_.head_size,
                                 .scale = config_.attention_scale,
                                 .window = kind.window,
-                                .rope_dims = kind.rope == LayerConfig::Rope::none ? 0 : config_.rope_dims};
+                                .rope_dims = kind.rope == LayerConfig::Rope::none ? 0 : config_.rope_dims,
+                                .whole_group = group,
+                                .skipped = share_.heads.begin - share_.kv_heads.begin * group};
   const Region rope = kind.rope == LayerConfig::Rope::local ? scratch_.local_rope : scratch_.rope;
   const Rows rows{step.tokens, step.generated_rows, scratch_.residual};
 
@@ -189,7 +223,14 @@ void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) 
                                .role = "experts gate_up"});
   device.encode(ExpertLinearOp{
       .route = route, .in = scratch_.mlp, .weight = w.expert_down, .out = scratch_.projected, .role = "experts down"});
-  device.encode(ExpertSumOp{.route = route, .dim = config_.hidden, .in = scratch_.projected, .out = rows.residual});
+  device.encode(ExpertSumOp{.route = route,
+                            .dim = config_.hidden,
+                            .in = scratch_.projected,
+                            .out = share_.alone() ? rows.residual : scratch_.rank_sum,
+                            .accumulate = share_.alone()});
+  if (!share_.alone())
+    device.encode(SumRanksOp{
+        .rows = rows.count, .dim = config_.hidden, .in = scratch_.rank_sum, .out = rows.residual, .accumulate = true});
 }
 
 void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const {
@@ -226,15 +267,24 @@ void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) co
 
 void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, const char* role,
                    Backend& device) const {
+  const Region out = post_norm ? scratch_.projected : rows.residual;
+  const bool alone = share_.alone();
   device.encode(LinearOp{.rows = rows.count,
                          .in = in,
                          .weight = weight,
-                         .bias = bias,
-                         .out = post_norm ? scratch_.projected : rows.residual,
-                         .accumulate = !post_norm,
+                         .bias = alone ? bias : WeightId{},
+                         .out = alone ? out : scratch_.projected,
+                         .accumulate = alone && !post_norm,
                          .f32_out = true,
                          .decode_rows = rows.decode_rows,
                          .role = role});
+  if (!alone)
+    device.encode(SumRanksOp{.rows = rows.count,
+                             .dim = config_.hidden,
+                             .in = scratch_.projected,
+                             .bias = bias,
+                             .out = out,
+                             .accumulate = !post_norm});
   if (!post_norm) return;
   device.encode(NormOp{.kind = config_.norm,
                        .eps = config_.norm_eps,

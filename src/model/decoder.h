@@ -5,12 +5,13 @@
 #include "backend/backend.h"
 #include "ingot/step.h"
 #include "model/config.h"
+#include "model/share.h"
 #include "model/weights.h"
 
 namespace ingot {
 
 // Where the activations of a step lie in scratch memory, for the largest step. Regions that are never alive at the same
-// time share memory.
+// time share memory. Heads, MLP, experts and vocabulary are those of this rank.
 struct DecoderScratch {
   Region residual;    // f32 [T, hidden]
   Region sampled;     // f32 [R, hidden]: the residual rows that produce output
@@ -20,30 +21,35 @@ struct DecoderScratch {
   Region attended;    // activation [T, heads * head_size]; where normed is
   Region qkv;         // activation [T, (heads + 2 kv_heads) * head_size]
   Region mlp;         // activation [T, ffn], of experts [pairs, expert_ffn]; where qkv is
-  Region projected;   // f32 [T, hidden]: what is normed before it joins the residual stream; of experts [pairs, hidden]
-  Region router;      // f32 [T, experts]
+  // f32 [T, hidden]: what is normed, or added to that of other ranks, before it joins the residual stream; of experts
+  // [pairs, hidden]
+  Region projected;
+  Region rank_sum;  // f32 [T, hidden]: what this rank's experts give together
+  Region router;    // f32 [T, experts]
   ExpertRoute route;
-  Region logits;  // f32 [R, vocab]
-  Region states;  // f32 [T, hidden]: the final states of all rows, where they are pooled
-  Region kept;    // f32 [slots, hidden]: PoolOp::kept
+  Region logits;      // f32 [R, vocab]
+  Region all_logits;  // f32 [R, vocab of all ranks], on rank 0 of several
+  Region states;      // f32 [T, hidden]: the final states of all rows, where they are pooled
+  Region kept;        // f32 [slots, hidden]: PoolOp::kept
   int64_t pool_slots = 0;
   size_t bytes = 0;
   // What a decode step of `max_tokens` rows of a dense model, each sampled greedily, must load of these at least: every
   // operand of every operation once.
   uint64_t least_loads = 0;
 
-  static DecoderScratch of(const ModelConfig& config, int64_t max_tokens, int64_t max_sample_rows, DType activation,
-                           int64_t pool_slots = 0);
+  static DecoderScratch of(const ModelConfig& config, const ModelShare& share, int64_t max_tokens,
+                           int64_t max_sample_rows, DType activation, int64_t pool_slots = 0);
 };
 
-// What of a model a device looks at to tell whether it can run it.
-ModelShape model_shape(const ModelConfig& config);
+// What of a model a device looks at to tell whether it can run it, as one of so many ranks.
+ModelShape model_shape(const ModelConfig& config, int ranks = 1);
 
 // One transformer for every model family: walks the layers and encodes a step's operations. The families differ in
 // their configuration only.
 class Decoder {
  public:
-  Decoder(const ModelConfig& config, ModelWeights weights, const DecoderScratch& scratch, Pooling pooling = {});
+  Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights, const DecoderScratch& scratch,
+          Pooling pooling = {});
 
   // Encodes everything between the step's inputs and its sampled tokens and pooled vectors.
   void encode(const StagedStep& step, Backend& device) const;
@@ -54,16 +60,19 @@ class Decoder {
     int64_t count, decode_rows;
     Region residual;
   };
+  void embed(const StagedStep& step, Backend& device) const;
   void attention(const StagedStep& step, int64_t layer, Backend& device) const;
   void mlp(int64_t layer, const Rows& rows, Backend& device) const;
   void experts(const LayerWeights& weights, const Rows& rows, Backend& device) const;
   void norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const;
   void pool(const StagedStep& step, const Rows& rows, Backend& device) const;
+  void sample(const StagedStep& step, Backend& device) const;
   // residual += in W^T + bias, normed in between where the family does that.
   void join(const Rows& rows, Region in, WeightId weight, WeightId bias, WeightId post_norm, const char* role,
             Backend& device) const;
 
   ModelConfig config_;
+  ModelShare share_;
   ModelWeights weights_;
   DecoderScratch scratch_;
   Pooling pooling_;

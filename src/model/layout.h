@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,11 +39,19 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
 };
 
+// Those from `begin` on, before `end`.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
 // One tensor of a checkpoint that a weight is made of.
 struct TensorNeed {
   std::string name;
   std::vector<int64_t> shape;         // as stored: [rows, cols], [rows], or [groups, rows, cols]
   int64_t interleaved_head_size = 0;  // see MatrixPart
+  // What is taken of it, the rows of all groups one after the other; nothing: all of them.
+  std::optional<Range> rows, cols;
 };
 
 // One weight on the device: what it is made of, and where its id goes. Weights of a layer go to a member of
@@ -53,10 +62,11 @@ struct WeightNeed {
   WeightId LayerWeights::* layer_slot = nullptr;
   WeightId ModelWeights::* model_slot = nullptr;
   bool vector = false;
-  bool exact = false;  // never quantized: vectors, routers, tables of positions
-  int64_t groups = 1;  // experts stacked in one matrix
-  float offset = 0;    // vectors: added to every value,
-  float factor = 1;    // which is then multiplied by this
+  bool exact = false;           // never quantized: vectors, routers, tables of positions
+  int64_t groups = 1;           // experts stacked in one matrix
+  std::vector<int64_t> slices;  // MatrixSpec's
+  float offset = 0;             // vectors: added to every value,
+  float factor = 1;             // which is then multiplied by this
 
   std::string name() const;  // for errors and profiles
 };

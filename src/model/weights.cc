@@ -16,12 +16,26 @@ namespace {
 // Buffers some old checkpoints carry along; they are recomputed from the configuration.
 bool is_derived(std::string_view name) { return name.ends_with("rotary_emb.inv_freq") || name == kRopeFactors; }
 
+// Of a vector.
+Range rows_of(const TensorNeed& part) { return part.rows.value_or(Range{0, part.shape[0]}); }
+
+// Leaves these rows of a matrix, which may have no address.
+void cut_rows(TensorView& view, Range rows) {
+  const auto bytes = [&view](int64_t n) { return dtype_bytes(view.dtype, static_cast<size_t>(n * view.shape[1])); };
+  view.data = view.is_computed() ? computed_bytes(bytes(rows.size()))
+                                 : view.data.subspan(bytes(rows.begin), bytes(rows.size()));
+  view.shape[0] = rows.size();
+}
+
 }  // namespace
 
-CheckedWeights::CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style)
+CheckedWeights::CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style, int rank,
+                               int ranks)
     : checkpoint_(checkpoint), config_(config), layout_(model_layout(config, style)) {
   for (const WeightNeed& need : layout_.weights) check(need);
   refuse_leftovers(style);
+  share_ = share_model(config, layout_, checkpoint, rank, ranks);
+  cut_layout(layout_, config, share_);
 }
 
 void CheckedWeights::check(const WeightNeed& need) const {
@@ -48,23 +62,27 @@ void CheckedWeights::refuse_leftovers(NameStyle style) const {
                   config_.architecture, style == NameStyle::gguf ? "metadata" : "config.json");
 }
 
-MatrixSpec CheckedWeights::spec_of(const WeightNeed& need, std::deque<TensorView>& views) const {
-  MatrixSpec spec{.name = need.name(), .groups = need.groups};
+MatrixSpec CheckedWeights::spec_of(const WeightNeed& need, std::deque<TensorView>& views,
+                                   std::vector<TensorBytes>* held) const {
+  MatrixSpec spec{.name = need.name(), .groups = need.groups, .slices = need.slices};
   for (const TensorNeed& part : need.parts) {
     TensorView& view = views.emplace_back(checkpoint_.get(part.name));
-    spec.cols = part.shape.back();
-    view.shape = {view.elements() / spec.cols, spec.cols};
+    if (held != nullptr) view.data = held->emplace_back(checkpoint_, view).bytes;
+    const int64_t width = part.shape.back();
+    view.shape = {view.elements() / width, width};
+    if (part.rows) cut_rows(view, *part.rows);
+    spec.cols = part.cols ? part.cols->size() : width;
     spec.rows += view.shape[0];
-    spec.parts.push_back({&view, part.interleaved_head_size});
+    spec.parts.push_back({&view, part.interleaved_head_size, part.cols ? part.cols->begin : -1});
   }
   return spec;
 }
 
 size_t CheckedWeights::device_bytes(const WeightNeed& need, const Backend& device) const {
   std::deque<TensorView> views;
-  if (!need.vector) return device.matrix_bytes(spec_of(need, views));
+  if (!need.vector) return device.matrix_bytes(spec_of(need, views, nullptr));
   size_t bytes = 0;
-  for (const TensorNeed& part : need.parts) bytes += static_cast<size_t>(part.shape[0]) * sizeof(float);
+  for (const TensorNeed& part : need.parts) bytes += static_cast<size_t>(rows_of(part).size()) * sizeof(float);
   return bytes;
 }
 
@@ -80,7 +98,7 @@ WeightId CheckedWeights::load_vector(const WeightNeed& need, Backend& device) co
     const TensorView& tensor = checkpoint_.get(part.name);
     const TensorBytes data(checkpoint_, tensor);
     const MatrixPart order{nullptr, part.interleaved_head_size};
-    for (int64_t row = 0; row < part.shape[0]; ++row)
+    for (int64_t row = rows_of(part).begin; row < rows_of(part).end; ++row)
       dequantize(tensor.dtype,
                  data.bytes.data() + dtype_bytes(tensor.dtype, static_cast<size_t>(order.source_row(row))), 1,
                  &values.emplace_back());
@@ -92,10 +110,8 @@ WeightId CheckedWeights::load_vector(const WeightNeed& need, Backend& device) co
 // What is computed is computed one weight at a time, in memory of its own, which the device gives back as it reads on.
 WeightId CheckedWeights::load_matrix(const WeightNeed& need, Backend& device) const {
   std::deque<TensorView> views;
-  const MatrixSpec spec = spec_of(need, views);
   std::vector<TensorBytes> held;
-  for (TensorView& view : views) view.data = held.emplace_back(checkpoint_, view).bytes;
-  return device.load_matrix(spec);
+  return device.load_matrix(spec_of(need, views, &held));
 }
 
 ModelWeights CheckedWeights::load(Backend& device, const Progress& progress) const {

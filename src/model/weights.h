@@ -5,7 +5,9 @@
 
 #include "backend/backend.h"
 #include "formats/checkpoint.h"
+#include "formats/computed_checkpoint.h"
 #include "model/layout.h"
+#include "model/share.h"
 
 namespace ingot {
 
@@ -13,7 +15,10 @@ namespace ingot {
 // a missing, misshapen or unexpected tensor is one Error(bad_file) that names it.
 class CheckedWeights {
  public:
-  CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style);
+  // What `rank` of `ranks` has of them.
+  CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style, int rank = 0, int ranks = 1);
+
+  const ModelShare& share() const { return share_; }
 
   // Bytes the weights will take on the device.
   size_t device_bytes(const Backend& device) const;
@@ -27,14 +32,16 @@ class CheckedWeights {
   void check(const WeightNeed& need) const;
   size_t device_bytes(const WeightNeed& need, const Backend& device) const;
   void refuse_leftovers(NameStyle style) const;
-  // The tensors of a matrix, each as one of `views`: [rows, cols], experts one over the other.
-  MatrixSpec spec_of(const WeightNeed& need, std::deque<TensorView>& views) const;
+  // The tensors of a matrix, each as one of `views`: [rows, cols], experts one over the other. What is computed has its
+  // bytes in `held`, if that is given.
+  MatrixSpec spec_of(const WeightNeed& need, std::deque<TensorView>& views, std::vector<TensorBytes>* held) const;
   WeightId load_vector(const WeightNeed& need, Backend& device) const;
   WeightId load_matrix(const WeightNeed& need, Backend& device) const;
 
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   ModelLayout layout_;
+  ModelShare share_;
 };
 
 }  // namespace ingot

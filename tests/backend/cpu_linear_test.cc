@@ -219,6 +219,38 @@ TEST_P(LinearTest, RowsDoNotDependOnTheirBatch) {
   }
 }
 
+// A slice of the columns has the bits that it has as a matrix of its own, and so they can be on other machines.
+TEST_P(LinearTest, SlicesAreSummedByThemselves) {
+  const int64_t n = 19, k_size = cols(8), unit = is_block_quantized(type()) ? k_size / 8 : 2;
+  auto m = make_matrix({{type(), n}}, k_size, 15);
+  const std::vector<std::vector<int64_t>> cuts = {
+      {2 * unit, 3 * unit, 3 * unit, k_size}, {k_size}, {5 * unit, k_size}};  // one of the first is empty
+  for (const std::vector<int64_t>& ends : cuts) {
+    m->spec.slices = ends;
+    const PackedMatrix whole = pack_matrix(m->spec, isa());
+    for (int64_t rows : {1, 2, 5, 8, 17}) {
+      const std::vector<float> in = random_floats(rows * k_size, 16);
+      std::vector<std::vector<float>> sums;
+      int64_t column = 0;
+      for (const int64_t end : ends) {
+        MatrixSpec part = m->spec;
+        part.parts[0].first_col = column;
+        part.cols = end - column;
+        part.slices.clear();
+        std::vector<float> x;
+        for (int64_t r = 0; r < rows; ++r) x.insert(x.end(), &in[r * k_size + column], &in[r * k_size] + end);
+        sums.push_back(part.cols == 0 ? std::vector<float>(rows * n, 0.0f)
+                                      : run_linear(pack_matrix(part, isa()), x, rows, 1));
+        column = end;
+      }
+      for (size_t step = 1; step < sums.size(); step *= 2)
+        for (size_t s = 0; s < sums.size(); s += 2 * step)
+          for (int64_t i = 0; i < rows * n; ++i) sums[s][i] += sums[s + step][i];
+      ASSERT_EQ(run_linear(whole, in, rows, 2), sums[0]) << ends.size() << " slices, " << rows << " rows";
+    }
+  }
+}
+
 TEST_P(LinearTest, LargestCodesDoNotOverflow) {
   const int64_t n = 16, k_size = cols(8);
   auto m = make_matrix({{type(), n}}, k_size, 5);

@@ -245,7 +245,9 @@ TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {
     EXPECT_LE(static_cast<double>(traffic.kv), 1.05 * static_cast<double>(stats.kv_bytes)) << "batch " << batch;
     EXPECT_GE(traffic.kv, stats.kv_bytes) << "batch " << batch;
     EXPECT_LE(static_cast<double>(traffic.matrices), 1.05 * static_cast<double>(one)) << "batch " << batch;
-    const uint64_t least = DecoderScratch::of(EngineInternals::config(*engine), batch, batch, DType::f16).least_loads;
+    const uint64_t least = DecoderScratch::of(EngineInternals::config(*engine),
+                                              whole_model(EngineInternals::config(*engine)), batch, batch, DType::f16)
+                               .least_loads;
     EXPECT_LE(static_cast<double>(traffic.unique_activations), 1.05 * static_cast<double>(least)) << "batch " << batch;
     EXPECT_GE(traffic.unique_activations, least) << "batch " << batch;
     // Embedding, rotation, last norm, head and sampling stand beside the layers.

@@ -169,8 +169,8 @@ Attention::Scratch Attention::scratch(int worker) const {
 // The group's queries of one row, ready for the scores: q [group, head_size].
 void Attention::load_query(const Call& call, int64_t row, int64_t kv_head, bool rotate, float* q) const {
   const AttentionShape& shape = call.shape;
-  const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads;
-  const float* in = call.qkv + (row * (shape.heads + 2 * shape.kv_heads) + kv_head * group) * d;
+  const int64_t d = shape.head_size, first = shape.first_query(kv_head), group = shape.last_query(kv_head) - first;
+  const float* in = call.qkv + (row * (shape.heads + 2 * shape.kv_heads) + first) * d;
   const float scale = shape.scale * kLog2e;
   for (int64_t g = 0; g < group; ++g, in += d, q += d) {
     if (rotate && call.q_norm != nullptr)
@@ -248,10 +248,11 @@ void Attention::decode(const Call& call, Worker& worker) {
 void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, const Scratch& scratch) {
   const AttentionTasks& tasks = call.tasks;
   const AttentionShape& shape = call.shape;
-  const int64_t row = seq, d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
+  const int64_t row = seq, d = shape.head_size, stride = softmax_stride(d);
+  const int64_t first = shape.first_query(kv_head), group = shape.last_query(kv_head) - first;
   const int32_t position = call.view.positions()[row];
   const int64_t splits = tasks.decode_task[seq + 1] - tasks.decode_task[seq];
-  const bool split = tasks.decode_slot[seq] >= 0 && group <= max_group_;
+  const bool split = tasks.decode_slot[seq] >= 0 && shape.group() <= max_group_;
   if (!split && part > 0) return;
   // The task that sees the new key writes it; the others never look at it.
   if (!split || part == splits - 1) write_row(call, row, kv_head, scratch.key);
@@ -264,8 +265,8 @@ void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t
     scratch.last[g] = position;
   }
   if (split) {
-    const int64_t slot_states = shape.kv_heads * group * stride;
-    float* states = partials_.as<float>() + tasks.decode_slot[seq] * slot_states + kv_head * group * stride;
+    const int64_t head_states = shape.group() * stride, slot_states = shape.kv_heads * head_states;
+    float* states = partials_.as<float>() + tasks.decode_slot[seq] * slot_states + kv_head * head_states;
     kernels_.attend_split(args, part, states + part * slot_states);
     std::atomic_ref<int32_t> done(finished_.as<int32_t>()[tasks.decode_slot[seq] * shape.kv_heads + kv_head]);
     if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < splits) return;
@@ -276,7 +277,7 @@ void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t
   } else {
     attend_all(args, scratch);
   }
-  float* out = call.out + (row * shape.heads + kv_head * group) * d;
+  float* out = call.out + (row * shape.heads + first) * d;
   for (int64_t g = 0; g < group; ++g) kernels_.finish_state(scratch.total + g * stride, d, out + g * d);
 }
 
@@ -314,7 +315,8 @@ void Attention::prefill(const Call& call, Worker& worker) {
 
 void Attention::prefill_task(const Call& call, int64_t seq, int64_t tile, int64_t kv_head, const Scratch& scratch) {
   const AttentionShape& shape = call.shape;
-  const int64_t d = shape.head_size, group = shape.heads / shape.kv_heads, stride = softmax_stride(d);
+  const int64_t d = shape.head_size, stride = softmax_stride(d);
+  const int64_t first = shape.first_query(kv_head), group = shape.last_query(kv_head) - first;
   const int64_t begin = call.view.query_start()[seq] + tile * call.tasks.prefill_rows;
   const int64_t end = std::min<int64_t>(begin + call.tasks.prefill_rows, call.view.query_start()[seq + 1]);
   const int64_t at_once = std::max<int64_t>(1, kMaxAttentionRows / group);
@@ -334,7 +336,7 @@ void Attention::prefill_task(const Call& call, int64_t seq, int64_t tile, int64_
     for (int64_t row = from; row < to; ++row)
       for (int64_t g = 0; g < group; ++g)
         kernels_.finish_state(scratch.total + ((row - from) * group + g) * stride, d,
-                              call.out + (row * shape.heads + kv_head * group + g) * d);
+                              call.out + (row * shape.heads + first + g) * d);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "backend/cpu/linear/linear.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/sampling.h"
+#include "collective/group.h"
 #include "core/threads.h"
 #include "step/view.h"
 
@@ -30,6 +31,7 @@ struct Context {
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Sampler> sampler;
+  Group* group = nullptr;  // that this device is a rank of
 
   const PackedMatrix& matrix(WeightId id) const { return weights[static_cast<size_t>(id.index)].matrix; }
   // nullptr when the weight is absent.

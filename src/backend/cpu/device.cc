@@ -33,13 +33,14 @@ class Cpu final : public Backend {
       : Backend("cpu"),
         isa_(cpu::choose_isa(options.isa)),
         drop_pages_(options.drop_pages),
-        context_{.kernels = cpu::select_kernels(isa_)},
+        context_{.kernels = cpu::select_kernels(isa_), .group = options.group},
         pool_(options.threads > 0 ? options.threads : ThreadPool::available_cpus()) {
     describe({.name = "cpu",
               .description = fmt::format("{}, {}", cpu::isa_name(isa_), counted(pool_.size(), "thread")),
               .activation = DType::f32,
-              .memory_bytes = available_memory_bytes()},
-             {.runs = "the CPU runs", .head_size = kMaxHeadSize, .group = cpu::kMaxAttentionRows});
+              .memory_bytes = available_memory_bytes(),
+              .path = std::string(cpu::isa_name(isa_))},
+             {.runs = "the CPU runs", .head_size = kMaxHeadSize, .group = cpu::kMaxAttentionRows, .groups = true});
     reserve_ops(512);
   }
 
@@ -170,6 +171,8 @@ class Cpu final : public Backend {
     times.run_us = ran.run_us;
     times.gap_us = ran.gap_us;
     times.weight_bytes += ran.weight_bytes;
+    times.wire_bytes = ran.wire_bytes;
+    times.wire_messages = ran.wire_messages;
   }
 
   std::span<const std::byte> output_of(int index) override { return {rings_[index].output.data(), has_.output.bytes}; }

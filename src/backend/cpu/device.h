@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "collective/group.h"
 
 namespace ingot {
 
@@ -11,6 +12,7 @@ struct CpuOptions {
   int threads = 0;  // 0: one for each CPU this process may use
   std::string isa;  // empty: the best that runs here; see backend/cpu/isa.h
   DropPages drop_pages;
+  Group* group = nullptr;  // that the device is a rank of; it outlives the device
 };
 
 // The CPU as a device. Operations are kept while a step is encoded; submit() hands the list to the thread pool as one

@@ -18,6 +18,13 @@ void run(const EmbedOp& op, const Job& job) {
     int64_t token = view.token_ids()[row];
     if (token < 0) token = device.sampler ? device.sampler->previous_token(job.step.number, -1 - token) : 0;
     float* out = device.floats(op.out) + row * hidden;
+    if (op.first >= 0) {
+      token -= op.first;
+      if (token < 0 || token >= table.rows()) {
+        std::fill_n(out, hidden, 0.0f);
+        return;
+      }
+    }
     unpack_row(table, std::min(token, table.rows() - 1), out);
     if (op.scale != 1.0f)
       for (int64_t i = 0; i < hidden; ++i) out[i] *= op.scale;

@@ -59,15 +59,27 @@ void run(const RouteOp& op, const Job& job) {
 }
 
 void run(const ExpertSumOp& op, const Job& job) {
-  const int64_t per_token = op.route.per_token;
+  constexpr int64_t kGroups = MatrixSpec::kMostSlices, kColumns = 256;  // at a time
+  const ExpertRoute& route = op.route;
+  const int64_t per_token = route.per_token, first_group = route.first * kGroups / route.experts;
   const float *weights = job.device.floats(op.route.weights), *all = job.device.floats(op.in);
-  const int32_t* places = job.device.words(op.route.places);
+  const int32_t *places = job.device.words(op.route.places), *ids = job.device.words(op.route.ids);
   job.worker.share(op.route.rows, [&](int64_t row) {
     float* out = job.device.floats(op.out) + row * op.dim;
-    for (int64_t pair = row * per_token; pair < (row + 1) * per_token; ++pair) {
-      const float weight = weights[pair];
-      const float* in = all + places[pair] * op.dim;
-      for (int64_t i = 0; i < op.dim; ++i) out[i] += weight * in[i];
+    for (int64_t at = 0; at < op.dim; at += kColumns) {
+      const int64_t n = std::min(kColumns, op.dim - at);
+      float sums[kGroups][kColumns] = {};
+      for (int64_t pair = row * per_token; pair < (row + 1) * per_token; ++pair) {
+        const float weight = weights[pair];
+        const float* in = all + places[pair] * op.dim + at;
+        if (ids[pair] < route.first || ids[pair] >= route.first + route.here()) continue;
+        float* sum = sums[ids[pair] * kGroups / route.experts - first_group];
+        for (int64_t i = 0; i < n; ++i) sum[i] += weight * in[i];
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        const float sum = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+        out[at + i] = op.accumulate ? out[at + i] + sum : sum;
+      }
     }
   });
 }

@@ -101,7 +101,8 @@ void exercise(const KernelTable& kernels) {
   kernels.quantize(in, kSuper, 1, kSuper, 0, kSuper / kBlock, true, act);
   if (kernels.round_to_bf16 != nullptr) kernels.round_to_bf16(in, kSuper, 1, kSuper, 0, kSuper / kBlock, act);
   for (int type = 0; type < kNumDTypes; ++type) {
-    const TileArgs args = {weights, sizeof weights, 1, kSuper, act, true, in, kSuper, out};
+    const int64_t end = kSuper;
+    const TileArgs args = {weights, sizeof weights, 1, 1, &end, act, true, in, kSuper, out};
     kernels.tile[type][0](args);
   }
   for (auto store : kernels.store) {

@@ -18,6 +18,9 @@ void run(const ExpertSumOp& op, const Job& job);
 void run(const GatherRowsOp& op, const Job& job);
 void run(const SampleOp& op, const Job& job);
 void run(const PoolOp& op, const Job& job);
+void run(const SumRanksOp& op, const Job& job);
+void run(const GatherRanksOp& op, const Job& job);
+void run(const ShareTokensOp& op, const Job& job);
 
 // Bytes of work memory that an operation needs: most need none.
 template <typename AnyOp>
@@ -28,5 +31,7 @@ size_t work_bytes(const EmbedOp& op, const Context& device, int workers);
 size_t work_bytes(const NormOp& op, const Context& device, int workers);
 size_t work_bytes(const LinearOp& op, const Context& device, int workers);
 size_t work_bytes(const ExpertLinearOp& op, const Context& device, int workers);
+size_t work_bytes(const SumRanksOp& op, const Context& device, int workers);
+size_t work_bytes(const GatherRanksOp& op, const Context& device, int workers);
 
 }  // namespace ingot::cpu

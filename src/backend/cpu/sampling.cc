@@ -130,7 +130,7 @@ void Sampler::reset_slots(const StepView& view) {
 
 int32_t Sampler::previous_token(uint64_t step, int64_t row) const {
   if (row >= max_rows_) return 0;
-  return std::max(0, last_tokens_.as<int32_t>()[static_cast<int64_t>((step + 1) % 2) * max_rows_ + row]);
+  return std::max(0, tokens(step + 1)[row]);
 }
 
 void run(const SampleOp& op, const Job& job) {
@@ -214,7 +214,7 @@ void Sampler::finish_row(const float* logits, const StepView& view, int64_t row,
   reinterpret_cast<int32_t*>(output + layout.tokens)[row] = token;
   reinterpret_cast<float*>(output + layout.logprobs)[row] = logprob;
   reinterpret_cast<int32_t*>(output + layout.ranks)[row] = rank;
-  last_tokens_.as<int32_t>()[static_cast<int64_t>(step % 2) * max_rows_ + row] = token;
+  tokens(step)[row] = token;
 
   const int64_t count = kind == RowOutput::Kind::token || kind == RowOutput::Kind::full_logits
                             ? 0

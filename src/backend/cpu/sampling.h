@@ -41,6 +41,10 @@ class Sampler {
 
   // The token that row r of the step before `step` sampled, 0 when there is none (the row failed, and so will this).
   int32_t previous_token(uint64_t step, int64_t row) const;
+  // What the rows of a step sampled: [R].
+  int32_t* tokens(uint64_t step) const {
+    return last_tokens_.as<int32_t>() + static_cast<int64_t>(step % 2) * max_rows_;
+  }
 
  private:
   struct Candidate;

@@ -18,5 +18,9 @@ void encode(const ExpertSumOp& op, Context& context);
 void encode(const GatherRowsOp& op, Context& context);
 void encode(const SampleOp& op, Context& context);  // three or four
 void encode(const PoolOp& op, Context& context);
+// A model that several ranks share is declined (ModelLimits::groups).
+inline void encode(const SumRanksOp&, Context&) {}
+inline void encode(const GatherRanksOp&, Context&) {}
+inline void encode(const ShareTokensOp&, Context&) {}
 
 }  // namespace ingot::metal

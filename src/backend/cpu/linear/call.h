@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "backend/cpu/linear/packed.h"
 #include "core/ceil_div.h"
@@ -21,11 +22,13 @@ inline constexpr size_t kActivationBlockBytes = size_t{384} << 10;
 inline constexpr size_t kChunkBytes = size_t{16} << 10;
 inline constexpr int64_t kChunksPerWorker = 4;
 
-// Bytes of converted activations of a row.
-inline size_t quantized_row_bytes(int64_t cols, bool halves) {
-  return activation_bytes(1, ceil_div(cols, kBlock), halves);
+// Bytes of converted activations of a row, in blocks of columns. Every slice begins a block.
+inline size_t quantized_row_bytes(int64_t blocks, bool halves) { return activation_bytes(1, blocks, halves); }
+inline size_t bf16_row_bytes(int64_t blocks) { return static_cast<size_t>(blocks) * kBlock * 2; }
+inline int64_t most_blocks(int64_t cols) { return ceil_div(cols, kBlock) + MatrixSpec::kMostSlices - 1; }
+inline size_t most_row_bytes(int64_t cols) {
+  return quantized_row_bytes(most_blocks(cols), true) + bf16_row_bytes(most_blocks(cols));
 }
-inline size_t bf16_row_bytes(int64_t cols) { return static_cast<size_t>(ceil_div(cols, kBlock)) * kBlock * 2; }
 
 // One call, as one worker sees it. Rows are cut into tiles of nearly equal size; in converted form tiles follow each
 // other in memory, the rows of each interleaved.
@@ -34,16 +37,22 @@ struct Call {
   const float* in;
   int64_t in_stride;
   int64_t rows;
-  int64_t cols;
-  bool quantize;  // some weights want quantized activations,
-  bool halves;    // with sums of half blocks
-  bool bf16;      // some weights want bf16 activations
+  std::span<const int64_t> slices;  // where each ends
+  int64_t blocks = 0;               // of a row
+  bool quantize;                    // some weights want quantized activations,
+  bool halves;                      // with sums of half blocks
+  bool bf16;                        // some weights want bf16 activations
   int64_t tiles;
   uint8_t* quantized = nullptr;
   uint8_t* rounded = nullptr;
 
   Call(const PackedMatrix::Impl& a, const PackedMatrix::Impl& b, const float* in_, int64_t in_stride_, int64_t rows_)
-      : kernels(*a.kernels), in(in_), in_stride(in_stride_), rows(rows_), cols(a.cols) {
+      : kernels(*a.kernels), in(in_), in_stride(in_stride_), rows(rows_), slices(a.slices) {
+    int64_t column = 0;
+    for (const int64_t end : slices) {
+      blocks += ceil_div(end - column, kBlock);
+      column = end;
+    }
     quantize = a.quantized || b.quantized;
     halves = a.halves || b.halves;
     bf16 = kernels.round_to_bf16 != nullptr && (a.bf16 || b.bf16);
@@ -53,27 +62,38 @@ struct Call {
   int64_t tile_start(int64_t tile) const { return rows * tile / tiles; }
   int tile_rows(int64_t tile) const { return static_cast<int>(tile_start(tile + 1) - tile_start(tile)); }
   size_t row_bytes() const {
-    return std::max<size_t>((quantize ? quantized_row_bytes(cols, halves) : 0) + (bf16 ? bf16_row_bytes(cols) : 0), 64);
+    return std::max<size_t>((quantize ? quantized_row_bytes(blocks, halves) : 0) + (bf16 ? bf16_row_bytes(blocks) : 0),
+                            64);
   }
 
+  // Blocks [first, last) of a tile. What is an outlier is asked within its slice, which may be all that a rank has.
   void convert(int64_t tile, int64_t first, int64_t last) const {
     const int64_t row = tile_start(tile);
-    const float* x = in + row * in_stride;
-    if (quantize)
-      kernels.quantize(x, in_stride, tile_rows(tile), cols, first, last, halves,
-                       quantized + row * quantized_row_bytes(cols, halves));
-    if (bf16)
-      kernels.round_to_bf16(x, in_stride, tile_rows(tile), cols, first, last, rounded + row * bf16_row_bytes(cols));
+    const int tile_rows = this->tile_rows(tile);
+    int64_t column = 0, block = 0;  // where the slice begins
+    for (const int64_t end : slices) {
+      const int64_t cols = end - column, count = ceil_div(cols, kBlock);
+      const int64_t from = std::max<int64_t>(first - block, 0), to = std::min(last - block, count);
+      const float* x = in + row * in_stride + column;
+      if (quantize && from < to)
+        kernels.quantize(
+            x, in_stride, tile_rows, cols, from, to, halves,
+            quantized + row * quantized_row_bytes(blocks, halves) + activation_bytes(tile_rows, block, halves));
+      if (bf16 && from < to)
+        kernels.round_to_bf16(x, in_stride, tile_rows, cols, from, to,
+                              rounded + row * bf16_row_bytes(blocks) + tile_rows * bf16_row_bytes(block));
+      column = end;
+      block += count;
+    }
   }
 
   // Brings the activations into the kernels' form.
   void prepare(void* scratch, Worker& worker) {
     if (!quantize && !bf16) return;
-    const int64_t blocks = ceil_div(cols, kBlock);
     const bool redundant = rows <= kRedundantRows && worker.count() > 1;
     const size_t share = align_up(static_cast<size_t>(rows) * row_bytes(), 64);
     quantized = static_cast<uint8_t*>(scratch) + (redundant ? static_cast<size_t>(worker.index()) * share : 0);
-    rounded = quantized + (quantize ? static_cast<size_t>(rows) * quantized_row_bytes(cols, halves) : 0);
+    rounded = quantized + (quantize ? static_cast<size_t>(rows) * quantized_row_bytes(blocks, halves) : 0);
     if (redundant || worker.count() == 1) {
       for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
       return;
@@ -92,10 +112,11 @@ struct Call {
     args.panel = matrix.panel_data(segment, panel);
     args.panel_bytes = segment.panel_bytes;
     args.panels = panels;
-    args.cols = cols;
+    args.slices = static_cast<int>(slices.size());
+    args.slice_ends = slices.data();
     args.act = nullptr;
-    if (is_block_quantized(segment.type)) args.act = quantized + row * quantized_row_bytes(cols, halves);
-    if (segment.type == DType::bf16 && bf16) args.act = rounded + row * bf16_row_bytes(cols);
+    if (is_block_quantized(segment.type)) args.act = quantized + row * quantized_row_bytes(blocks, halves);
+    if (segment.type == DType::bf16 && bf16) args.act = rounded + row * bf16_row_bytes(blocks);
     args.halves = halves;
     args.in = in + row * in_stride;
     args.in_stride = in_stride;

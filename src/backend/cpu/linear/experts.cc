@@ -45,8 +45,7 @@ size_t gathered_bytes(int64_t rows, int64_t cols) { return align_up(static_cast<
 }  // namespace
 
 size_t expert_scratch_bytes(int64_t rows, int64_t cols) {
-  const size_t row_bytes = quantized_row_bytes(cols, true) + bf16_row_bytes(cols);
-  return gathered_bytes(rows, cols) + align_up(static_cast<size_t>(rows) * row_bytes, 64);
+  return gathered_bytes(rows, cols) + align_up(static_cast<size_t>(rows) * most_row_bytes(cols), 64);
 }
 
 size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
@@ -63,10 +62,10 @@ size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
   const auto call_of = [&](int64_t expert) {
     const int64_t row = args.starts[expert];
     Call call(first, second, in + row * cols, cols, groups.rows(expert));
-    const size_t quantized_bytes = call.quantize ? quantized_row_bytes(cols, call.halves) : 0;
+    const size_t quantized_bytes = call.quantize ? quantized_row_bytes(call.blocks, call.halves) : 0;
     call.quantized = converted + static_cast<size_t>(row) * quantized_bytes;
     call.rounded = converted + static_cast<size_t>(args.rows) * quantized_bytes +
-                   static_cast<size_t>(row) * (call.bf16 ? bf16_row_bytes(cols) : 0);
+                   static_cast<size_t>(row) * (call.bf16 ? bf16_row_bytes(call.blocks) : 0);
     return call;
   };
 
@@ -79,7 +78,7 @@ size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
         std::memcpy(gathered + i * cols, args.in + args.order[i] / args.per_token * cols,
                     static_cast<size_t>(cols) * sizeof(float));
     }
-    call.convert(tile, 0, ceil_div(cols, kBlock));
+    call.convert(tile, 0, call.blocks);
   });
 
   const int64_t active = groups.active();
@@ -130,9 +129,9 @@ void run(const ExpertLinearOp& op, const Job& job) {
   const size_t bytes = expert_linear({.weight = &device.matrix(op.weight),
                                       .up = op.up ? &device.matrix(op.up) : nullptr,
                                       .activation = op.activation,
-                                      .experts = route.experts,
+                                      .experts = route.here(),
                                       .rows = route.pairs(),
-                                      .starts = device.words(route.starts),
+                                      .starts = device.words(route.starts) + route.first,
                                       .order = op.up ? device.words(route.order) : nullptr,
                                       .per_token = route.per_token,
                                       .in = device.floats(op.in),

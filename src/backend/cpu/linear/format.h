@@ -90,11 +90,12 @@ constexpr bool is_float_format(DType type) { return panel_format(type).low_bits 
 //
 // Transformers have a few huge activations, and one of them leaves its 31 neighbours hardly any of the 8 bits. So what
 // the codes of such a block miss is quantized once more, into a second, fine record: an activation is then the sum of
-// both. A block has one when its largest value is above kOutlier times the root mean square of its row, which depends
-// on the row alone. (SmolLM2-135M: one block in six; the logits' error falls to a third.)
+// both. A block has one when its largest value is above kOutlier times the root mean square of its row in the slice
+// of columns (most products have one slice, all of them), which depends on the row alone. (SmolLM2-135M: one block in
+// six; the logits' error falls to a third.)
 //
-// A tile's memory: the records of all blocks; the fine records of all blocks, written for blocks where some row of the
-// tile needs one (zero in the others); u32 [blocks]: how many records of that block are read, 1 or 2.
+// The memory of a slice of a tile: the records of its blocks; the fine records of its blocks, written for blocks where
+// some row of the tile needs one (zero in the others); u32 [blocks]: how many records of that block are read, 1 or 2.
 inline constexpr float kOutlier = 4.0f;
 
 __attribute__((always_inline)) constexpr size_t activation_record_bytes(int rows, bool halves) {

@@ -19,8 +19,9 @@ struct TileArgs {
   const uint8_t* panel;  // the first one
   size_t panel_bytes;    // from one to the next
   int panels;
-  int64_t cols;
-  const uint8_t* act;  // block formats: the tile's records (format.h); bf16: see KernelTable::round_to_bf16
+  int slices;                 // of columns, 1, 2 or 4: each is summed by itself, then they are added by add_slice()
+  const int64_t* slice_ends;  // [slices]: the column behind each
+  const uint8_t* act;  // slice after slice; block formats: the tile's records (format.h); bf16: see round_to_bf16
   bool halves;         // the records have sums of halves
   const float* in;     // float formats: the tile's first row
   int64_t in_stride;   // in floats

@@ -44,26 +44,50 @@ INGOT_INLINE void step(const uint8_t* codes, const uint8_t* act, int pair, __m51
   }
 }
 
-// Two sums, over even and over odd pairs of columns.
+// add_slice() of tiles.h.
+template <int kRows>
+INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kRows], __m512 (&waiting)[2][kRows]) {
+  for (int level = 0; level < 2; ++level) {
+    const bool last = (slice >> level & 1) == 0;
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      if (last) {
+        waiting[level][r] = acc[r];
+      } else {
+        acc[r] = _mm512_add_ps(waiting[level][r], acc[r]);
+      }
+    }
+    if (last) return;
+  }
+}
+
+// Two sums, over even and over odd pairs of a slice's columns.
 template <int kRows>
 void tile(const TileArgs& args) {
   for (int i = 0; i < args.panels; ++i) {
-    __m512 even[kRows], odd[kRows];
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = _mm512_setzero_ps();
+    __m512 even[kRows], odd[kRows], waiting[2][kRows];
     const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
     const uint8_t* act = args.act;
-    int64_t pairs = (args.cols + 1) / 2;
-    for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
-      for (int pair = 0; pair < 16; pair += 2) {
+    int64_t column = 0;
+    for (int slice = 0; slice < args.slices; ++slice) {
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = _mm512_setzero_ps();
+      int64_t pairs = (args.slice_ends[slice] - column + 1) / 2;
+      for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
+        for (int pair = 0; pair < 16; pair += 2) {
+          step<kRows>(at, act, pair, even);
+          step<kRows>(at, act, pair + 1, odd);
+        }
+      for (int pair = 0; pair < static_cast<int>(pairs); pair += 2) {
         step<kRows>(at, act, pair, even);
-        step<kRows>(at, act, pair + 1, odd);
+        if (pair + 1 < pairs) step<kRows>(at, act, pair + 1, odd);
       }
-    for (int pair = 0; pair < static_cast<int>(pairs); pair += 2) {
-      step<kRows>(at, act, pair, even);
-      if (pair + 1 < pairs) step<kRows>(at, act, pair + 1, odd);
+      at += pairs * 64;
+      if (pairs > 0) act += kRows * 64;  // blocks are whole
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) even[r] = _mm512_add_ps(even[r], odd[r]);
+      add_slice<kRows>(slice, even, waiting);
+      column = args.slice_ends[slice];
     }
     float* out = args.out + i * kRows * kPanelRows;
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(out + r * kPanelRows, _mm512_add_ps(even[r], odd[r]));
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(out + r * kPanelRows, even[r]);
   }
 }
 

@@ -74,14 +74,29 @@ void dot_codes(const int16_t (*w)[kPanelRows], const int8_t* x, int columns, int
     for (int i = 0; i < kPanelRows; ++i) dot[i] += static_cast<int16_t>(w[column][i] * x[column]);
 }
 
+// add_slice() of tiles.h.
+template <int kRows>
+void add_slice(int slice, float (&acc)[kRows][kPanelRows], float (&waiting)[2][kRows][kPanelRows]) {
+  for (int level = 0; level < 2; ++level) {
+    if ((slice >> level & 1) == 0) {
+      std::memcpy(waiting[level], acc, sizeof acc);
+      return;
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int i = 0; i < kPanelRows; ++i) acc[r][i] = waiting[level][r][i] + acc[r][i];
+  }
+}
+
+// One slice: `panel` and `act` go on to the next.
 template <DType kType, int kRows>
-void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
+void block_slice(int64_t blocks, bool halves, const uint8_t*& panel, const uint8_t*& act,
+                 float (&acc)[kRows][kPanelRows]) {
   constexpr PanelFormat kFormat = panel_format(kType);
   constexpr bool kMins = has_min(kFormat.scales);
-  const size_t record = activation_record_bytes(kRows, args.halves);
-  float acc[kRows][kPanelRows] = {};
+  const size_t record = activation_record_bytes(kRows, halves);
+  const size_t fine = static_cast<size_t>(blocks) * record;
   const uint8_t* header = nullptr;
-  for (int64_t block = 0; block < args.cols / kBlock; ++block) {
+  for (int64_t block = 0; block < blocks; ++block) {
     int16_t w[kBlock][kPanelRows];  // codes
     float scale[2][kPanelRows], min[2][kPanelRows];
     if (block % kFormat.group() == 0) {
@@ -93,13 +108,12 @@ void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
     for (int half = 0; half < 2; ++half)
       for (int r = 0; r < kPanelRows; ++r) panel_scale<kType>(header, panel, half, r, scale[half][r], min[half][r]);
     panel += kFormat.record_bytes;
-    const size_t fine = static_cast<size_t>(args.cols / kBlock) * record;
-    const uint32_t levels = reinterpret_cast<const uint32_t*>(args.act + 2 * fine)[block];
+    const uint32_t levels = reinterpret_cast<const uint32_t*>(act + 2 * fine)[block];
     for (int i = 0; i < static_cast<int>(levels) * kRows; ++i) {
       const int r = i % kRows;
-      const uint8_t* act = args.act + block * record + (i >= kRows ? fine : 0);
-      const auto* fields = reinterpret_cast<const uint32_t*>(act + kRows * kBlock);
-      const auto* x = reinterpret_cast<const int8_t*>(act + r * kBlock);
+      const uint8_t* own = act + static_cast<size_t>(block) * record + (i >= kRows ? fine : 0);
+      const auto* fields = reinterpret_cast<const uint32_t*>(own + kRows * kBlock);
+      const auto* x = reinterpret_cast<const int8_t*>(own + r * kBlock);
       const float d = std::bit_cast<float>(fields[r]);
       if constexpr (needs_halves(kType)) {
         for (int half = 0; half < 2; ++half) {
@@ -126,13 +140,13 @@ void block_panel(const TileArgs& args, const uint8_t* panel, float* out) {
       }
     }
   }
-  std::memcpy(out, acc, sizeof acc);
+  act += activation_bytes(kRows, blocks, halves);
 }
 
+// Columns [k, end).
 template <DType kType, int kRows>
-void float_panel(const TileArgs& args, const uint8_t* panel, float* out) {
-  float acc[kRows][kPanelRows] = {};
-  for (int64_t k = 0; k < args.cols; ++k) {
+void float_slice(const TileArgs& args, int64_t k, int64_t end, const uint8_t* panel, float (&acc)[kRows][kPanelRows]) {
+  for (; k < end; ++k) {
     float w[kPanelRows];
     for (int i = 0; i < kPanelRows; ++i) {
       if constexpr (kType == DType::f32) std::memcpy(&w[i], panel + (k * 16 + i) * 4, 4);
@@ -142,19 +156,27 @@ void float_panel(const TileArgs& args, const uint8_t* panel, float* out) {
     for (int r = 0; r < kRows; ++r)
       for (int i = 0; i < kPanelRows; ++i) acc[r][i] += w[i] * args.in[r * args.in_stride + k];
   }
-  std::memcpy(out, acc, sizeof acc);
 }
 
 template <DType kType, int kRows>
 void tile(const TileArgs& args) {
   for (int i = 0; i < args.panels; ++i) {
     const uint8_t* panel = args.panel + static_cast<size_t>(i) * args.panel_bytes;
-    float* out = args.out + i * kRows * kPanelRows;
-    if constexpr (is_float_format(kType)) {
-      float_panel<kType, kRows>(args, panel, out);
-    } else {
-      block_panel<kType, kRows>(args, panel, out);
+    const uint8_t* act = args.act;
+    float acc[kRows][kPanelRows], waiting[2][kRows][kPanelRows];
+    int64_t column = 0;
+    for (int slice = 0; slice < args.slices; ++slice) {
+      const int64_t end = args.slice_ends[slice];
+      std::memset(acc, 0, sizeof acc);
+      if constexpr (is_float_format(kType)) {
+        float_slice<kType, kRows>(args, column, end, panel, acc);
+      } else {
+        block_slice<kType, kRows>((end - column) / kBlock, args.halves, panel, act, acc);
+      }
+      add_slice<kRows>(slice, acc, waiting);
+      column = end;
     }
+    std::memcpy(args.out + i * kRows * kPanelRows, acc, sizeof acc);
   }
 }
 

@@ -8,7 +8,7 @@
 namespace ingot::cpu {
 
 size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers) {
-  const size_t row_bytes = quantized_row_bytes(cols, true) + bf16_row_bytes(cols);
+  const size_t row_bytes = most_row_bytes(cols);
   const size_t redundant = align_up(static_cast<size_t>(std::min(rows, kRedundantRows)) * row_bytes, 64);
   return std::max(align_up(static_cast<size_t>(rows) * row_bytes, 64), redundant * static_cast<size_t>(workers));
 }

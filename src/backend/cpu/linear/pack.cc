@@ -198,6 +198,7 @@ PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop,
   PackedMatrix::Impl& impl = *matrix.impl_;
   impl.rows = spec.rows;
   impl.cols = spec.cols;
+  impl.slices = spec.slices.empty() ? std::vector<int64_t>{spec.cols} : spec.slices;
   impl.isa = isa;
   impl.kernels = kernels_for(isa);
   impl.layout = plan(spec);

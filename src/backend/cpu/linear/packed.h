@@ -40,6 +40,7 @@ inline const Segment& segment_of_panel(const PackedLayout& layout, int64_t panel
 struct PackedMatrix::Impl {
   int64_t rows = 0;
   int64_t cols = 0;
+  std::vector<int64_t> slices;  // where each slice of the columns ends
   Isa isa = Isa::portable;
   const KernelTable* kernels = nullptr;
   PackedLayout layout;

@@ -10,13 +10,32 @@
 //   there
 //                  is no P, dot products go straight to int32
 //   units(rows)    how many vectors of a panel are worked on together: as many as registers allow
-// and the functions used below. Accumulation goes along k, block by block, in one fixed order for every tile size.
+// and the functions used below. Accumulation goes along k, block by block, in one fixed order for every tile size;
+// where columns are cut into slices, each begins at zero, and they are added two by two.
 
 // With more than a few rows the work between two loads of weights takes so long that the processor does not look far
 // enough ahead by itself: they are asked for this many bytes before.
 constexpr int kPrefetch = 2048;
 
 constexpr int log2_of(int n) { return n <= 1 ? 0 : 1 + log2_of(n / 2); }
+
+// Slice `slice` is in acc; adds it to its neighbours that are there already. After the last one acc is
+// (0 + 1) + (2 + 3). waiting: a slice, and the sum of two, that wait for their neighbour.
+template <class V, int kUnits, int kRows>
+INGOT_INLINE void add_slice(int slice, typename V::F (&acc)[kUnits][kRows],
+                            typename V::F (&waiting)[2][kUnits][kRows]) {
+  for (int level = 0; level < 2; ++level) {
+    const bool last = (slice >> level & 1) == 0;
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      if (last) {
+        waiting[level][u][r] = acc[u][r];
+      } else {
+        acc[u][r] = V::add(waiting[level][u][r], acc[u][r]);
+      }
+    }
+    if (last) return;
+  }
+}
 
 template <class V, DType kType, int kRows>
 struct BlockTile {
@@ -172,28 +191,36 @@ struct BlockTile {
 
   static void run(const TileArgs& args) {
     const size_t act_bytes = args.halves ? kRows * 60 : kRows * 44;
-    const int64_t groups = args.cols / kBlock / kFormat.group();
     for (int i = 0; i < args.panels; ++i) {
       for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
         Floats acc;
-        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
-            V::zero();
+        F waiting[2][kUnits][kRows];
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
         const uint8_t* act = args.act;
-        const int64_t fine = args.cols / kBlock * static_cast<int64_t>(act_bytes);  // from a record to its fine one
-        const uint32_t* levels = reinterpret_cast<const uint32_t*>(act + 2 * fine);
-        for (int64_t group = 0; group < groups; ++group) {
-          const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
-          F d[kUnits], dmin[kUnits];
-          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-            d[u] = V::load_half(own + 2 * u * V::kLanes);
-            dmin[u] = kMins ? V::load_half(own + 32 + 2 * u * V::kLanes) : V::zero();
+        int64_t column = 0;
+        for (int slice = 0; slice < args.slices; ++slice) {
+          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
+              V::zero();
+          const int64_t blocks = (args.slice_ends[slice] - column) / kBlock;
+          const int64_t fine = blocks * static_cast<int64_t>(act_bytes);  // from a record to its fine one
+          const uint32_t* levels = reinterpret_cast<const uint32_t*>(act + 2 * fine);
+          const uint8_t* next = act + 2 * fine + blocks * kRows * 4;
+          for (int64_t group = blocks / kFormat.group(); group > 0; --group) {
+            const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
+            F d[kUnits], dmin[kUnits];
+            INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+              d[u] = V::load_half(own + 2 * u * V::kLanes);
+              dmin[u] = kMins ? V::load_half(own + 32 + 2 * u * V::kLanes) : V::zero();
+            }
+            at += kFormat.header_bytes;
+            for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
+              const uint32_t count = *levels++;
+              for (uint32_t level = 0; level < count; ++level) record(at, act + level * fine, lane, d, dmin, acc);
+            }
           }
-          at += kFormat.header_bytes;
-          for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
-            const uint32_t count = *levels++;
-            for (uint32_t level = 0; level < count; ++level) record(at, act + level * fine, lane, d, dmin, acc);
-          }
+          add_slice<V>(slice, acc, waiting);
+          act = next;
+          column = args.slice_ends[slice];
         }
         float* out = args.out + i * kRows * kPanelRows + lane;
         INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
@@ -242,19 +269,26 @@ struct FloatTile {
     for (int i = 0; i < args.panels; ++i) {
       for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
         Floats even_acc, odd_acc;
-        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
-            odd_acc[u][r] = V::zero();
+        F waiting[2][kUnits][kRows];
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes + lane * kLaneBytes;
         int64_t k = 0;
-        for (; k + 2 <= args.cols; k += 2, at += kPairBytes) {
-          if constexpr (kRows >= 3)
-            for (int b = 0; b < kPairBytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
-          step<true>(at, args.in + k, args.in_stride, even_acc, odd_acc);
+        for (int slice = 0; slice < args.slices; ++slice) {  // all of them begin at even columns
+          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
+              odd_acc[u][r] = V::zero();
+          const int64_t end = args.slice_ends[slice];
+          for (; k + 2 <= end; k += 2, at += kPairBytes) {
+            if constexpr (kRows >= 3)
+              for (int b = 0; b < kPairBytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
+            step<true>(at, args.in + k, args.in_stride, even_acc, odd_acc);
+          }
+          if (k < end) step<false>(at, args.in + k, args.in_stride, even_acc, odd_acc);
+          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
+              V::add(even_acc[u][r], odd_acc[u][r]);
+          add_slice<V>(slice, even_acc, waiting);
         }
-        if (k < args.cols) step<false>(at, args.in + k, args.in_stride, even_acc, odd_acc);
         float* out = args.out + i * kRows * kPanelRows + lane;
         INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
-            V::store(out + r * kPanelRows + u * V::kLanes, V::add(even_acc[u][r], odd_acc[u][r]));
+            V::store(out + r * kPanelRows + u * V::kLanes, even_acc[u][r]);
       }
     }
   }

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "ingot/engine.h"
+
+namespace ingot {
+
+// What a rank of `options.group` other than 0 does: loads its share of the model, runs the steps that rank 0 hands out,
+// and returns when the group ends. Where all ranks agree that they cannot run the model it returns too: rank 0 says
+// why. Throws Error when this rank cannot go on.
+void follow(EngineOptions options);
+
+}  // namespace ingot

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "formats/checkpoint.h"
+#include "model/config.h"
+#include "model/layout.h"
+
+namespace ingot {
+
+// What one rank of a group has of a model: all of it when it is alone.
+//
+// The bits of a model do not depend on how many ranks it has. Where outputs of a product are shared (qkv, gate and up,
+// the head), each of them is one whole dot product on some rank. Where columns are shared (attention output, down), a
+// device sums them in four fixed slices and adds those two by two, on one rank too; ranks are cut where slices end, and
+// their sums are added in the same order. Experts stay whole: what four fixed groups of them give is added likewise.
+struct ModelShare {
+  static constexpr int kSlices = MatrixSpec::kMostSlices;
+
+  int rank = 0, ranks = 1;
+  Range heads;     // query heads
+  Range kv_heads;  // those that serve them: two ranks may both have one
+  Range ffn;       // of a dense MLP
+  Range experts;
+  Range vocab;                       // rows of the embedding and of the head
+  std::vector<int64_t> head_slices;  // of this rank's columns of the attention output: where each ends
+  std::vector<int64_t> ffn_slices;   // the same of the down product
+
+  bool alone() const { return ranks == 1; }
+  int slices() const { return kSlices / ranks; }  // that this rank has of the four
+};
+
+// The share of `rank` among 1, 2 or 4 `ranks`. Slices end at whole heads and at whole blocks of the tensors' formats.
+// Throws Error(declined) where a rank would be left without any.
+ModelShare share_model(const ModelConfig& config, const ModelLayout& layout, const Checkpoint& checkpoint, int rank,
+                       int ranks);
+
+// All of a model.
+ModelShare whole_model(const ModelConfig& config);
+
+// Leaves of every weight what the share has of it.
+void cut_layout(ModelLayout& layout, const ModelConfig& config, const ModelShare& share);
+
+// The part of `count` things in a row that a rank has, where nothing says where to cut.
+Range even_part(int64_t count, int rank, int ranks);
+
+}  // namespace ingot

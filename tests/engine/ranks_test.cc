@@ -1,0 +1,254 @@
+// Ranks that share a model give the bits of one that has it alone: every family, format and way of cutting.
+#include "engine/ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "engine/devices.h"
+#include "engine/follower.h"
+#include "engine/loader.h"
+#include "engine/sequences.h"
+#include "engine/thread_group.h"
+#include "ingot/step_builder.h"
+
+namespace ingot::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+EngineOptions rank_options(const std::string& model) {
+  EngineOptions options = fixture_options(model, "cpu");
+  options.threads = 1;
+  return options;
+}
+
+// use(engine) on rank 0 of a group whose other ranks follow on threads. `change` makes the options of a rank other.
+void with_ranks(const EngineOptions& options, int ranks, const std::function<void(Engine&)>& use,
+                const std::function<void(int rank, EngineOptions&)>& change = nullptr) {
+  std::vector<std::shared_ptr<Group>> groups = ThreadGroup::make(ranks);
+  const auto options_of = [&](int rank) {
+    EngineOptions own = options;
+    own.tp = ranks;
+    own.group = groups[static_cast<size_t>(rank)];
+    if (change) change(rank, own);
+    return own;
+  };
+  std::vector<std::thread> others;
+  for (int rank = 1; rank < ranks; ++rank)
+    others.emplace_back([own = options_of(rank)] {
+      try {
+        follow(own);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+    });
+  std::exception_ptr failed;
+  try {
+    const std::unique_ptr<Engine> engine = Engine::load(options_of(0));
+    use(*engine);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  groups.clear();
+  for (std::thread& other : others) other.join();
+  if (failed) std::rethrow_exception(failed);
+}
+
+std::string load_error(const EngineOptions& options, int ranks,
+                       const std::function<void(int rank, EngineOptions&)>& change = nullptr) {
+  try {
+    with_ranks(options, ranks, [](Engine&) {}, change);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Rows of a prompt and of decoding.
+Logits logits_of(Engine& engine) { return run_as_served(engine, random_ids(21, engine.limits().vocab, 5), 4); }
+
+void expect_equal(const Logits& expected, const Logits& got) {
+  ASSERT_EQ(expected.size(), got.size());
+  for (size_t r = 0; r < expected.size(); ++r)
+    ASSERT_EQ(std::memcmp(expected[r].data(), got[r].data(), expected[r].size() * sizeof(float)), 0)
+        << "row " << r << " differs by " << max_difference({expected[r]}, {got[r]});
+}
+
+class Ranks : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Ranks, HaveTheBitsOfOne) {
+  for (const char* isa : unless_sanitized<const char*>({"", "portable"}, {""})) {
+    EngineOptions options = rank_options(fixture_model(GetParam()));
+    options.isa = isa;
+    const Logits alone = logits_of(*Engine::load(options));
+    int cut = 0;
+    for (const int ranks : {2, 4}) {
+      try {
+        with_ranks(options, ranks, [&](Engine& engine) {
+          SCOPED_TRACE(ranks);
+          expect_equal(alone, logits_of(engine));
+          cut = ranks;
+        });
+      } catch (const Error& error) {
+        EXPECT_EQ(ranks, 4) << error.what();  // some of these have three heads
+        EXPECT_THAT(error.what(), HasSubstr("cannot be cut for so many ranks"));
+      }
+    }
+    EXPECT_GE(cut, 2) << "nothing was compared";
+  }
+}
+
+const std::vector<std::string> kModels = {
+    "llama-f16-untied-sharded",
+    "llama-bf16-bias",
+    "gguf-q4_0-llama3",
+    "gguf-q8_0-llama3",
+    "mistral-bf16-window",
+    "qwen2-bf16",
+    "qwen2-gguf-f16",
+    "qwen3-gguf-bf16",
+    "qwen3moe-f16",
+    "qwen3moe-gguf-bf16",
+    "qwen3moe-gguf-q8_0",
+    "qwen3moe-sparse-bf16",
+    "gpt2-bf16",
+    "gpt2-gguf-f16",
+    "gemma3-f16",
+    "gemma3-gguf-bf16",
+    "granite-gguf-f16",
+    "smollm3-bf16",
+    "smollm3-gguf-f16",
+    "qwen3-wide-gguf-q4_1",
+    "llama-gptq-act",
+    "llama-mlx-mixed",
+    "qwen3moe-mlx-4bit",
+};
+const std::vector<std::string> kSanitizedModels = {
+    "llama-f16-untied-sharded", "qwen3moe-gguf-q8_0", "gpt2-bf16", "qwen2-gguf-f16", "llama-gptq-act",
+};
+INSTANTIATE_TEST_SUITE_P(Models, Ranks, ::testing::ValuesIn(unless_sanitized(kModels, kSanitizedModels)), test_name);
+
+// Blocks of 256, in a model that has several of them in a row.
+TEST(RanksOfSuperBlocks, HaveTheBitsOfOne) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "ingot-ranks-of-super-blocks";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json")
+      << R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 1280,
+             "num_hidden_layers": 1, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 128,
+             "vocab_size": 96, "max_position_embeddings": 64, "rms_norm_eps": 1e-5})";
+  EngineOptions options = rank_options(folder.string());
+  options.load_format = "dummy";
+  for (const char* dtype : unless_sanitized<const char*>({"q2_k", "q3_k", "q4_k", "q5_k", "q6_k"}, {"q4_k"})) {
+    SCOPED_TRACE(dtype);
+    options.dtype = dtype;
+    const Logits alone = logits_of(*Engine::load(options));
+    for (const int ranks : {2, 4})
+      with_ranks(options, ranks, [&](Engine& engine) { expect_equal(alone, logits_of(engine)); });
+  }
+}
+
+// 9 heads and 3 KV heads: cut at 4, and two ranks have the KV head in the middle.
+TEST(RanksOfTheDefaultModel, HaveTheBitsOfOne) {
+  ASSERT_FALSE(default_model().empty()) << "INGOT_DEFAULT_MODEL is not set: run through make test";
+  EngineOptions options = rank_options(default_model());
+  options.max_model_len = 64;
+  options.max_step_tokens = 32;
+  const Logits alone = logits_of(*Engine::load(options));
+  with_ranks(options, 2, [&](Engine& engine) { expect_equal(alone, logits_of(engine)); });
+}
+
+// Seeded draws, each fed to the step behind it while that one is submitted already.
+std::vector<int32_t> drawn(Engine& engine, StepStats& stats) {
+  const std::vector<int32_t> prompt = random_ids(7, engine.limits().vocab, 77);
+  const auto blocks = assign_blocks(engine.limits(), 1, 32, 0)[0];
+  const SamplingParams params{.temperature = 1.2f, .repetition_penalty = 1.3f, .seed = 9};
+  StepBuilder builder(engine.limits().block_size);
+  builder.add(prompt, 0, blocks);
+  builder.reset_sampler({.slot = 0, .prompt_ids = prompt});
+  builder.sample(6, params, 0);
+  StepTicket ticket = engine.submit(builder.finish());
+  std::vector<int32_t> tokens;
+  const int32_t from_previous = -1;
+  for (int64_t i = 0; i < 12; ++i) {
+    StepTicket next;
+    if (i + 1 < 12) {
+      builder.clear();
+      builder.add({&from_previous, 1}, 7 + i, blocks);
+      builder.sample(0, params, 0);
+      next = engine.submit(builder.finish());
+    }
+    const StepResult result = engine.wait(ticket);
+    tokens.push_back(result.rows[0].token);
+    stats = result.stats;
+    ticket = next;
+  }
+  return tokens;
+}
+
+TEST(RanksOfASession, DrawTheSameTokensAndCountWhatTheySend) {
+  const EngineOptions options = rank_options(fixture_model("llama-f16-untied-sharded"));
+  StepStats stats;
+  const std::vector<int32_t> expected = drawn(*Engine::load(options), stats);
+  EXPECT_EQ(stats.wire_messages, 0u);
+  with_ranks(options, 2, [&](Engine& engine) {
+    EXPECT_EQ(drawn(engine, stats), expected);
+    const auto layers = static_cast<uint64_t>(engine.model().layers),
+               hidden = static_cast<uint64_t>(engine.model().hidden);
+    // The embedding, two sums a layer, the token drawn; logits come to rank 0.
+    EXPECT_EQ(stats.wire_messages, 2 * layers + 2);
+    EXPECT_EQ(stats.wire_bytes, (2 * layers + 1) * hidden * sizeof(float) + sizeof(int32_t));
+    EXPECT_EQ(stats.submissions, 1u);
+    EXPECT_EQ(stats.waits, 1u);
+    EXPECT_EQ(stats.encode_allocations + stats.encode_waits + stats.encode_readbacks, 0u);
+  });
+}
+
+TEST(RanksOfASession, HaveTheirPartOfTheWeights) {
+  for (const std::string& model : {fixture_model("qwen3-wide-gguf-q4_1"), fixture_model("qwen3moe-bf16")}) {
+    EngineOptions options = rank_options(model);
+    const uint64_t whole = inspect_model(options).plan.weight_bytes;
+    options.tp = 2;
+    for (const int rank : {0, 1}) {
+      const ModelInspection share = inspect_model(options, rank);
+      EXPECT_LT(static_cast<double>(share.plan.weight_bytes), 0.65 * static_cast<double>(whole)) << model;
+      EXPECT_LT(share.plan.kv.kv_heads, share.config.kv_heads + 1);
+    }
+  }
+}
+
+TEST(RanksThatDiffer, AreToldApartBeforeAnythingIsLoaded) {
+  const EngineOptions options = rank_options(fixture_model("llama-f16-untied-sharded"));
+  const auto differing = [&](const std::function<void(EngineOptions&)>& change) {
+    return load_error(options, 2, [&](int rank, EngineOptions& own) {
+      if (rank == 1) change(own);
+    });
+  };
+  EXPECT_THAT(differing([](EngineOptions& own) { own.model = fixture_model("llama-f16-yarn"); }),
+              HasSubstr("rank 1 on here has another model than rank 0 on here"));
+  EXPECT_THAT(differing([](EngineOptions& own) { own.isa = "portable"; }),
+              HasSubstr("rank 1 on here computes by portable"));
+  EXPECT_THAT(differing([](EngineOptions& own) { own.model = "/nowhere"; }), HasSubstr("rank 1 on here: /nowhere"));
+  // What rank 0 says holds on all.
+  EXPECT_EQ(differing([](EngineOptions& own) { own.kv_blocks = 1, own.block_size = 32; }), "");
+}
+
+TEST(RanksThatDiffer, AreRefusedWhereTheyCannotBe) {
+  EngineOptions options = rank_options(fixture_model("llama-f16-untied-sharded"));
+  EXPECT_THAT(load_error(options, 3), HasSubstr("--tp 3: a model is cut for 1, 2 or 4 ranks"));
+  options.tp = 2;
+  EXPECT_THROW(Engine::load(options), Error) << "there is no group";
+  options.device = "metal";
+  if (list_devices()[0].usable) {
+    EXPECT_THAT(load_error(options, 2), HasSubstr("only the CPU shares a model"));
+  }
+}
+
+}  // namespace
+}  // namespace ingot::testing
