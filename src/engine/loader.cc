@@ -95,12 +95,15 @@ ModelFiles open_model(const EngineOptions& options) {
 LoadedModel load_model(const EngineOptions& options) {
   Checked checked = check_model(options);
   LoadedModel model;
+  model.options = options;
+  model.options.progress = {};
   model.config = checked.files.config;
   model.plan = checked.plan;
   model.device = std::move(checked.device);
   ModelWeights weights = checked.weights->load(*model.device, options.progress);
   model.device->create_scratch(model.plan.scratch.bytes);
   model.device->create_kv_cache(model.plan.kv);
+  model.device->create_host_blocks(model.plan.limits.host_blocks);
   model.device->create_sampler(model.plan.sampler);
   model.device->create_io(model.plan.stage_bytes, model.plan.output);
   model.decoder =

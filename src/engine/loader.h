@@ -13,6 +13,7 @@ namespace ingot {
 
 // A model on a device, ready to step.
 struct LoadedModel {
+  EngineOptions options;
   ModelConfig config;
   MemoryPlan plan;
   std::unique_ptr<Backend> device;
