@@ -49,6 +49,9 @@ class LoadedModel:
         max_step_tokens: int = 0,
         max_seqs: int = 64,
         prefix_caching: bool = True,
+        prefix_ram: int = 0,
+        prefix_dir: str = "",
+        prefix_dir_bytes: int = 0,
     ):
         try:
             path = find_model(str(model)) if model else fetch_default_model()
@@ -56,7 +59,7 @@ class LoadedModel:
             raise _ingot.Error(str(error)) from None
         self._core = _ingot.LlmCore(
             path, quantize, device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs,
-            prefix_caching,
+            prefix_caching, prefix_ram, str(prefix_dir), prefix_dir_bytes,
         )
 
     def close(self) -> None:

@@ -53,7 +53,8 @@ std::shared_ptr<Llm> load(LlmOptions options) {
 
 std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std::string device, int threads,
                                    std::string isa, int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype,
-                                   int32_t max_step_tokens, int32_t max_seqs, bool prefix_caching) {
+                                   int32_t max_step_tokens, int32_t max_seqs, bool prefix_caching, int64_t prefix_ram,
+                                   std::string prefix_dir, uint64_t prefix_dir_bytes) {
   LlmOptions options;
   options.engine.model = std::move(model);
   options.engine.quantize = std::move(quantize);
@@ -66,6 +67,9 @@ std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std:
   options.engine.max_step_tokens = max_step_tokens;
   options.engine.max_seqs = max_seqs;
   options.prefix_caching = prefix_caching;
+  options.engine.host_cache_bytes = prefix_ram;
+  options.prefix_dir = std::move(prefix_dir);
+  if (prefix_dir_bytes > 0) options.prefix_dir_bytes = prefix_dir_bytes;
   return std::make_unique<LlmCore>(load(std::move(options)));
 }
 
@@ -145,6 +149,8 @@ nb::dict stats(const LlmCore& core) {
   result["generation_tokens"] = s.generation_tokens;
   result["prefix_queries"] = s.prefix_queries;
   result["prefix_hits"] = s.prefix_hits;
+  result["prefix_host_hits"] = s.prefix_host_hits;
+  result["prefix_disk_hits"] = s.prefix_disk_hits;
   result["refused"] = s.refused;
   return result;
 }
@@ -189,7 +195,8 @@ void bind_llm(nb::module_& m) {
   nb::class_<LlmCore>(m, "LlmCore", "The native orchestrator; use ingot.LLM.")
       .def(nb::new_(&load_core), nb::arg("model"), nb::arg("quantize"), nb::arg("device"), nb::arg("threads"),
            nb::arg("isa"), nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"),
-           nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"))
+           nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"), nb::arg("prefix_ram"),
+           nb::arg("prefix_dir"), nb::arg("prefix_dir_bytes"))
       .def("submit", &submit, nb::arg("request"), nb::arg("bell").none() = nb::none())
       .def("compile", &compile, nb::arg("structured"))
       .def("close", &LlmCore::close)
