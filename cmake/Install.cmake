@@ -9,7 +9,7 @@ target_link_libraries(ingot_sdk INTERFACE ingot_orchestrator ingot_engine ingot_
 
 set(libraries
   ingot_flags ingot_core ingot_formats ingot_text ingot_grammar ingot_step ingot_collective ingot_backend ingot_cpu_linear ingot_cpu ingot_metal ingot_model_config
-  ingot_model ingot_engine ingot_orchestrator ingot_sdk)
+  ingot_model ingot_engine ingot_prefix ingot_orchestrator ingot_sdk)
 if(TARGET softmetal)
   list(APPEND libraries softmetal)
 endif()

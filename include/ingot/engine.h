@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct EngineOptions {
   int64_t kv_blocks = 0;       // 0: enough for max_seqs * max_model_len, capped by memory
   int64_t block_size = 16;
   std::string kv_dtype = "f16";  // f16, bf16, int8 or f32
+  // Host memory for blocks that leave the device (Step::block_saves); -1: an eighth of what is free, at most 1 GiB
+  int64_t host_cache_bytes = 0;
   int32_t max_step_tokens = 0;   // most rows in a step; 0: VLLM_METAL_MAX_BATCH_SIZE or the device's default
   int32_t max_seqs = 64;         // most sequences in a step, and sampler slots
   int32_t max_logits_rows = 16;  // most rows of full logits in a step
@@ -47,6 +50,7 @@ struct EngineLimits {
   int64_t max_model_len = 0;
   int64_t num_blocks = 0;
   int64_t block_size = 0;
+  int64_t host_blocks = 0;  // that Step::block_saves and block_loads may name
   int64_t vocab = 0;
   int32_t sampler_slots = 0;
   int64_t max_list_words =
@@ -83,12 +87,19 @@ struct MemoryUse {
   uint64_t scratch_bytes = 0;  // activations of a step, within VLLM_METAL_SCRATCH_POOL_MB
   uint64_t work_bytes = 0;     // what the device's operations use beside them
   uint64_t sampler_bytes = 0;
-  uint64_t io_bytes = 0;         // staged inputs (twice) and outputs (twice)
-  uint64_t available_bytes = 0;  // before loading; 0: unknown, nothing is refused
+  uint64_t io_bytes = 0;          // staged inputs (twice) and outputs (twice)
+  uint64_t host_cache_bytes = 0;  // KV blocks in host memory, where that is the device's too
+  uint64_t available_bytes = 0;   // before loading; 0: unknown, nothing is refused
 
   uint64_t total_bytes() const {
-    return weight_bytes + kv_bytes + scratch_bytes + work_bytes + sampler_bytes + io_bytes;
+    return weight_bytes + kv_bytes + scratch_bytes + work_bytes + sampler_bytes + io_bytes + host_cache_bytes;
   }
+};
+
+// Where hashes of files are kept between two runs: a name of letters and digits for each.
+struct FileNotes {
+  std::function<std::string(const std::string& name)> get;  // empty: none
+  std::function<void(const std::string& name, const std::string& hash)> set;
 };
 
 // Handle of a submitted step. At most two are in flight; they are waited for in order.
@@ -109,6 +120,14 @@ class Engine {
   const MemoryUse& memory() const;
   const std::string& device_name() const;         // "cpu", "metal", "cuda"
   const std::string& device_description() const;  // for people
+
+  // The bytes of a block of host memory, K and V of all layers in an order of the device's own: what a step saved there
+  // once it was waited for, and what one loads that is submitted later. Nobody else touches them meanwhile.
+  std::span<std::byte> host_block(int64_t block) const;
+  // What these bytes depend on beside the tokens: the contents of the model's files (with RoPE and all settings), how
+  // they were loaded, KV type, block size, device, instruction set, and a version of the numerics. Reads all of the
+  // files once; the hash is in `notes` then, under their names, sizes and times.
+  std::string identity(const FileNotes& notes) const;
 
   // Throws StepError naming field, index and limit; the engine's state is untouched.
   void validate(const Step& step) const;

@@ -36,7 +36,12 @@ struct LlmOptions {
   int32_t max_waiting = 1024;  // requests beyond those that can run; more are refused (ErrorKind::overloaded)
   double target_step_ms = 0;   // longest step while streams are running; 0: 1.6 times a step without prefill
   bool prefix_caching = true;  // reuse the KV blocks of equal prompt beginnings
-  bool overlap = true;         // submit a step while the one before it runs
+  // KV blocks that leave the device go to host memory (engine.host_cache_bytes), and every full block to files in this
+  // folder, where later processes find them; empty: none. A folder that is something else is left alone.
+  std::string prefix_dir;
+  uint64_t prefix_dir_bytes = uint64_t{10} << 30;     // of all files; the least recently used make room
+  std::function<void(const std::string& line)> warn;  // when files cannot be used; empty: a line on stderr
+  bool overlap = true;                                // submit a step while the one before it runs
   Speculation speculate = Speculation::suffix;
   int32_t draft_tokens = 0;      // guess so many whatever they cost, for tests and measurements; 0: as many as pay
   uint64_t host_budget = 0;      // bytes that waiting and running requests may hold on the host; 0: 256 MiB
@@ -205,8 +210,18 @@ struct LlmStats {
   uint64_t preemptions = 0;
   uint64_t prompt_tokens = 0;  // of requests that reached their first token
   uint64_t generation_tokens = 0;
-  uint64_t prefix_queries = 0;                 // prompt tokens looked up
-  uint64_t prefix_hits = 0;                    // of those, found
+  uint64_t prefix_queries = 0;     // prompt tokens looked up
+  uint64_t prefix_hits = 0;        // of those, found
+  uint64_t prefix_host_hits = 0;   // of those, in host memory
+  uint64_t prefix_disk_hits = 0;   // or in files
+  int64_t host_blocks_total = 0;   // blocks of host memory,
+  int64_t host_blocks_kept = 0;    // and those with content
+  uint64_t host_saved_bytes = 0;   // from the device,
+  uint64_t host_loaded_bytes = 0;  // and back
+  uint64_t disk_written_bytes = 0, disk_read_bytes = 0;
+  uint64_t disk_bytes = 0;                     // of all files, about
+  uint64_t blocks_damaged = 0;                 // files that were not what had been written
+  uint64_t blocks_lost = 0;                    // that had to make room before they were anywhere else
   uint64_t drafts = 0;                         // guesses that were verified,
   uint64_t draft_tokens = 0;                   // their tokens,
   uint64_t accepted_tokens = 0;                // and those that were drawn

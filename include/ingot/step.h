@@ -114,8 +114,11 @@ struct Step {
   std::vector<int32_t> block_table;      // [S][max_blocks] physical block ids, row-major; unused entries are -1
   int32_t max_blocks = 0;
 
-  std::vector<BlockCopy> block_copies;  // applied before the step, in order
-  std::vector<int32_t> blocks_to_zero;  // applied before the copies
+  // What happens to blocks before any row is computed, in this order. A step may have nothing else.
+  std::vector<BlockCopy> block_saves;   // from a block to a block of host memory (EngineLimits::host_blocks)
+  std::vector<BlockCopy> block_loads;   // from a block of host memory
+  std::vector<int32_t> blocks_to_zero;  // all of them before the copies
+  std::vector<BlockCopy> block_copies;  // in order
   std::vector<SamplerReset> sampler_resets;
 
   std::vector<int32_t> sample_rows;      // [R] rows that produce output, ascending

@@ -51,6 +51,9 @@ class LoadedModel:
         prefix_caching: bool = True,
         embeddings: bool = False,
         pooling: str = "auto",
+        prefix_ram: int = 0,
+        prefix_dir: str = "",
+        prefix_dir_bytes: int = 0,
     ):
         try:
             path = find_model(str(model)) if model else fetch_default_model()
@@ -58,7 +61,7 @@ class LoadedModel:
             raise _ingot.Error(str(error)) from None
         self._core = _ingot.LlmCore(
             path, quantize, device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs,
-            prefix_caching, embeddings, pooling,
+            prefix_caching, embeddings, pooling, prefix_ram, str(prefix_dir), prefix_dir_bytes,
         )
 
     def close(self) -> None:

@@ -55,7 +55,8 @@ std::shared_ptr<Llm> load(LlmOptions options) {
 std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std::string device, int threads,
                                    std::string isa, int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype,
                                    int32_t max_step_tokens, int32_t max_seqs, bool prefix_caching, bool embeddings,
-                                   std::string pooling) {
+                                   std::string pooling, int64_t prefix_ram, std::string prefix_dir,
+                                   uint64_t prefix_dir_bytes) {
   LlmOptions options;
   options.engine.model = std::move(model);
   options.engine.quantize = std::move(quantize);
@@ -70,6 +71,9 @@ std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std:
   options.prefix_caching = prefix_caching;
   options.engine.embeddings = embeddings;
   options.engine.pooling = std::move(pooling);
+  options.engine.host_cache_bytes = prefix_ram;
+  options.prefix_dir = std::move(prefix_dir);
+  if (prefix_dir_bytes > 0) options.prefix_dir_bytes = prefix_dir_bytes;
   return std::make_unique<LlmCore>(load(std::move(options)));
 }
 
@@ -160,6 +164,8 @@ nb::dict stats(const LlmCore& core) {
   result["generation_tokens"] = s.generation_tokens;
   result["prefix_queries"] = s.prefix_queries;
   result["prefix_hits"] = s.prefix_hits;
+  result["prefix_host_hits"] = s.prefix_host_hits;
+  result["prefix_disk_hits"] = s.prefix_disk_hits;
   result["refused"] = s.refused;
   return result;
 }
@@ -206,7 +212,7 @@ void bind_llm(nb::module_& m) {
       .def(nb::new_(&load_core), nb::arg("model"), nb::arg("quantize"), nb::arg("device"), nb::arg("threads"),
            nb::arg("isa"), nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"),
            nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"), nb::arg("embeddings"),
-           nb::arg("pooling"))
+           nb::arg("pooling"), nb::arg("prefix_ram"), nb::arg("prefix_dir"), nb::arg("prefix_dir_bytes"))
       .def("submit", &submit, nb::arg("request"), nb::arg("bell").none() = nb::none())
       .def("compile", &compile, nb::arg("structured"))
       .def("close", &LlmCore::close)

@@ -59,6 +59,18 @@ void Backend::create_kv_cache(const KvLayout& layout) {
   has_.kv = layout;
 }
 
+void Backend::create_host_blocks(int64_t count) {
+  if (count == 0) return;
+  host_blocks_ = make_host_blocks(count, has_.layer(0).layers * 2 * has_.kv->block_bytes());
+  has_.host_blocks = count;
+}
+
+std::span<std::byte> Backend::host_block(int64_t block) const {
+  if (block < 0 || block >= has_.host_blocks)
+    throw_error(ErrorKind::bad_call, "{}: no host block {}, there are {}", has_.who, block, has_.host_blocks);
+  return host_blocks_[static_cast<size_t>(block)];
+}
+
 void Backend::create_sampler(const SamplerLayout& layout) {
   make_sampler(layout);
   has_.sampler = layout;

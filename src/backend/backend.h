@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backend/counters.h"
 #include "backend/inventory.h"
@@ -28,8 +29,10 @@ namespace ingot {
 struct DeviceInfo {
   std::string name;               // "cpu", "metal", "cuda"
   std::string description;        // "AVX-512 (VNNI, BF16), 2 threads"
+  std::string numerics;           // what its results depend on, to the last bit: its instruction set, say
   DType activation = DType::f32;  // of every activation except the residual stream and the logits, which are f32
   uint64_t memory_bytes = 0;      // what the device could give a model, 0 when unknown
+  bool own_memory = false;        // apart from the host's
   int32_t step_tokens = 2048;     // most rows in a step when nobody asks for more or less
   std::string kernels;            // where they come from, for people; empty: they are part of the program
   std::string path;               // how it computes: devices of the same have the same bits; empty: one way only
@@ -75,6 +78,7 @@ class Backend {
   WeightId load_vector(const std::string& name, std::span<const float> values);
   void create_scratch(size_t bytes);
   void create_kv_cache(const KvLayout& layout);
+  void create_host_blocks(int64_t count);  // of the cache's size; before create_io()
   void create_sampler(const SamplerLayout& layout);
   void create_io(size_t stage_bytes, const OutputLayout& output);
 
@@ -87,6 +91,9 @@ class Backend {
   void read_scratch(Region region, std::span<std::byte> bytes);
   void write_cache(int64_t layer, bool value, std::span<const std::byte> bytes);
   void read_cache(int64_t layer, bool value, std::span<std::byte> bytes);
+
+  // A block of host memory: Step::block_saves, block_loads.
+  std::span<std::byte> host_block(int64_t block) const;
 
   // -- a step: stage, begin, operations in order, submit, wait. Two may be in flight, on alternating rings --
   std::span<std::byte> stage(int ring) { return rings_[ring & 1].stage; }
@@ -115,6 +122,8 @@ class Backend {
   virtual size_t add_vector(const std::string& name, std::span<const float> values) = 0;
   virtual void make_scratch(size_t bytes) = 0;
   virtual void make_kv_cache(const KvLayout& layout) = 0;
+  // A span for each block, of `bytes`: K, then V of each layer, as the device keeps them.
+  virtual std::vector<std::span<std::byte>> make_host_blocks(int64_t count, size_t bytes) = 0;
   virtual void make_sampler(const SamplerLayout& layout) = 0;
   virtual std::array<std::span<std::byte>, 2> make_io(size_t stage_bytes, const OutputLayout& output) = 0;  // stages
   virtual void copy_to(Region region, std::span<const std::byte> bytes) = 0;
@@ -144,6 +153,7 @@ class Backend {
 
   DeviceInfo info_;
   ModelLimits limits_;
+  std::vector<std::span<std::byte>> host_blocks_;
   Ring rings_[2];
   Phase phase_ = Phase::idle;
   bool failing_ = false;  // the step being encoded is to fail: it does nothing

@@ -41,6 +41,8 @@ void Inventory::bytes(Region region, size_t bytes) const {
 
 void Inventory::blocks() const {
   if (!kv) throw_error(ErrorKind::internal, "{}: block copies without a KV cache", who);
+  if (step.saves + step.loads > 0 && host_blocks == 0)
+    throw_error(ErrorKind::internal, "{}: saves and loads without host blocks", who);
 }
 
 const KvLayout& Inventory::layer(int64_t layer) const {

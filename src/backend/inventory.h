@@ -53,6 +53,7 @@ struct Inventory {
   std::vector<WeightSize> weights;
   size_t scratch_bytes = 0;
   std::optional<KvLayout> kv;
+  int64_t host_blocks = 0;
   std::optional<SamplerLayout> sampler;
   OutputLayout output;
 
@@ -69,7 +70,7 @@ struct Inventory {
   void words(Region region, int64_t n) const { bytes(region, static_cast<size_t>(n) * 4); }  // f32 or int32
   void activations(Region region, int64_t n) const { bytes(region, dtype_bytes(activation, static_cast<size_t>(n))); }
   void elements(Region region, int64_t n, bool f32) const { f32 ? words(region, n) : activations(region, n); }
-  void blocks() const;                         // there is a KV cache
+  void blocks() const;                         // there is a KV cache, and host blocks if the step has to do with any
   const KvLayout& layer(int64_t layer) const;  // of it
   void attention(int64_t layer, int64_t kv_heads, int64_t head_size) const;
   void samples() const;

@@ -14,10 +14,10 @@
 // T rows, S sequences, R sampled rows, D decode rows: those of Inventory::step.
 namespace ingot {
 
-// What comes before a step: blocks are zeroed, then copied, in order; sampler slots are reset.
+// What comes before a step: blocks are saved, loaded, zeroed, then copied, in order; sampler slots are reset.
 struct PrepareOp {
   bool check(Inventory& has) const {
-    const bool blocks = has.step.zeros + has.step.copies > 0;
+    const bool blocks = has.step.saves + has.step.loads + has.step.zeros + has.step.copies > 0;
     if (blocks) has.blocks();
     return blocks || (has.sampler && has.step.resets > 0);
   }

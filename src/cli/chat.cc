@@ -53,6 +53,7 @@ struct ChatArgs {
   ChatSettings settings;
   std::string system;
   std::string speculate = "auto";
+  PrefixArgs prefix;
 };
 
 class Chat {
@@ -349,6 +350,7 @@ void chat(const ChatArgs& args) {
   options.engine.model = resolve_model(args.model.model);
   options.engine.max_seqs = 1;
   options.speculate = parse_speculation(args.speculate);
+  args.prefix.apply(options);
   std::unique_ptr<Llm> llm = load_llm(options);
   if (llm->tokenizer() == nullptr || !llm->tokenizer()->chat_template())
     throw_error(ErrorKind::declined, "{}: this model has no chat template; complete texts with `ingot run`",
@@ -367,6 +369,7 @@ void add_chat(Program& program) {
   command.option("--system", args.system, "how the model should behave");
   add_sampling_options(command, args.settings.sampling);
   add_speculate_option(command, args.speculate);
+  add_prefix_options(command, args.prefix);
 }
 
 }  // namespace ingot::cli

@@ -85,6 +85,27 @@ Speculation parse_speculation(const std::string& kind) {
   return kind == "off" ? Speculation::off : kind == "lookup" ? Speculation::lookup : Speculation::suffix;
 }
 
+void add_prefix_options(Options command, PrefixArgs& args) {
+  command
+      .option("--prefix-ram", args.ram,
+              "host memory for KV blocks that leave the device; 0: none, or what is needed for --prefix-dir")
+      .show_default()
+      .bytes();
+  command
+      .option("--prefix-dir", args.dir,
+              "folder where KV blocks are kept for later runs: a prompt that is known there is not computed again")
+      .type_name("DIR");
+  command.option("--prefix-dir-bytes", args.dir_bytes, "of all of its files; the least recently used make room")
+      .show_default()
+      .bytes();
+}
+
+void PrefixArgs::apply(LlmOptions& options) const {
+  options.engine.host_cache_bytes = static_cast<int64_t>(ram);
+  options.prefix_dir = dir;
+  options.prefix_dir_bytes = dir_bytes;
+}
+
 void add_pooling_options(Options command, ModelArgs& args) {
   command.flag("--embeddings", args.engine.embeddings, "texts as vectors, of a model that is not made for it too");
   command

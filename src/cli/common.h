@@ -27,6 +27,17 @@ void add_device_options(Options command, ModelArgs& args);  // how it is loaded 
 
 void add_speculate_option(Options command, std::string& kind);
 Speculation parse_speculation(const std::string& kind);
+
+// Where KV blocks go that leave the device.
+struct PrefixArgs {
+  uint64_t ram = 0;
+  std::string dir;
+  uint64_t dir_bytes = LlmOptions().prefix_dir_bytes;
+
+  void apply(LlmOptions& options) const;
+};
+void add_prefix_options(Options command, PrefixArgs& args);
+
 void add_pooling_options(Options command, ModelArgs& args);  // texts as vectors
 void add_model_argument(Options command, ModelArgs& args);   // the model without -m in front
 

@@ -25,6 +25,7 @@ struct RunArgs {
   SamplingArgs sampling;
   std::string system;
   std::string speculate = "auto";
+  PrefixArgs prefix;
   int32_t logprobs = -1;
   bool chat = false;
   bool json = false;
@@ -96,6 +97,7 @@ void run(const RunArgs& args) {
   options.engine.model = args.model.model;
   options.engine.max_seqs = 1;
   options.speculate = parse_speculation(args.speculate);
+  args.prefix.apply(options);
   const std::unique_ptr<Llm> llm = load_llm(options);
   const Tokenizer* tokenizer = llm->tokenizer();
   if (tokenizer == nullptr && prompt.ids.empty())
@@ -131,6 +133,7 @@ void run(const RunArgs& args) {
                                    {"finish_reason", to_string(answer.finish)},
                                    {"usage",
                                     {{"prompt_tokens", summary.prompt_tokens},
+                                     {"cached_tokens", summary.cached_tokens},
                                      {"completion_tokens", produced},
                                      {"total_tokens", summary.prompt_tokens + static_cast<int64_t>(produced)}}},
                                    {"timings",
@@ -154,6 +157,7 @@ void add_run(Program& program) {
   command.option("--system", args.system, "system message, with --chat");
   add_sampling_options(command, args.sampling);
   add_speculate_option(command, args.speculate);
+  add_prefix_options(command, args.prefix);
   command.option("--logprobs", args.logprobs, "with --json: logprobs of each token and of the k most likely")
       .non_negative();
   command.flag("--json", args.json, "print one JSON object instead of the text");

@@ -66,6 +66,7 @@ LlmOptions llm_options(const ServeArgs& args) {
   options.max_waiting = args.max_waiting;
   options.target_step_ms = args.target_step_ms;
   options.prefix_caching = !args.no_prefix_caching;
+  args.prefix.apply(options);
   options.min_free_memory = args.min_free_memory;
   options.speculate = parse_speculation(args.speculate);
   return options;
@@ -152,6 +153,7 @@ void serve(const ServeArgs& args) {
   StopSignals signals;
   LlmOptions options = llm_options(args);
   Log log(args.log_format == "json");
+  options.warn = [&log](const std::string& line) { log.event("warning", line); };
   allow_files(args.max_connections);
 
   // Each uses those before it, and is gone before them.

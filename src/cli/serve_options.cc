@@ -105,6 +105,7 @@ void add_serve_options(Options command, ServeArgs& args) {
       .show_default()
       .non_negative();
   command.flag("--no-prefix-caching", args.no_prefix_caching, "do not reuse the KV blocks of equal prompt beginnings");
+  add_prefix_options(command, args.prefix);
   add_speculate_option(command, args.speculate);
   command.flag("--priority-scheduling", args.priority_scheduling,
                "take `priority` from requests: lower runs first. Otherwise clients take turns");

@@ -5,6 +5,10 @@
 
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#elif defined(__APPLE__)
+#include <pthread.h>
 #endif
 
 namespace ingot {
@@ -109,6 +113,15 @@ int ThreadPool::available_cpus() {
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
 #endif
   return std::max(1u, std::thread::hardware_concurrency());
+}
+
+void lower_thread_priority() {
+#if defined(__linux__)
+  constexpr int kNice = 5;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+#elif defined(__APPLE__)
+  pthread_set_qos_class_self_np(QOS_CLASS_UTILITY, 0);
+#endif
 }
 
 }  // namespace ingot

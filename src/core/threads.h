@@ -84,4 +84,7 @@ class ThreadPool {
   std::atomic<bool> stopping_{false};
 };
 
+// The calling thread's work can wait for that of others.
+void lower_thread_priority();
+
 }  // namespace ingot

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/settings.h"
 #include "engine/devices.h"
+#include "engine/identity.h"
 #include "engine/internals.h"
 #include "engine/loader.h"
 #include "engine/ranks.h"
@@ -91,7 +92,7 @@ StepTicket Engine::Impl::submit(const Step& step) {
   const DeviceCounters encode_start = device.counters();
   const auto encode_time = Clock::now();
   device.begin(staged);
-  model.decoder->encode(staged, device);
+  if (staged.tokens > 0) model.decoder->encode(staged, device);
   flight.stats.encode_us = micros_since(encode_time);
   const DeviceCounters encode_end = device.counters();
 
@@ -190,6 +191,10 @@ const ModelInfo& Engine::model() const { return impl_->info; }
 const MemoryUse& Engine::memory() const { return impl_->model.plan; }
 const std::string& Engine::device_name() const { return impl_->device.info().name; }
 const std::string& Engine::device_description() const { return impl_->device.info().description; }
+std::string Engine::identity(const FileNotes& notes) const {
+  return cache_identity(impl_->model.options, impl_->model.plan.kv, impl_->device.info(), notes);
+}
+std::span<std::byte> Engine::host_block(int64_t block) const { return impl_->device.host_block(block); }
 void Engine::validate(const Step& step) const { impl_->validator.validate(step, impl_->history); }
 StepTicket Engine::submit(const Step& step) { return impl_->submit(step); }
 StepResult Engine::wait(StepTicket ticket) { return impl_->wait(ticket); }

@@ -136,12 +136,15 @@ LoadedModel load_model(const EngineOptions& options) {
   Checked checked = options.group ? check_together(options) : check_model(options, 0);
   LoadedModel model;
   model.group = options.group;
+  model.options = options;
+  model.options.progress = {};
   model.config = checked.files->config;
   model.plan = checked.plan;
   model.device = std::move(checked.device);
   ModelWeights weights = checked.weights->load(*model.device, options.progress);
   model.device->create_scratch(model.plan.scratch.bytes);
   model.device->create_kv_cache(model.plan.kv);
+  model.device->create_host_blocks(model.plan.limits.host_blocks);
   model.device->create_sampler(model.plan.sampler);
   model.device->create_io(model.plan.stage_bytes, model.plan.output);
   model.decoder = std::make_unique<Decoder>(model.config, checked.weights->share(), std::move(weights),

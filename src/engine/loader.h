@@ -14,6 +14,7 @@ namespace ingot {
 // A model on a device, ready to step.
 struct LoadedModel {
   std::shared_ptr<Group> group;  // that it is shared by; null: it is alone
+  EngineOptions options;
   ModelConfig config;
   MemoryPlan plan;
   std::unique_ptr<Backend> device;

@@ -1,6 +1,7 @@
 #include "engine/memory_plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "collective/group.h"
 #include "core/ceil_div.h"
@@ -15,6 +16,7 @@ constexpr int32_t kMaxTop = 32;              // alternatives a row may ask for
 constexpr int64_t kLogitsShare = 4;          // logits take at most this part of the scratch pool
 constexpr uint64_t kReserve = 256ull << 20;  // left to the system and to this process's other needs
 constexpr uint64_t kMiB = 1ull << 20;
+constexpr uint64_t kMostUnaskedHostBytes = 1ull << 30;
 
 KvType parse_kv_dtype(const std::string& name) {
   const std::optional<KvType> type = parse_kv_type(name);
@@ -38,12 +40,30 @@ Pooling choose_pooling(const ModelConfig& config, const EngineOptions& options) 
   return pooling;
 }
 
+// How many blocks of host memory there are room for.
+int64_t host_blocks(const EngineOptions& options, const DeviceInfo& device, uint64_t block_bytes) {
+  if (options.host_cache_bytes < -1)
+    throw_error(ErrorKind::bad_call, "{} bytes of host memory for blocks: cannot be negative",
+                options.host_cache_bytes);
+  if (options.host_cache_bytes == 0) return 0;
+  const uint64_t free = device.own_memory ? available_memory_bytes() : device.memory_bytes;
+  const uint64_t bytes = options.host_cache_bytes > 0 ? static_cast<uint64_t>(options.host_cache_bytes)
+                         : free > 0                   ? std::min(kMostUnaskedHostBytes, free / 8)
+                                                      : kMostUnaskedHostBytes;
+  const auto blocks = static_cast<int64_t>(bytes / block_bytes);
+  if (blocks < 1)
+    throw_error(ErrorKind::bad_call, "--prefix-ram {}: a block of this model's KV cache takes {}", format_bytes(bytes),
+                format_bytes(block_bytes));
+  return std::min<int64_t>(blocks, std::numeric_limits<int32_t>::max());
+}
+
 }  // namespace
 
 std::string MemoryPlan::describe() const {
-  return fmt::format("weights {} + KV cache {} + scratch {} + work {} + sampler {} + input/output {} = {}",
+  return fmt::format("weights {} + KV cache {} + scratch {} + work {} + sampler {} + input/output {}{} = {}",
                      format_bytes(weight_bytes), format_bytes(kv_bytes), format_bytes(scratch_bytes),
                      format_bytes(work_bytes), format_bytes(sampler_bytes), format_bytes(io_bytes),
+                     host_cache_bytes > 0 ? fmt::format(" + host blocks {}", format_bytes(host_cache_bytes)) : "",
                      format_bytes(total_bytes()));
 }
 
@@ -127,6 +147,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
                                  limits.pooling ? limits.max_seqs : 0, config.hidden);
   plan.stage_bytes = stage_bytes(limits);
   plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
+
+  plan.limits.host_blocks = host_blocks(options, device.info(), block_bytes);
+  if (!device.info().own_memory) plan.host_cache_bytes = static_cast<uint64_t>(limits.host_blocks) * block_bytes;
 
   if (plan.available_bytes > 0) {
     const uint64_t fixed = plan.total_bytes() + kReserve;

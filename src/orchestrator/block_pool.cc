@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ingot {
 
-BlockPool::BlockPool(int64_t num_blocks, int64_t block_size)
+BlockPool::BlockPool(int64_t num_blocks, int64_t block_size, Leaving leaving)
     : block_size_(block_size),
+      leaving_(std::move(leaving)),
       blocks_(static_cast<size_t>(num_blocks)),
       tokens_(static_cast<size_t>(num_blocks * block_size), -1) {
   for (int32_t block = 0; block < num_blocks; ++block) enqueue(block);
@@ -43,6 +45,7 @@ int32_t BlockPool::allocate() {
   if (head_ < 0) return -1;
   const int32_t block = head_;
   dequeue(block);
+  if (leaving_ && blocks_[block].remembered) leaving_(block, *content(block));
   forget(block);
   blocks_[block].holders = 1;
   return block;
@@ -61,19 +64,28 @@ void BlockPool::release_all(std::vector<int32_t>& blocks) {
   blocks.clear();
 }
 
-int32_t BlockPool::find(const BlockHash& hash, std::span<const int32_t> tokens) const {
-  const auto found = by_hash_.find(hash);
+int32_t BlockPool::find(const BlockContent& wanted) const {
+  const auto found = by_hash_.find(wanted.hash);
   if (found == by_hash_.end()) return -1;
-  const int32_t* kept = &tokens_[static_cast<size_t>(found->second * block_size_)];
-  return std::equal(tokens.begin(), tokens.end(), kept, kept + block_size_) ? found->second : -1;
+  return std::ranges::equal(wanted.tokens, content(found->second)->tokens) ? found->second : -1;
 }
 
-void BlockPool::remember(int32_t block, const BlockHash& hash, std::span<const int32_t> tokens) {
-  if (!by_hash_.try_emplace(hash, block).second) return;
+bool BlockPool::remember(int32_t block, const BlockContent& content) {
+  if (!by_hash_.try_emplace(content.hash, block).second) return false;
   Block& b = blocks_[block];
   b.remembered = true;
-  b.hash = hash;
-  std::copy(tokens.begin(), tokens.end(), tokens_.begin() + block * block_size_);
+  b.hash = content.hash;
+  b.position = content.position;
+  std::ranges::copy(content.tokens, tokens_.begin() + block * block_size_);
+  return true;
+}
+
+std::optional<BlockContent> BlockPool::content(int32_t block) const {
+  const Block& b = blocks_[block];
+  if (!b.remembered) return std::nullopt;
+  return BlockContent{
+      b.hash, b.position,
+      std::span(tokens_).subspan(static_cast<size_t>(block * block_size_), static_cast<size_t>(block_size_))};
 }
 
 void BlockPool::forget_all() {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "orchestrator/block_hash.h"
+#include "prefix/block_hash.h"
 
 namespace ingot {
 
@@ -14,7 +16,9 @@ namespace ingot {
 // content until it is needed again, the least recently used first: that is the prefix cache.
 class BlockPool {
  public:
-  BlockPool(int64_t num_blocks, int64_t block_size);
+  // `leaving`: told of the content that a block loses because the block is needed.
+  using Leaving = std::function<void(int32_t block, const BlockContent& content)>;
+  BlockPool(int64_t num_blocks, int64_t block_size, Leaving leaving = {});
 
   int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t free() const { return free_count_; }  // held by nobody, cached ones included
@@ -32,9 +36,11 @@ class BlockPool {
   void release_all(std::vector<int32_t>& blocks);
 
   // The block with this content, or -1. Compares the tokens too, not only the hash.
-  int32_t find(const BlockHash& hash, std::span<const int32_t> tokens) const;
-  // Records the content of a held block, unless another block has the same content already.
-  void remember(int32_t block, const BlockHash& hash, std::span<const int32_t> tokens);
+  int32_t find(const BlockContent& content) const;
+  // Records the content of a held block; false: another block has the same content already.
+  bool remember(int32_t block, const BlockContent& content);
+  // What is recorded of a block; none: nothing.
+  std::optional<BlockContent> content(int32_t block) const;
   // Forgets all content, after a step failed and nobody knows what was written.
   void forget_all();
 
@@ -48,6 +54,7 @@ class BlockPool {
     int32_t next = -1;
     bool remembered = false;
     BlockHash hash;
+    int64_t position = 0;
   };
 
   void enqueue(int32_t block);
@@ -55,6 +62,7 @@ class BlockPool {
   void forget(int32_t block);
 
   int64_t block_size_;
+  Leaving leaving_;
   std::vector<Block> blocks_;
   std::vector<int32_t> tokens_;  // [blocks][block_size] of remembered blocks
   std::unordered_map<BlockHash, int32_t, BlockHashHasher> by_hash_;

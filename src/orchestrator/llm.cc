@@ -100,7 +100,8 @@ struct Llm::Impl {
         limits(engine->limits()),
         end_ids(find_end_ids(*engine, tokenizer.get())),
         grammars(tokenizer.get(), limits.vocab, end_ids),
-        loop(*engine, tokenizer.get(), grammars, options,
+        tiers(PrefixTiers::open(*engine, options)),
+        loop(*engine, *tiers, tokenizer.get(), grammars, options,
              static_cast<uint64_t>(options.max_waiting) + static_cast<uint64_t>(limits.max_seqs),
              options.host_budget > 0 ? options.host_budget : kHostBudget) {}
 
@@ -119,6 +120,7 @@ struct Llm::Impl {
   std::atomic<uint64_t> arrivals{0};
   std::atomic<uint64_t> refused{0};
   std::atomic<bool> draining{false};
+  std::unique_ptr<PrefixTiers> tiers;
   StepLoop loop;  // last: its thread uses the rest
 };
 
@@ -216,7 +218,6 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
         ErrorKind::bad_call,
         "the token lists of the request (stop tokens, biases, bad words) have {} entries, at most {} are possible",
         request->list_words, limits.max_list_words / 2);
-  request->salt = salt_hash(spec.cache_salt);
   request->unsalted_blocks = std::clamp<int64_t>(spec.shared_tokens, 0, length) / limits.block_size;
   request->spec = std::move(spec);
   request->keeps_rows = request->spec.embed && limits.pooling.keeps();
@@ -225,7 +226,9 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   return request;
 }
 
-std::unique_ptr<Llm> Llm::load(const LlmOptions& options) {
+std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
+  LlmOptions options = given;
+  if (!options.prefix_dir.empty() && options.engine.host_cache_bytes == 0) options.engine.host_cache_bytes = -1;
   std::shared_ptr<const Tokenizer> tokenizer;
   try {
     const std::string& model = options.engine.model;

@@ -9,11 +9,12 @@
 
 #include "ingot/llm.h"
 #include "orchestrator/acceptance.h"
-#include "orchestrator/block_hash.h"
 #include "orchestrator/guided_text.h"
 #include "orchestrator/live_generation.h"
 #include "orchestrator/stop_text.h"
 #include "orchestrator/token_index.h"
+#include "prefix/block_hash.h"
+#include "prefix/disk_tier.h"
 #include "step/validate.h"
 #include "text/detokenizer.h"
 
@@ -22,6 +23,12 @@ namespace ingot {
 using Clock = std::chrono::steady_clock;
 
 struct Request;
+
+// A block of a sequence that is in host memory, and on its way to the device.
+struct BlockLoad {
+  int32_t host_block = -1;
+  int64_t position = 0;  // among the sequence's blocks
+};
 
 // One choice of a request on its way: its tokens, and the blocks with their K and V.
 //
@@ -44,10 +51,13 @@ struct Sequence {
   int32_t in_flight = 0;
   int32_t in_flight_row = -1;  // which sampled row of the newest step is this sequence's next token
   std::vector<int32_t> blocks;
-  std::vector<BlockHash> hashes;  // of the full blocks of `tokens`, as far as they were needed
-  int64_t remembered = 0;         // blocks told to the pool
-  int32_t slot = -1;              // sampler slot, while running and needed
-  bool slot_ready = false;        // the slot holds this sequence's history
+  std::vector<BlockHash> hashes;        // of the full blocks of `tokens`, as far as they were needed
+  int64_t remembered = 0;               // blocks told to the pool
+  std::vector<BlockLoad> loads;         // before its next row
+  std::shared_ptr<BlockLookup> lookup;  // of blocks in files, while it waits
+  bool looked_in_files = false;         // since it began to wait
+  int32_t slot = -1;                    // sampler slot, while running and needed
+  bool slot_ready = false;              // the slot holds this sequence's history
 
   std::vector<int32_t> draft;    // what may come next: verified by its next row, or by the step in flight
   bool waits_for_draft = false;  // its token in flight is worth waiting for
@@ -72,6 +82,7 @@ struct Sequence {
   int64_t missing() const { return length() - computed; }  // rows until its next token
   // Its next row follows from its newest token, so that has to be known to the host first.
   bool needs_host() const { return guide || waits_for_draft || (in_flight > 0 && !draft.empty()); }
+  bool waits_for_files() const { return lookup && !lookup->done(); }
   bool waits_for_host() const { return needs_host() && (in_flight > 0 || (guide && !guide->ready())); }
 };
 

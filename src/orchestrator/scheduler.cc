@@ -16,10 +16,12 @@ bool Scheduler::Earlier::operator()(const std::shared_ptr<Sequence>& a, const st
   return key(*a) < key(*b);
 }
 
-Scheduler::Scheduler(const EngineLimits& limits, bool prefix_caching, double target_step_ms)
+Scheduler::Scheduler(const EngineLimits& limits, PrefixTiers& tiers, bool prefix_caching, double target_step_ms)
     : limits_(limits),
+      tiers_(tiers),
       prefix_caching_(prefix_caching),
-      pool_(limits.num_blocks, limits.block_size),
+      pool_(limits.num_blocks, limits.block_size,
+            [this](int32_t block, const BlockContent& content) { tiers_.leaving(block, content); }),
       pacer_(target_step_ms, limits.max_seqs, limits.max_step_tokens),
       builder_(limits.block_size) {
   for (int32_t slot = limits.sampler_slots; slot-- > 0;) free_slots_.push_back(slot);
@@ -51,20 +53,26 @@ ScheduledStep Scheduler::schedule(bool follows_step_in_flight) {
   copies_.clear();
   reset_words_ = 0;
   follows_ = follows_step_in_flight;
+  tiers_.begin_step(std::ranges::any_of(running_, [](const auto& sequence) { return sequence->decodes(); }));
+  tiers_.save_filled(pool_);
   make_room();
   schedule_decodes(scheduled);
+  load_blocks(scheduled);
   schedule_prompts(scheduled);
-  if (scheduled.empty()) return scheduled;
+  // Saves and loads go with the next step that has rows. Without rows only where no token is on its way: a step names
+  // those of the step before it.
+  if (scheduled.sequences.empty() && (follows_ || !tiers_.has_moves())) return scheduled;
   builder_.finish();
   scheduled.step = std::move(builder_.step());
   scheduled.step.block_copies = std::move(copies_);
+  tiers_.give_moves(scheduled.step);
   return scheduled;
 }
 
 // Whether the sequence has something to compute now. One whose last token is still on the device waits when that token
 // ends it anyway, when it is a beam, whose next token the host chooses, or when it decides what the next may be.
 bool Scheduler::wants_row(const Sequence& sequence) const {
-  if (sequence.waits_for_host()) return false;
+  if (sequence.waits_for_host() || !sequence.loads.empty()) return false;
   if (sequence.in_flight > 0) {
     if (!follows_ || sequence.request->spec.beam_search) return false;
     if (sequence.generated() + sequence.in_flight >= sequence.request->max_tokens) return false;
@@ -149,7 +157,12 @@ void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
   // When the one whose turn it is does not fit, nobody overtakes it.
   while (budget > 0) {
     const std::shared_ptr<Sequence> sequence = next_waiting();
-    if (!sequence || !admit(sequence)) return;
+    if (!sequence) return;
+    if (!admit(sequence)) {
+      if (sequence->waits_for_files()) continue;  // others go on meanwhile
+      return;
+    }
+    if (!load_blocks(scheduled, sequence)) continue;
     if (sequence->decodes() && prompt_rows) continue;  // generated text comes first: with the next step
     if (!take(sequence)) return;
   }
@@ -164,11 +177,16 @@ bool Scheduler::admit(const std::shared_ptr<Sequence>& sequence) {
   if (request.needs_slot() && free_slots_.empty()) return false;
   const bool cold = sequence->blocks.empty();
   if (cold) {
-    const int64_t hits = find_prefix(*sequence);
+    find_prefix(*sequence);
+    if (look_in_files(*sequence)) {
+      release(*sequence);
+      return false;
+    }
     // Leave the streams a block each to grow into, so that an admission is not undone by the next step.
-    const int64_t needed = ceil_div(sequence->known(), limits_.block_size) - hits / limits_.block_size;
+    const int64_t needed = ceil_div(sequence->known(), limits_.block_size) -
+                           static_cast<int64_t>(sequence->blocks.size() - sequence->loads.size());
     const bool alone = running_.empty();
-    if (!alone && pool_.free() < needed + running()) {
+    if ((!alone && pool_.free() < needed + running()) || !place_loads(*sequence)) {
       release(*sequence);
       return false;
     }
@@ -180,9 +198,11 @@ bool Scheduler::admit(const std::shared_ptr<Sequence>& sequence) {
   if (cold && prefix_caching_ && !request.reads_all()) {
     counts_.prefix_queries += static_cast<uint64_t>(sequence->known());
     counts_.prefix_hits += static_cast<uint64_t>(sequence->computed);
+    count_tier_hits(*sequence);
     if (sequence->choice == 0 && !sequence->request->started)
       sequence->request->summary.cached_tokens = sequence->computed;
   }
+  sequence->lookup.reset();  // what it found is held for the loads now
   client_of(*sequence).admitted = ++admissions_;
   move(sequence, Sequence::State::running);
   if (request.needs_slot()) {
@@ -191,27 +211,6 @@ bool Scheduler::admit(const std::shared_ptr<Sequence>& sequence) {
     free_slots_.pop_back();
   }
   return true;
-}
-
-// Takes over the cached blocks the sequence's tokens begin with; returns how many positions they cover. At least one
-// position is left to compute: its row gives the next token.
-int64_t Scheduler::find_prefix(Sequence& sequence) {
-  if (!prefix_caching_ || sequence.request->reads_all()) return 0;
-  extend_hashes(sequence);
-  const int64_t size = limits_.block_size;
-  const int64_t most = (sequence.known() - 1) / size;
-  int64_t found = 0;
-  while (found < most) {
-    const std::span<const int32_t> tokens = std::span(sequence.tokens).subspan(found * size, size);
-    const int32_t block = pool_.find(sequence.hashes[found], tokens);
-    if (block < 0) break;
-    pool_.share(block);
-    sequence.blocks.push_back(block);
-    ++found;
-  }
-  sequence.computed = found * size;
-  sequence.remembered = found;
-  return sequence.computed;
 }
 
 bool Scheduler::extend_blocks(Sequence& sequence, int64_t length, bool may_preempt) {
@@ -349,31 +348,9 @@ void Scheduler::sample_row(Sequence& s, int32_t row) {
   builder_.sample(row, std::move(sampling), s.slot, output, s.guide ? s.guide->mask() : std::span<const uint32_t>());
 }
 
-void Scheduler::extend_hashes(Sequence& sequence) {
-  const int64_t size = limits_.block_size;
-  const int64_t full = sequence.known() / size;
-  for (auto i = static_cast<int64_t>(sequence.hashes.size()); i < full; ++i)
-    sequence.hashes.push_back(chain_hash(parent_hash(sequence, i), std::span(sequence.tokens).subspan(i * size, size)));
-}
-
-BlockHash Scheduler::parent_hash(const Sequence& sequence, int64_t block) {
-  const BlockHash parent = block == 0 ? BlockHash{} : sequence.hashes[static_cast<size_t>(block - 1)];
-  return block == sequence.request->unsalted_blocks ? salted(parent, sequence.request->salt) : parent;
-}
-
-void Scheduler::remember_blocks(Sequence& sequence) {
-  if (!prefix_caching_ || sequence.blocks.empty()) return;
-  const int64_t size = limits_.block_size;
-  const int64_t full = std::min(sequence.computed, sequence.known()) / size;
-  if (sequence.remembered >= full) return;
-  extend_hashes(sequence);
-  for (; sequence.remembered < full; ++sequence.remembered)
-    pool_.remember(sequence.blocks[static_cast<size_t>(sequence.remembered)],
-                   sequence.hashes[static_cast<size_t>(sequence.remembered)],
-                   std::span(sequence.tokens).subspan(sequence.remembered * size, size));
-}
-
 void Scheduler::release(Sequence& sequence) {
+  for (const BlockLoad& load : std::exchange(sequence.loads, {})) tiers_.release(load.host_block);
+  std::erase(sequence.blocks, -1);
   pool_.release_all(sequence.blocks);
   sequence.computed = 0;
   sequence.remembered = 0;
@@ -385,6 +362,7 @@ void Scheduler::park(const std::shared_ptr<Sequence>& sequence) { move(sequence,
 
 void Scheduler::preempt(const std::shared_ptr<Sequence>& sequence) {
   release(*sequence);
+  sequence->looked_in_files = false;
   move(sequence, Sequence::State::waiting);
   ++sequence->request->summary.preemptions;
   ++counts_.preemptions;
@@ -393,10 +371,12 @@ void Scheduler::preempt(const std::shared_ptr<Sequence>& sequence) {
 void Scheduler::retire(const std::shared_ptr<Sequence>& sequence) {
   move(sequence, Sequence::State::finished);
   release(*sequence);
+  if (const auto lookup = std::exchange(sequence->lookup, nullptr)) lookup->cancel();
 }
 
 void Scheduler::check(std::span<const std::shared_ptr<Sequence>> alive, std::vector<std::string>& faults) const {
   pool_.check(faults);
+  tiers_.check(faults);
   std::vector<int32_t> holders(static_cast<size_t>(pool_.size()), 0);
   std::vector<int32_t> slots(static_cast<size_t>(limits_.sampler_slots), 0);
   for (const int32_t slot : free_slots_) ++slots[slot];
@@ -423,7 +403,7 @@ void Scheduler::check(std::span<const std::shared_ptr<Sequence>> alive, std::vec
     if (s.computed > s.length()) faults.push_back(name + ": more positions computed than it has tokens");
     for (int64_t i = 0; i < s.remembered; ++i) {
       const std::span<const int32_t> tokens = std::span(s.tokens).subspan(i * limits_.block_size, limits_.block_size);
-      if (chain_hash(parent_hash(s, i), tokens) != s.hashes[static_cast<size_t>(i)])
+      if (tiers_.hasher().chain(parent_hash(s, i), tokens) != s.hashes[static_cast<size_t>(i)])
         faults.push_back(fmt::format("{}: the hash of block {} is not that of its tokens", name, i));
     }
   }

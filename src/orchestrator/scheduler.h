@@ -12,6 +12,7 @@
 #include "ingot/step_builder.h"
 #include "orchestrator/block_pool.h"
 #include "orchestrator/pacer.h"
+#include "orchestrator/prefix_tiers.h"
 #include "orchestrator/request.h"
 
 namespace ingot {
@@ -37,14 +38,16 @@ struct ScheduledStep {
   int32_t drafts = 0;
   int32_t draft_rows = 0;  // of sequences with a draft, in all
   int32_t prefill_rows = 0;
-  bool follows = false;  // another step was in flight when this was scheduled
-  bool waited = false;   // the step before it was waited for first
-  bool empty() const { return sequences.empty(); }
+  bool follows = false;                            // another step was in flight when this was scheduled
+  bool waited = false;                             // the step before it was waited for first
+  std::vector<std::shared_ptr<Sequence>> loading;  // whose blocks it loads
+  bool empty() const { return sequences.empty() && !moves_blocks(step); }
 };
 
 struct SchedulerCounts {
   uint64_t prefix_queries = 0;  // tokens
   uint64_t prefix_hits = 0;
+  uint64_t host_hits = 0, disk_hits = 0;  // of those, in host memory and in files
   uint64_t preemptions = 0;
 };
 
@@ -56,7 +59,7 @@ struct SchedulerCounts {
 // blocks from whoever has the most, as long as that one keeps no less than the newcomer has then.
 class Scheduler {
  public:
-  Scheduler(const EngineLimits& limits, bool prefix_caching, double target_step_ms);
+  Scheduler(const EngineLimits& limits, PrefixTiers& tiers, bool prefix_caching, double target_step_ms);
 
   // Puts a sequence among the waiting. A fork (see fork_of) comes with shared blocks.
   void add(std::shared_ptr<Sequence> sequence);
@@ -76,7 +79,10 @@ class Scheduler {
   // Puts a running sequence back among the waiting, without blocks: it will be computed again.
   void preempt(const std::shared_ptr<Sequence>& sequence);
   // A step failed: what its blocks contain is unknown.
-  void forget_cache() { pool_.forget_all(); }
+  void forget_cache();
+  // A step was waited for, or never will be: its saves and loads are over.
+  void finish_moves(const ScheduledStep& scheduled, bool good);
+  bool has_unsaved() const { return tiers_.has_unsaved(); }
 
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
   const BlockPool& pool() const { return pool_; }
@@ -110,7 +116,13 @@ class Scheduler {
   bool has_room_for_draft(Sequence& sequence, int32_t draft_rows);
   void schedule_prompts(ScheduledStep& scheduled);
   bool admit(const std::shared_ptr<Sequence>& sequence);
-  int64_t find_prefix(Sequence& sequence);
+  void find_prefix(Sequence& sequence);
+  bool place_loads(Sequence& sequence);
+  bool look_in_files(Sequence& sequence);
+  void count_tier_hits(const Sequence& sequence);
+  void load_blocks(ScheduledStep& scheduled);
+  bool load_blocks(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence);
+  BlockContent content_of(const Sequence& sequence, int64_t block) const;
   bool extend_blocks(Sequence& sequence, int64_t length, bool may_preempt);
   bool make_writable(Sequence& sequence, int64_t position, bool may_preempt);
   int32_t allocate(const Sequence& wanting, bool may_preempt);
@@ -120,11 +132,12 @@ class Scheduler {
   void sample_row(Sequence& sequence, int32_t row);
   int32_t outputs() const { return static_cast<int32_t>(builder_.step().sample_rows.size()); }  // of the step so far
   void extend_hashes(Sequence& sequence);
-  static BlockHash parent_hash(const Sequence& sequence, int64_t block);
+  BlockHash parent_hash(const Sequence& sequence, int64_t block) const;
   void release(Sequence& sequence);
   bool wants_row(const Sequence& sequence) const;
 
   EngineLimits limits_;
+  PrefixTiers& tiers_;
   bool prefix_caching_;
   BlockPool pool_;
   Pacer pacer_;

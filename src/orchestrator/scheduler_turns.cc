@@ -60,7 +60,7 @@ std::shared_ptr<Sequence> Scheduler::next_waiting() const {
   for (const auto& [name, client] : clients_) {
     for (const auto& sequence : client.waiting) {
       // Preempted while its token was on the device: known after the next commit.
-      if (sequence->in_flight > 0 || sequence->waits_for_host()) continue;
+      if (sequence->in_flight > 0 || sequence->waits_for_host() || sequence->waits_for_files()) continue;
       const std::tuple turn(sequence->request->spec.priority, client.running.size(), client.admitted);
       if (!best || turn < best_turn || (turn == best_turn && Earlier()(sequence, best))) {
         best = sequence;

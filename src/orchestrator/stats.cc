@@ -72,6 +72,20 @@ void observe_request(LlmStats& stats, const Request& request, FinishReason reaso
   observe(stats.decode_s, summary.decode_s);
 }
 
+void observe_tiers(LlmStats& stats, const SchedulerCounts& counts, const PrefixTierCounts& tiers) {
+  stats.prefix_host_hits = counts.host_hits;
+  stats.prefix_disk_hits = counts.disk_hits;
+  stats.host_blocks_total = tiers.host_blocks;
+  stats.host_blocks_kept = tiers.host_kept;
+  stats.host_saved_bytes = tiers.saved_blocks * tiers.block_bytes;
+  stats.host_loaded_bytes = tiers.loaded_blocks * tiers.block_bytes;
+  stats.disk_written_bytes = tiers.disk.written_bytes;
+  stats.disk_read_bytes = tiers.disk.read_bytes;
+  stats.disk_bytes = tiers.disk.bytes;
+  stats.blocks_damaged = tiers.disk.damaged;
+  stats.blocks_lost = tiers.lost;
+}
+
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }

@@ -2,6 +2,7 @@
 
 #include "ingot/llm.h"
 #include "orchestrator/request.h"
+#include "orchestrator/scheduler.h"
 
 namespace ingot {
 
@@ -12,6 +13,9 @@ void observe(Histogram& histogram, double value);
 
 // Adds a finished request to the totals.
 void observe_request(LlmStats& stats, const Request& request, FinishReason reason);
+
+// What is in the tiers of the prefix cache, and went between them.
+void observe_tiers(LlmStats& stats, const SchedulerCounts& counts, const PrefixTierCounts& tiers);
 
 double seconds_between(Clock::time_point from, Clock::time_point to);
 

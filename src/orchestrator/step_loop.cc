@@ -15,7 +15,8 @@ namespace {
 constexpr int kMostMaskThreads = 8;
 // A mask that takes longer leaves its row out of a step.
 constexpr std::chrono::microseconds kMaskPatience{2000};
-constexpr std::chrono::milliseconds kMaskPause{5};  // with nothing to do but wait for masks
+constexpr std::chrono::milliseconds kMaskPause{5};  // with nothing to do but wait for masks or files
+constexpr std::chrono::seconds kLastSaves{5};       // of blocks, before the end
 
 // Where one of its sequences can have no mask; null: nowhere.
 const GuidedText* mask_fault(const Request& request) {
@@ -27,15 +28,16 @@ const GuidedText* mask_fault(const Request& request) {
 
 }  // namespace
 
-StepLoop::StepLoop(Engine& engine, const Tokenizer* tokenizer, Grammars& grammars, const LlmOptions& options,
-                   uint64_t most_requests, uint64_t most_host_bytes)
+StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, const Tokenizer* tokenizer, Grammars& grammars,
+                   const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes)
     : places(most_requests),
       host_bytes(most_host_bytes),
       engine_(engine),
       tokenizer_(tokenizer),
       options_(options),
+      tiers_(tiers),
       masks_(std::min(ThreadPool::available_cpus(), kMostMaskThreads), [&grammars] { grammars.trim(); }),
-      scheduler_(engine.limits(), options.prefix_caching, options.target_step_ms),
+      scheduler_(engine.limits(), tiers, options.prefix_caching, options.target_step_ms),
       speculator_(options.speculate, options.draft_tokens, engine.limits()),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
@@ -87,7 +89,7 @@ void StepLoop::run() {
     {
       std::unique_lock lock(inbox_mutex_);
       const auto has_news = [this] { return stop_ || woken_ || !inbox_.empty() || !checks_.empty(); };
-      if (requests_.empty() && !in_flight_) inbox_changed_.wait(lock, has_news);
+      if (requests_.empty() && !in_flight_ && !scheduler_.has_unsaved()) inbox_changed_.wait(lock, has_news);
       if (stop_) break;
       woken_ = false;
     }
@@ -98,6 +100,8 @@ void StepLoop::run() {
   for (const auto& request : requests_)
     if (!request->complete) end_request(*request, FinishReason::cancelled);
   emit();
+  for (const Clock::time_point end = Clock::now() + kLastSaves; scheduler_.has_unsaved() && Clock::now() < end;) step();
+  if (in_flight_) finish(*std::exchange(in_flight_, std::nullopt));
 }
 
 void StepLoop::step() {
@@ -113,7 +117,9 @@ void StepLoop::step() {
   if (in_flight_ && !finish(*std::exchange(in_flight_, std::nullopt)) && next) withdraw(*next);
   in_flight_ = std::move(next);
   emit();
-  if (!in_flight_) masks_.wait_for_any(kMaskPause);
+  if (in_flight_) return;
+  masks_.wait_for_any(kMaskPause);
+  tiers_.wait(kMaskPause);
 }
 
 // Rows under a grammar or with a draft go on once their tokens are known here. The others need not wait for that, and
@@ -185,6 +191,7 @@ void StepLoop::admit() {
     auto sequence = std::make_shared<Sequence>();
     sequence->request = request.get();
     sequence->tokens = request->spec.prompt;
+    request->salt = tiers_.hasher().salt(request->spec.cache_salt);
     if (request->scores_prompt()) request->prompt_scores.push_back({.token = sequence->tokens[0]});
     begin(*sequence);
     request->sequences.push_back(sequence);
@@ -227,6 +234,7 @@ std::optional<StepLoop::InFlight> StepLoop::submit(ScheduledStep scheduled) {
     const StepTicket ticket = engine_.submit(scheduled.step);
     return InFlight{std::move(scheduled), ticket};
   } catch (const std::exception& error) {
+    scheduler_.finish_moves(scheduled, false);
     fail_step(scheduled, error.what());
     return std::nullopt;
   }
@@ -238,9 +246,11 @@ bool StepLoop::finish(InFlight step) {
   try {
     result = engine_.wait(step.ticket);
   } catch (const std::exception& error) {
+    scheduler_.finish_moves(step.scheduled, false);
     if (!step.withdrawn) fail_step(step.scheduled, error.what());
     return false;
   }
+  scheduler_.finish_moves(step.scheduled, !step.withdrawn);
   if (step.withdrawn) return true;
   commit(step.scheduled, result);
   update_stats(step.scheduled, result.stats);
@@ -250,8 +260,10 @@ bool StepLoop::finish(InFlight step) {
 void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) {
   const Clock::time_point now = Clock::now();
   Pacer& pacer = scheduler_.pacer();
-  if (scheduled.drafts == 0) pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
-  if (scheduled.prefill_rows == 0) pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
+  if (scheduled.drafts == 0 && !scheduled.sequences.empty())
+    pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
+  if (scheduled.prefill_rows == 0 && !scheduled.sequences.empty())
+    pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
   if (scheduled.waited) pacer.learn_gap(result.stats.gap_us);
   for (const ScheduledSequence& part : scheduled.sequences)
     commit_sequence(part, result, now, scheduled.decode_rows + scheduled.drafts);
@@ -479,6 +491,7 @@ void StepLoop::emit() {
                        [](const auto& sequence) { return !sequence->blocks.empty(); });
   };
   const auto running = static_cast<int32_t>(std::count_if(requests_.begin(), requests_.end(), holds_blocks));
+  const PrefixTierCounts tiers = tiers_.counts();
   {
     const std::lock_guard lock(stats_mutex_);
     stats_.running = running;
@@ -489,6 +502,7 @@ void StepLoop::emit() {
     stats_.preemptions = scheduler_.counts().preemptions;
     stats_.prefix_queries = scheduler_.counts().prefix_queries;
     stats_.prefix_hits = scheduler_.counts().prefix_hits;
+    observe_tiers(stats_, scheduler_.counts(), tiers);
   }
   for (const std::string& client : gone) places.give(client, 1);
 }

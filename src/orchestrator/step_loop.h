@@ -25,8 +25,8 @@ namespace ingot {
 // lock.
 class StepLoop {
  public:
-  StepLoop(Engine& engine, const Tokenizer* tokenizer, Grammars& grammars, const LlmOptions& options,
-           uint64_t most_requests, uint64_t most_host_bytes);
+  StepLoop(Engine& engine, PrefixTiers& tiers, const Tokenizer* tokenizer, Grammars& grammars,
+           const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes);
   ~StepLoop();  // cancels what is running
 
   // From any thread.
@@ -75,6 +75,7 @@ class StepLoop {
   Engine& engine_;
   const Tokenizer* tokenizer_;
   const LlmOptions options_;
+  PrefixTiers& tiers_;
   MaskWorkers masks_;
   Scheduler scheduler_;
   Speculator speculator_;

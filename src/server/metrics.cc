@@ -52,6 +52,35 @@ constexpr HistogramMetric kHistograms[] = {
      &LlmStats::step_gap_s},
 };
 
+// The prefix cache below the device; nothing where there is none.
+void write_tiers(MetricsText& text, const MetricsInfo& info, const LlmStats& s) {
+  if (s.host_blocks_total == 0) return;
+  using Sample = std::pair<const char*, uint64_t>;
+  const auto by = [&](const char* name, const char* type, const char* label, const char* help,
+                      std::initializer_list<Sample> samples) {
+    text.begin(name, type, help);
+    for (const auto& [value, count] : samples)
+      text.sample("", {{"model_name", info.model_name}, {label, value}}, static_cast<double>(count));
+  };
+  text.begin("vllm:external_prefix_cache_hits_total", "counter", "Prompt tokens found below the device.");
+  text.sample("", {{"model_name", info.model_name}}, static_cast<double>(s.prefix_host_hits + s.prefix_disk_hits));
+  by("ingot:prefix_tier_hits_total", "counter", "tier", "Prompt tokens found below the device, by where.",
+     {{"host", s.prefix_host_hits}, {"disk", s.prefix_disk_hits}});
+  by("ingot:prefix_moved_bytes_total", "counter", "way", "Bytes of blocks that went from one tier to another.",
+     {{"device_to_host", s.host_saved_bytes},
+      {"host_to_device", s.host_loaded_bytes},
+      {"host_to_disk", s.disk_written_bytes},
+      {"disk_to_host", s.disk_read_bytes}});
+  by("ingot:prefix_dropped_blocks_total", "counter", "reason",
+     "Blocks that were given up: files that were not what had been written, and blocks that nothing had room for.",
+     {{"damaged", s.blocks_damaged}, {"no_room", s.blocks_lost}});
+  by("ingot:host_blocks", "gauge", "state", "Blocks of host memory, by state.",
+     {{"kept", static_cast<uint64_t>(s.host_blocks_kept)},
+      {"free", static_cast<uint64_t>(s.host_blocks_total - s.host_blocks_kept)}});
+  text.begin("ingot:prefix_disk_bytes", "gauge", "Bytes of the files of the prefix cache, about.");
+  text.sample("", {{"model_name", info.model_name}}, static_cast<double>(s.disk_bytes));
+}
+
 void write_stats(MetricsText& text, const MetricsInfo& info, const LlmStats& s) {
   const MetricsText::Labels model = {{"model_name", info.model_name}};
   const auto one = [&](std::string_view name, std::string_view type, std::string_view help, double value) {
@@ -68,6 +97,7 @@ void write_stats(MetricsText& text, const MetricsInfo& info, const LlmStats& s) 
   one("vllm:kv_cache_usage_perc", "gauge", "Share of the KV cache's blocks in use; 1 is all.", usage);
   count("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", s.prefix_queries);
   count("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", s.prefix_hits);
+  write_tiers(text, info, s);
   count("vllm:num_preemptions_total", "Requests that lost their blocks and started over.", s.preemptions);
   count("vllm:prompt_tokens_total", "Prompt tokens processed.", s.prompt_tokens);
   count("vllm:generation_tokens_total", "Tokens generated.", s.generation_tokens);

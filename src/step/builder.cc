@@ -40,6 +40,7 @@ void StepBuilder::sample(int32_t row, SamplingParams params, int32_t slot, RowOu
 }
 
 const Step& StepBuilder::finish() {
+  if (step_.query_start_loc.empty()) step_.query_start_loc.push_back(0);  // no rows: blocks move, and that is all
   const size_t seqs = num_blocks_.size();
   size_t decoding = 0;
   while (decoding < seqs && generated_[decoding] &&

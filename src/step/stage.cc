@@ -162,6 +162,8 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
   staged.max_blocks = step.max_blocks;
   staged.max_query_len = step.max_query_len;
   staged.max_seq_len = step.max_seq_len;
+  staged.saves = static_cast<int32_t>(step.block_saves.size());
+  staged.loads = static_cast<int32_t>(step.block_loads.size());
   staged.copies = static_cast<int32_t>(step.block_copies.size());
   staged.zeros = static_cast<int32_t>(step.blocks_to_zero.size());
   staged.resets = static_cast<int32_t>(step.sampler_resets.size());
@@ -171,6 +173,8 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
   staged.query_start = stager.copy(step.query_start_loc);
   staged.seq_lens = stager.copy(step.seq_lens);
   staged.block_table = stager.copy(step.block_table);
+  staged.block_saves = stager.copy(step.block_saves);
+  staged.block_loads = stager.copy(step.block_loads);
   staged.block_copies = stager.copy(step.block_copies);
   staged.block_zeros = stager.copy(step.blocks_to_zero);
   staged.sample_rows = stager.copy(step.sample_rows);
@@ -205,12 +209,12 @@ size_t stage_bytes(const EngineLimits& limits) {
   const int64_t blocks_per_seq = ceil_div(limits.max_model_len, limits.block_size);
   const int64_t tokens = limits.max_step_tokens;
   const int64_t rows = limits.max_sample_rows;
-  const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 12 +
+  const int64_t arrays = tokens * (4 + 4 + 8) + limits.max_seqs * (8 + 4 * blocks_per_seq) + limits.num_blocks * 28 +
                          rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16 +
                          limits.max_seqs * 16;
   const int64_t drafts = rows * 4;
   const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
-  return static_cast<size_t>(arrays + drafts + masks + 4 * limits.max_list_words + 16 * 64);
+  return static_cast<size_t>(arrays + drafts + masks + 4 * limits.max_list_words + 18 * 64);
 }
 
 }  // namespace ingot

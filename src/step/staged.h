@@ -34,7 +34,7 @@ struct StagedStep {
   int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
   int32_t generated_rows = 0;  // decode rows, and those behind them that are computed like them
   int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
-  int32_t copies = 0, zeros = 0, resets = 0;
+  int32_t saves = 0, loads = 0, zeros = 0, copies = 0, resets = 0;
   int32_t pooled = 0;       // sequences
   int32_t pooled_word = 0;  // of `pool`, from which on they are: PooledRows
   size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples
@@ -43,6 +43,8 @@ struct StagedStep {
   size_t query_start = 0;   // int32 [S + 1]
   size_t seq_lens = 0;      // int32 [S]
   size_t block_table = 0;   // int32 [S][max_blocks]
+  size_t block_saves = 0;   // int32 [saves][2]: block, host block
+  size_t block_loads = 0;   // int32 [loads][2]: host block, block
   size_t block_copies = 0;  // int32 [copies][2]
   size_t block_zeros = 0;   // int32 [zeros]
   size_t sample_rows = 0;   // int32 [R]

@@ -72,6 +72,11 @@ bool continues_draft(const Step& step, int64_t r) {
          !std::binary_search(step.query_start_loc.begin(), step.query_start_loc.end(), row);
 }
 
+bool moves_blocks(const Step& step) {
+  return !(step.block_saves.empty() && step.block_loads.empty() && step.blocks_to_zero.empty() &&
+           step.block_copies.empty());
+}
+
 bool needs_history(const SamplingParams& p) {
   return p.presence_penalty != 0 || p.frequency_penalty != 0 || p.repetition_penalty != 1 || p.min_tokens > 0 ||
          !p.bad_words.empty();
@@ -97,14 +102,15 @@ void StepValidator::validate(const Step& step, const StepHistory& history) const
 void StepValidator::check_totals(const Step& step) const {
   const int64_t tokens = step.num_scheduled_tokens;
   const int64_t seqs = step.num_seqs_active;
-  check_range("num_scheduled_tokens", -1, tokens, 1, limits_.max_step_tokens + 1);
-  check_range("num_seqs_active", -1, seqs, 1, limits_.max_seqs + 1);
+  const int64_t least = moves_blocks(step) && step.token_ids.empty() ? 0 : 1;  // blocks can be all that it is about
+  check_range("num_scheduled_tokens", -1, tokens, least, limits_.max_step_tokens + 1);
+  check_range("num_seqs_active", -1, seqs, std::min<int64_t>(tokens, 1), limits_.max_seqs + 1);
   check_size("token_ids", step.token_ids.size(), tokens, "num_scheduled_tokens");
   check_size("positions", step.positions.size(), tokens, "num_scheduled_tokens");
   check_size("slot_mapping", step.slot_mapping.size(), tokens, "num_scheduled_tokens");
   check_size("query_start_loc", step.query_start_loc.size(), seqs + 1, "num_seqs_active + 1");
   check_size("seq_lens", step.seq_lens.size(), seqs, "num_seqs_active");
-  check_range("max_blocks", -1, step.max_blocks, 1, limits_.num_blocks + 1);
+  check_range("max_blocks", -1, step.max_blocks, std::min<int64_t>(tokens, 1), limits_.num_blocks + 1);
   check_size("block_table", step.block_table.size(), seqs * step.max_blocks, "num_seqs_active * max_blocks");
 
   const int64_t decode = step.num_decode_tokens;
@@ -199,6 +205,14 @@ void StepValidator::check_tokens(const Step& step, const StepHistory& history) c
 }
 
 void StepValidator::check_blocks(const Step& step) const {
+  for (size_t i = 0; i < step.block_saves.size(); ++i) {
+    check_range("block_saves", static_cast<int64_t>(i), step.block_saves[i].from, 0, limits_.num_blocks);
+    check_range("block_saves", static_cast<int64_t>(i), step.block_saves[i].to, 0, limits_.host_blocks);
+  }
+  for (size_t i = 0; i < step.block_loads.size(); ++i) {
+    check_range("block_loads", static_cast<int64_t>(i), step.block_loads[i].from, 0, limits_.host_blocks);
+    check_range("block_loads", static_cast<int64_t>(i), step.block_loads[i].to, 0, limits_.num_blocks);
+  }
   for (size_t i = 0; i < step.blocks_to_zero.size(); ++i)
     check_range("blocks_to_zero", static_cast<int64_t>(i), step.blocks_to_zero[i], 0, limits_.num_blocks);
   for (size_t i = 0; i < step.block_copies.size(); ++i) {
@@ -208,7 +222,16 @@ void StepValidator::check_blocks(const Step& step) const {
     if (from == to)
       fail("block_copies", static_cast<int64_t>(i), from, 0, fmt::format("copies block {} onto itself", from));
   }
-  // Each list writes a block at most once, so both fit buffers of num_blocks entries and have one meaning.
+  // Each list has a block at most once, so all fit buffers of num_blocks entries and have one meaning.
+  scratch_.clear();
+  for (const BlockCopy& save : step.block_saves) scratch_.push_back(save.from);
+  check_unique("block_saves", scratch_, "is saved twice");
+  scratch_.clear();
+  for (const BlockCopy& save : step.block_saves) scratch_.push_back(save.to);
+  check_unique("block_saves", scratch_, "is the target of two saves");
+  scratch_.clear();
+  for (const BlockCopy& load : step.block_loads) scratch_.push_back(load.to);
+  check_unique("block_loads", scratch_, "is loaded twice");
   scratch_.assign(step.blocks_to_zero.begin(), step.blocks_to_zero.end());
   check_unique("blocks_to_zero", scratch_, "is zeroed twice");
   scratch_.clear();

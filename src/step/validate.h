@@ -16,6 +16,9 @@ bool needs_history(const SamplingParams& params);
 // is drawn as if the tokens up to its own had been (a draft that is being verified).
 bool continues_draft(const Step& step, int64_t r);
 
+// Whether the step does something to blocks before its rows, which it then may have none of.
+bool moves_blocks(const Step& step);
+
 // What the validator must know of the steps before: the part of the engine's state that a step refers to.
 struct StepHistory {
   // For each row the previous step sampled: whether it produced a token that a negative token id may name.

@@ -20,6 +20,8 @@ class StepView {
   const int32_t* query_start() const { return at<int32_t>(step_.query_start); }
   const int32_t* seq_lens() const { return at<int32_t>(step_.seq_lens); }
   const int32_t* blocks(int64_t seq) const { return at<int32_t>(step_.block_table) + seq * step_.max_blocks; }
+  const int32_t* block_saves() const { return at<int32_t>(step_.block_saves); }
+  const int32_t* block_loads() const { return at<int32_t>(step_.block_loads); }
   const int32_t* block_copies() const { return at<int32_t>(step_.block_copies); }
   const int32_t* block_zeros() const { return at<int32_t>(step_.block_zeros); }
   const int32_t* sample_rows() const { return at<int32_t>(step_.sample_rows); }

@@ -452,7 +452,7 @@ TEST_P(Conformance, GatherRows) {
   compare(op.out, 4 * kDim, 0.0, "gathered", true);
 }
 
-TEST_P(Conformance, BlockZeroAndCopy) {
+TEST_P(Conformance, BlockMoves) {
   for (KvType type : {KvType::f16, KvType::int8}) {
     SetUp();
     KvLayout kv;
@@ -466,6 +466,7 @@ TEST_P(Conformance, BlockZeroAndCopy) {
     both([&](Backend& backend) {
       backend.create_scratch(64);
       backend.create_kv_cache(kv);
+      backend.create_host_blocks(4);
       backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
       std::mt19937 random(5);
       for (int64_t layer = 0; layer < kv.layers; ++layer)
@@ -481,14 +482,27 @@ TEST_P(Conformance, BlockZeroAndCopy) {
     TestStep step;
     step.zeros = {1, 4};
     step.copies = {{0, 2}, {2, 3}, {4, 5}};  // the second copies what the first made
-    run(step, [](Backend&) {});
-    for (int64_t layer = 0; layer < kv.layers; ++layer)
-      for (bool value : {false, true}) {
-        std::vector<std::byte> want(raw.size());
-        device_->read_cache(layer, value, raw);
-        reference_->read_cache(layer, value, want);
-        EXPECT_EQ(raw, want) << kv_type_name(type) << " layer " << layer;
-      }
+    const auto compare = [&](const char* what) {
+      run(step, [](Backend&) {});
+      for (int64_t layer = 0; layer < kv.layers; ++layer)
+        for (bool value : {false, true}) {
+          std::vector<std::byte> want(raw.size());
+          device_->read_cache(layer, value, raw);
+          reference_->read_cache(layer, value, want);
+          EXPECT_EQ(raw, want) << kv_type_name(type) << " layer " << layer << ", " << what;
+        }
+    };
+    compare("zeros and copies");
+    // What is saved is what was there before; what is loaded is there for the copies.
+    step.saves = {{0, 3}, {4, 1}, {5, 0}};
+    step.loads = {{3, 4}, {0, 1}};
+    step.zeros = {0};
+    step.copies = {{4, 5}};
+    compare("saves and loads");
+    step = {};
+    step.ring = 1;
+    step.loads = {{1, 0}, {3, 2}};
+    compare("loads of a later step");
   }
 }
 

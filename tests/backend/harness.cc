@@ -128,6 +128,8 @@ Step TestStep::to_step() const {
     step.block_table.insert(step.block_table.end(), row.begin(), row.end());
     step.block_table.resize(step.block_table.size() + static_cast<size_t>(step.max_blocks) - row.size(), -1);
   }
+  step.block_saves = saves;
+  step.block_loads = loads;
   step.block_copies = copies;
   step.blocks_to_zero = zeros;
   step.sampler_resets = resets;

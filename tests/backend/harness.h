@@ -41,7 +41,7 @@ struct TestStep {
   std::vector<int32_t> query_start = {0};
   std::vector<std::vector<int32_t>> blocks;  // of each sequence
   std::vector<int32_t> seq_lens;
-  std::vector<BlockCopy> copies;
+  std::vector<BlockCopy> saves, loads, copies;
   std::vector<int32_t> zeros;
   std::vector<SamplerReset> resets;
   std::vector<int32_t> sample_rows;

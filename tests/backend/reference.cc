@@ -93,6 +93,14 @@ void ReferenceBackend::store_row(CachedRow row, std::span<const float> values) c
 
 // ---- a step ----
 
+std::vector<std::span<std::byte>> ReferenceBackend::make_host_blocks(int64_t count, size_t bytes) {
+  host_blocks_.assign(static_cast<size_t>(count), {});
+  host_bytes_.assign(static_cast<size_t>(count) * bytes, std::byte{0});
+  std::vector<std::span<std::byte>> spans;
+  for (size_t i = 0; i < host_blocks_.size(); ++i) spans.emplace_back(host_bytes_.data() + i * bytes, bytes);
+  return spans;
+}
+
 void ReferenceBackend::run(const PrepareOp&) {
   const auto each_row = [this](auto f) {
     for (int64_t layer = 0; layer < has_.kv->layers; ++layer)
@@ -101,6 +109,25 @@ void ReferenceBackend::run(const PrepareOp&) {
           for (int64_t offset = 0; offset < has_.kv->block_size; ++offset)
             f([=, this](int64_t block) { return cached(layer, value, h, block * has_.kv->block_size + offset); });
   };
+  for (int32_t i = 0; i < has_.step.saves; ++i) {
+    const int32_t* pair = staged<int32_t>(has_.step.block_saves) + 2 * i;
+    std::vector<float>& kept = host_blocks_[static_cast<size_t>(pair[1])];
+    kept.clear();
+    each_row([&](auto row) {
+      const CachedRow from = row(pair[0]);
+      kept.insert(kept.end(), from.elements.begin(), from.elements.end());
+      kept.push_back(from.scale);
+    });
+  }
+  for (int32_t i = 0; i < has_.step.loads; ++i) {
+    const int32_t* pair = staged<int32_t>(has_.step.block_loads) + 2 * i;
+    const float* kept = host_blocks_[static_cast<size_t>(pair[0])].data();
+    each_row([&](auto row) {
+      const CachedRow to = row(pair[1]);
+      kept = std::copy_n(kept, to.elements.size(), to.elements.begin()) - to.elements.begin() + kept;
+      to.scale = *kept++;
+    });
+  }
   for (int32_t i = 0; i < has_.step.zeros; ++i)
     each_row([&](auto row) {
       const CachedRow at = row(staged<int32_t>(has_.step.block_zeros)[i]);

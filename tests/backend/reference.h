@@ -24,6 +24,7 @@ class ReferenceBackend : public Backend {
   size_t add_vector(const std::string& name, std::span<const float> values) override;
   void make_scratch(size_t bytes) override { scratch_.assign(bytes / 4, 0.0f); }
   void make_kv_cache(const KvLayout& layout) override;
+  std::vector<std::span<std::byte>> make_host_blocks(int64_t count, size_t bytes) override;
   void make_sampler(const SamplerLayout& layout) override;
   std::array<std::span<std::byte>, 2> make_io(size_t stage_bytes, const OutputLayout& output) override;
   void copy_to(Region region, std::span<const std::byte> bytes) override;
@@ -92,6 +93,8 @@ class ReferenceBackend : public Backend {
   std::vector<float> scratch_;
   std::vector<KvNumbers> cache_;  // [layers][2]
   std::vector<Slot> slots_;
+  std::vector<std::vector<float>> host_blocks_;  // each row's elements and scale
+  std::vector<std::byte> host_bytes_;            // which nobody compares
   std::vector<std::byte> stage_[2], output_[2];
   std::vector<Op> ops_;
   std::vector<int32_t> sampled_;  // by the previous step

@@ -1,6 +1,7 @@
 // Each invariant of the step contract, asserted on the counters the engine keeps while it runs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <tuple>
 
@@ -34,6 +35,7 @@ class ContractTest : public ::testing::Test {
     options.max_seqs = small ? 3 : 16;
     options.kv_blocks = 16 * 8;
     options.max_step_tokens = small ? 4 : 96;
+    options.host_cache_bytes = 1 << 20;
     engine_ = Engine::load(options);
     blocks_ = assign_blocks(engine_->limits(), 16, max_model_len, 3);
   }
@@ -222,6 +224,40 @@ TEST_P(Contract, BlockCopyCarriesTheContext) {
   builder_.sample(0, greedy_, -1, {.kind = RowOutput::Kind::full_logits});
   builder_.step().blocks_to_zero = {blocks_[6][0]};
   EXPECT_NE(engine_->run(builder_.finish()).rows[0].logits, expected) << "a zeroed block still had the context";
+}
+
+// A block that went to host memory and came back elsewhere, through steps without rows, is what it was.
+TEST_P(Contract, HostBlocksCarryTheContext) {
+  const std::vector<int32_t> prompt = random_ids(4, engine_->limits().vocab, 21);
+  const auto last_logits = [&](const std::vector<int32_t>& blocks) {
+    builder_.clear();
+    builder_.add({&prompt[3], 1}, 3, blocks);
+    builder_.sample(0, greedy_, -1, {.kind = RowOutput::Kind::full_logits});
+    return engine_->run(builder_.finish()).rows[0].logits;
+  };
+  builder_.clear();
+  builder_.add(std::span(prompt).first(3), 0, blocks_[0]);
+  engine_->run(builder_.finish());
+  const std::vector<float> expected = last_logits(blocks_[0]);
+  const auto move = [&](std::vector<BlockCopy> saves, std::vector<BlockCopy> loads) {
+    builder_.clear();
+    builder_.step().block_saves = std::move(saves);
+    builder_.step().block_loads = std::move(loads);
+    const StepResult result = engine_->run(builder_.finish());
+    EXPECT_TRUE(result.rows.empty());
+    EXPECT_EQ(result.stats.submissions, 1u);
+    EXPECT_EQ(result.stats.waits, 1u);
+    EXPECT_EQ(result.stats.encode_waits + result.stats.encode_readbacks + result.stats.encode_allocations, 0u);
+  };
+  move({{blocks_[0][0], 1}}, {});
+  const std::vector<std::byte> kept(engine_->host_block(1).begin(), engine_->host_block(1).end());
+  engine_->run(make_step(0, 2));  // dirt
+  EXPECT_TRUE(std::ranges::equal(engine_->host_block(1), kept));
+  std::ranges::copy(kept, engine_->host_block(2).begin());  // as one that was read from a file
+  std::ranges::fill(engine_->host_block(1), std::byte{0x55});
+  move({}, {{2, blocks_[1][0]}, {1, blocks_[0][0]}});
+  EXPECT_EQ(last_logits(blocks_[1]), expected);
+  EXPECT_NE(last_logits(blocks_[0]), expected) << "another block's bytes were the same";
 }
 
 // 100 malformed steps, generated; each is refused by name, and the engine goes on as if nothing had been asked.

@@ -9,24 +9,14 @@
 namespace ingot {
 namespace {
 
+const BlockHasher kHasher;
+
+BlockContent content_of(const std::vector<int32_t>& tokens) { return {kHasher.chain({}, tokens), 0, tokens}; }
+
 std::vector<std::string> faults_of(const BlockPool& pool) {
   std::vector<std::string> faults;
   pool.check(faults);
   return faults;
-}
-
-TEST(BlockHash, DependsOnEveryTokenAndOnTheParent) {
-  const std::vector<int32_t> tokens = {1, 2, 3, 4};
-  const BlockHash hash = chain_hash({}, tokens);
-  EXPECT_EQ(hash, chain_hash({}, tokens));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    std::vector<int32_t> other = tokens;
-    ++other[i];
-    EXPECT_NE(chain_hash({}, other), hash);
-  }
-  EXPECT_NE(chain_hash({}, std::vector<int32_t>{4, 3, 2, 1}), hash);
-  EXPECT_NE(chain_hash(hash, tokens), hash);
-  EXPECT_NE(chain_hash({}, std::vector<int32_t>{0, 0}), chain_hash({}, std::vector<int32_t>{0, 0, 0}));
 }
 
 TEST(BlockPool, GivesEveryBlockOnceAndNoMore) {
@@ -54,20 +44,20 @@ TEST(BlockPool, SharedBlockIsFreeOnlyAfterItsLastHolder) {
 
 TEST(BlockPool, ContentSurvivesUntilTheBlockIsNeeded) {
   BlockPool pool(2, 2);
-  const std::vector<int32_t> tokens = {7, 8};
-  const BlockHash hash = chain_hash({}, tokens);
+  const std::vector<int32_t> tokens = {7, 8}, others = {7, 9};
+  const BlockContent content = content_of(tokens);
   const int32_t block = pool.allocate();
-  pool.remember(block, hash, tokens);
+  pool.remember(block, content);
   pool.release(block);
-  EXPECT_EQ(pool.find(hash, tokens), block);
-  EXPECT_EQ(pool.find(hash, std::vector<int32_t>{7, 9}), -1) << "the tokens are compared, not only the hash";
+  EXPECT_EQ(pool.find(content), block);
+  EXPECT_EQ(pool.find({content.hash, 0, others}), -1) << "the tokens are compared, not only the hash";
   pool.share(block);
   EXPECT_EQ(pool.free(), 1);
   pool.release(block);
   pool.allocate();  // the other block: it was never used, so it is older
-  EXPECT_EQ(pool.find(hash, tokens), block);
+  EXPECT_EQ(pool.find(content), block);
   pool.allocate();
-  EXPECT_EQ(pool.find(hash, tokens), -1);
+  EXPECT_EQ(pool.find(content), -1);
   EXPECT_TRUE(faults_of(pool).empty());
 }
 
@@ -86,19 +76,36 @@ TEST(BlockPool, EvictsTheLeastRecentlyUsedAndTheEndOfASequenceFirst) {
 TEST(BlockPool, SecondBlockWithTheSameContentStaysUnknown) {
   BlockPool pool(2, 1);
   const std::vector<int32_t> tokens = {5};
-  const BlockHash hash = chain_hash({}, tokens);
+  const BlockContent content = content_of(tokens);
   const int32_t a = pool.allocate(), b = pool.allocate();
-  pool.remember(a, hash, tokens);
-  pool.remember(b, hash, tokens);
-  EXPECT_EQ(pool.find(hash, tokens), a);
+  EXPECT_TRUE(pool.remember(a, content));
+  EXPECT_FALSE(pool.remember(b, content));
+  EXPECT_EQ(pool.find(content), a);
   pool.release(b);
   EXPECT_EQ(pool.cached(), 0);
   pool.release(a);
   EXPECT_EQ(pool.cached(), 1);
   pool.forget_all();
   EXPECT_EQ(pool.cached(), 0);
-  EXPECT_EQ(pool.find(hash, tokens), -1);
+  EXPECT_EQ(pool.find(content), -1);
   EXPECT_TRUE(faults_of(pool).empty());
+}
+
+TEST(BlockPool, TellsOfContentThatLeaves) {
+  std::vector<std::pair<int32_t, int64_t>> left;  // block, position
+  BlockPool pool(2, 1, [&](int32_t block, const BlockContent& content) {
+    left.emplace_back(block, content.position);
+    EXPECT_EQ(content.tokens[0], 5);
+  });
+  const std::vector<int32_t> tokens = {5};
+  BlockContent content = content_of(tokens);
+  content.position = 3;
+  std::vector<int32_t> held = {pool.allocate(), pool.allocate()};
+  pool.remember(held[1], content);
+  pool.release_all(held);
+  pool.allocate();
+  pool.allocate();
+  EXPECT_EQ(left, (std::vector<std::pair<int32_t, int64_t>>{{1, 3}})) << "once, and only what is known";
 }
 
 TEST(BlockPool, RandomUseKeepsItsBooks) {
@@ -124,7 +131,7 @@ TEST(BlockPool, RandomUseKeepsItsBooks) {
         pool.release(it->first);
         if (--it->second == 0) held.erase(it);
       } else if (told.insert(it->first).second) {
-        pool.remember(it->first, chain_hash({}, tokens), tokens);
+        pool.remember(it->first, content_of(tokens));
       }
     }
     ASSERT_EQ(pool.used(), static_cast<int64_t>(held.size()));

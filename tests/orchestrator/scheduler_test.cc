@@ -11,7 +11,7 @@ constexpr int32_t kBlock = 4;
 // Drives a scheduler without an engine: every row that is sampled becomes the same token.
 class SchedulerRig {
  public:
-  explicit SchedulerRig(int32_t blocks) : scheduler_(limits(blocks), false, 0) {}
+  explicit SchedulerRig(int32_t blocks) : scheduler_(limits(blocks), tiers_, false, 0) {}
 
   std::shared_ptr<Sequence> add(int64_t prompt_len) {
     auto request = std::make_unique<Request>();
@@ -63,6 +63,7 @@ class SchedulerRig {
     return sequence;
   }
 
+  PrefixTiers tiers_;
   Scheduler scheduler_;
   std::vector<std::unique_ptr<Request>> requests_;
   std::vector<std::shared_ptr<Sequence>> alive_;

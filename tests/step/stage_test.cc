@@ -27,6 +27,8 @@ Step sampled_step() {
   builder.sample(1, params, 2);
   builder.sample(2, {}, -1, {.kind = RowOutput::Kind::full_logits});
   builder.reset_sampler({.slot = 2, .prompt_ids = {40, 41}, .output_ids = {42}});
+  builder.step().block_saves = {{3, 7}};
+  builder.step().block_loads = {{8, 2}, {9, 4}};
   builder.step().block_copies = {{5, 6}};
   builder.step().grammar_mask = {1, 2, 3, 4, 5, 6};
   return builder.finish();
@@ -70,6 +72,10 @@ TEST(Stage, EverythingIsWhereItSays) {
   EXPECT_EQ(read<int32_t>(memory, staged.token_ids, 3), (std::vector<int32_t>{10, 11, 12}));
   EXPECT_EQ(read<int64_t>(memory, staged.slots, 3), (std::vector<int64_t>{15, 4, 5}));
   EXPECT_EQ(read<int32_t>(memory, staged.block_copies, 2), (std::vector<int32_t>{5, 6}));
+  EXPECT_EQ(staged.saves, 1);
+  EXPECT_EQ(staged.loads, 2);
+  EXPECT_EQ(read<int32_t>(memory, staged.block_saves, 2), (std::vector<int32_t>{3, 7}));
+  EXPECT_EQ(read<int32_t>(memory, staged.block_loads, 4), (std::vector<int32_t>{8, 2, 9, 4}));
   EXPECT_EQ(read<int32_t>(memory, staged.sample_rows, 2), (std::vector<int32_t>{1, 2}));
 
   const auto rows = read<StagedSampling>(memory, staged.sampling, 2);

@@ -21,6 +21,7 @@ EngineLimits small_limits() {
           .max_model_len = 64,
           .num_blocks = 16,
           .block_size = 4,
+          .host_blocks = 3,
           .vocab = 100,
           .sampler_slots = 4};
 }
@@ -46,6 +47,8 @@ Step good_step() {
   builder.sample(1, {.temperature = 0.5f, .top_k = 3}, 3, {.kind = RowOutput::Kind::logprobs, .top = 5});
   builder.sample(row + 3, {}, -1, {.kind = RowOutput::Kind::score, .target = 99});
   builder.sample(row + 4, {}, -1, {.kind = RowOutput::Kind::full_logits});
+  builder.step().block_saves = {{5, 2}, {9, 0}};
+  builder.step().block_loads = {{1, 5}, {1, 9}};
   builder.step().block_copies = {{5, 6}};
   builder.step().blocks_to_zero = {10, 11};
   builder.reset_sampler({.slot = 2, .prompt_ids = {1, 2}, .output_ids = {3}});
@@ -55,6 +58,15 @@ Step good_step() {
 TEST(Validate, AcceptsAGoodStep) {
   const StepValidator validator(small_limits());
   EXPECT_NO_THROW(validator.validate(good_step(), small_history()));
+}
+
+TEST(Validate, AStepMayMoveBlocksAndHaveNoRows) {
+  const StepValidator validator(small_limits());
+  StepBuilder builder(4);
+  builder.step().block_loads = {{2, 15}};
+  EXPECT_NO_THROW(validator.validate(builder.finish(), small_history()));
+  builder.clear();
+  EXPECT_THROW(validator.validate(builder.finish(), small_history()), StepError) << "a step of nothing";
 }
 
 TEST(Validate, NeighboursOfOneSequenceMayShareASlot) {
@@ -164,6 +176,14 @@ const Fault kFaults[] = {
     {"block_copies", [](Step& s) { s.block_copies = {{-1, 3}}; }},
     {"block_copies", [](Step& s) { s.block_copies = {{3, 3}}; }},
     {"block_copies", [](Step& s) { s.block_copies = {{3, 5}, {4, 5}}; }},
+    {"block_saves", [](Step& s) { s.block_saves = {{16, 0}}; }},
+    {"block_saves", [](Step& s) { s.block_saves = {{0, 3}}; }},
+    {"block_saves", [](Step& s) { s.block_saves = {{-1, 0}}; }},
+    {"block_saves", [](Step& s) { s.block_saves = {{4, 0}, {4, 1}}; }},
+    {"block_saves", [](Step& s) { s.block_saves = {{4, 1}, {5, 1}}; }},
+    {"block_loads", [](Step& s) { s.block_loads = {{3, 0}}; }},
+    {"block_loads", [](Step& s) { s.block_loads = {{0, 16}}; }},
+    {"block_loads", [](Step& s) { s.block_loads = {{0, 4}, {1, 4}}; }},
     {"blocks_to_zero", [](Step& s) { s.blocks_to_zero = {16}; }},
     {"blocks_to_zero", [](Step& s) { s.blocks_to_zero = {2, 2}; }},
     {"sample_rows", [](Step& s) { s.sample_rows[3] = 7; }},

@@ -29,6 +29,7 @@ struct Context {
   Pages scratch;                // activations
   Pages work;                   // that every operation uses anew
   std::unique_ptr<KvCache> cache;
+  Pages host_blocks;  // [blocks][layers][K, V] as the cache has them
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Sampler> sampler;
   Group* group = nullptr;  // that this device is a rank of

@@ -37,6 +37,7 @@ class Cpu final : public Backend {
         pool_(options.threads > 0 ? options.threads : ThreadPool::available_cpus()) {
     describe({.name = "cpu",
               .description = fmt::format("{}, {}", cpu::isa_name(isa_), counted(pool_.size(), "thread")),
+              .numerics = std::string(cpu::isa_name(isa_)),
               .activation = DType::f32,
               .memory_bytes = available_memory_bytes(),
               .path = std::string(cpu::isa_name(isa_))},
@@ -98,6 +99,14 @@ class Cpu final : public Backend {
     context_.attention = std::make_unique<cpu::Attention>(*context_.cache, context_.kernels, pool_.size());
     reserve_ops(static_cast<size_t>(16 * layout.layers + 256));
     reserve_tasks();
+  }
+
+  std::vector<std::span<std::byte>> make_host_blocks(int64_t count, size_t bytes) override {
+    context_.host_blocks = allocate(static_cast<size_t>(count) * bytes, false);
+    std::vector<std::span<std::byte>> blocks;
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+      blocks.emplace_back(context_.host_blocks.data() + i * bytes, bytes);
+    return blocks;
   }
 
   void make_sampler(const SamplerLayout& layout) override {

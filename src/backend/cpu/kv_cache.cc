@@ -65,4 +65,18 @@ void KvCache::copy_block(int64_t layer_index, int64_t from, int64_t to) {
   }
 }
 
+void KvCache::save_block(int64_t layer_index, int64_t block, std::byte* host) const {
+  const size_t bytes = layout_.block_bytes();
+  host += 2 * static_cast<size_t>(layer_index) * bytes;
+  for (bool value : {false, true})
+    std::memcpy(host + (value ? bytes : 0), layer(layer_index, value) + static_cast<size_t>(block) * bytes, bytes);
+}
+
+void KvCache::load_block(int64_t layer_index, const std::byte* host, int64_t block) {
+  const size_t bytes = layout_.block_bytes();
+  host += 2 * static_cast<size_t>(layer_index) * bytes;
+  for (bool value : {false, true})
+    std::memcpy(layer(layer_index, value) + static_cast<size_t>(block) * bytes, host + (value ? bytes : 0), bytes);
+}
+
 }  // namespace ingot::cpu

@@ -38,6 +38,9 @@ class KvCache {
   // One layer's K and V of a block.
   void zero_block(int64_t layer, int64_t block);
   void copy_block(int64_t layer, int64_t from, int64_t to);
+  // From and to [layers][K, V] of host memory, as they are kept.
+  void save_block(int64_t layer, int64_t block, std::byte* host) const;
+  void load_block(int64_t layer, const std::byte* host, int64_t block);
 
  private:
   KvLayout layout_;

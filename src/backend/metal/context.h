@@ -7,6 +7,7 @@
 
 #include "backend/metal/attention.h"
 #include "backend/metal/encoder.h"
+#include "backend/metal/host_blocks.h"
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/linear/gemm.h"
 #include "backend/metal/linear/linear.h"
@@ -37,6 +38,7 @@ struct Context {
   BufferPtr output;               // of the step's samples and pooled sequences
   size_t pooled = 0;              // OutputLayout::pooled
   std::unique_ptr<KvCache> cache;
+  std::unique_ptr<HostBlocks> host_blocks;
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Sampler> sampler;
 

@@ -57,11 +57,14 @@ class Metal final : public Backend {
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     fence_ = NS::TransferPtr(gpu_.device->newFence());
     if (profiling_) encoder_.profile(gpu_.queue.get());
+    const std::string description = fmt::format("{}, {} activations{}", gpu_.name, dtype_name(options.activation),
+                                                gemm_.name().empty() ? "" : ", prefill by " + gemm_.name());
     describe({.name = options.cuda ? "cuda" : "metal",
-              .description = fmt::format("{}, {} activations{}", gpu_.name, dtype_name(options.activation),
-                                         gemm_.name().empty() ? "" : ", prefill by " + gemm_.name()),
+              .description = description,
+              .numerics = fmt::format("{}, family {}", description, gpu_.family),
               .activation = options.activation,
               .memory_bytes = gpu_.memory_bytes,
+              .own_memory = options.cuda,
               .step_tokens = options.cuda ? kCudaStepTokens : kStepTokens,
               .kernels = kernels_.from},
              {.runs = "the Metal kernels run",
@@ -118,6 +121,11 @@ class Metal final : public Backend {
   void make_kv_cache(const KvLayout& layout) override {
     context_.cache = std::make_unique<KvCache>(layout, memory_);
     create_attention(has_.sampler ? has_.sampler->max_tokens : 0);
+  }
+
+  std::vector<std::span<std::byte>> make_host_blocks(int64_t count, size_t bytes) override {
+    context_.host_blocks = std::make_unique<HostBlocks>(count, bytes, memory_);
+    return context_.host_blocks->spans();
   }
 
   void make_sampler(const SamplerLayout& layout) override {
@@ -198,8 +206,16 @@ class Metal final : public Backend {
     MTL::BlitCommandEncoder* blit = commands_->blitCommandEncoder();
     if (fence_used_) blit->waitForFence(fence_.get());
     if (step.bytes > 0) blit->copyFromBuffer(rings_[index].stage.get(), 0, context_.input.get(), 0, step.bytes);
+    if (step.saves > 0) context_.host_blocks->save(blit, *context_.cache, StepView(step, has_.stage));
     blit->updateFence(fence_.get());
     blit->endEncoding();
+    if (step.loads > 0) {
+      blit = commands_->blitCommandEncoder();
+      blit->waitForFence(fence_.get());
+      context_.host_blocks->load(blit, *context_.cache, StepView(step, has_.stage));
+      blit->updateFence(fence_.get());
+      blit->endEncoding();
+    }
     fence_used_ = true;
     if (profiling_) {
       commands_->commit();

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "backend/backend.h"
+#include "engine/memory_plan.h"
+#include "ingot/engine.h"
+
+namespace ingot {
+
+// What the bytes of a block depend on beside its tokens and those before it: Engine::identity().
+std::string cache_identity(const EngineOptions& options, const KvLayout& kv, const DeviceInfo& device,
+                           const FileNotes& notes);
+
+}  // namespace ingot

@@ -1,0 +1,223 @@
+#include "prefix/block_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "prefix/block_file.h"
+
+namespace ingot {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFormat = "ingot prefix cache, format 1\n";
+constexpr std::string_view kUnfinished = "unfinished-";  // how names of files begin that are being written
+constexpr std::chrono::minutes kForgotten{10};           // such a file is older than that: its writer is gone
+constexpr std::chrono::minutes kAlike{1};                // files used within that are as good as used together
+
+[[noreturn]] void fail_on(const fs::path& path, const char* what) {
+  throw_error(ErrorKind::io, "{}: {}: {}", path.string(), what, std::strerror(errno));
+}
+
+class File {
+ public:
+  File(const fs::path& path, int flags, mode_t mode = 0) : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  explicit operator bool() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+  bool read(std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t n = ::read(fd_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      bytes = bytes.subspan(static_cast<size_t>(n));
+    }
+    return true;
+  }
+  bool write(std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      bytes = bytes.subspan(static_cast<size_t>(n));
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+// Whole or not at all: written beside, then renamed.
+void write_whole(const fs::path& path, Pieces pieces) {
+  static std::atomic<uint64_t> count{0};
+  const fs::path beside = path.parent_path() / fmt::format("{}{}-{}", kUnfinished, ::getpid(), ++count);
+  const auto fail = [&](const char* what) {
+    const int reason = errno;
+    ::unlink(beside.c_str());
+    errno = reason;
+    fail_on(path, what);
+  };
+  {
+    const File file(beside, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (!file) fail("cannot be written");
+    for (const auto piece : pieces)
+      if (!file.write(piece)) fail("cannot be written");
+  }
+  if (::rename(beside.c_str(), path.c_str()) != 0) fail("cannot be renamed");
+}
+
+std::string read_text(const fs::path& path) {
+  const File file(path, O_RDONLY);
+  std::string text;
+  char buffer[256];
+  while (file && text.size() < 4096) {
+    const ssize_t n = ::read(file.fd(), buffer, sizeof(buffer));
+    if (n <= 0) break;
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  return text;
+}
+
+std::span<const std::byte> bytes_in(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+bool is_empty_but_for_locks(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename(); name != "lock" && !name.starts_with(kUnfinished))
+      return false;
+  return true;
+}
+
+struct Kept {
+  fs::path path;
+  uint64_t bytes = 0;
+  std::pair<int64_t, int64_t> worth;  // when it was used last, and how near it is to the beginning
+};
+
+// The number behind the last '-' of a name: the file's place in its sequence.
+int64_t position_in(const std::string& name) {
+  const size_t dash = name.rfind('-');
+  return dash == std::string::npos ? 0 : std::strtoll(name.c_str() + dash + 1, nullptr, 10);
+}
+
+}  // namespace
+
+BlockFolder::BlockFolder(const std::string& path, uint64_t most_bytes) : path_(path), most_bytes_(most_bytes) {
+  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) fail_on(path_, "cannot be made");
+  struct stat status{};
+  if (::stat(path_.c_str(), &status) != 0) fail_on(path_, "cannot be read");
+  if (!S_ISDIR(status.st_mode)) throw_error(ErrorKind::io, "{}: is not a folder", path);
+  if (status.st_uid != ::geteuid()) throw_error(ErrorKind::io, "{}: belongs to somebody else", path);
+  if ((status.st_mode & 077) != 0)
+    throw_error(ErrorKind::io, "{}: others may look into it: `chmod 700` it, or name a new folder", path);
+  // The marker is the first file of a folder, so whoever sees another sees it too.
+  const fs::path marker = path_ / "ingot-prefix", secret = path_ / "secret";
+  const bool empty = is_empty_but_for_locks(path_);
+  const std::string format = read_text(marker);
+  if (format.empty() && !empty)
+    throw_error(ErrorKind::io, "{}: has other files in it: name an empty folder or a new one", path);
+  if (!format.empty() && format != kFormat)
+    throw_error(ErrorKind::io, "{}: was made by another version ({}): name another folder, or delete it", path,
+                format.substr(0, format.find('\n')));
+  const File lock(path_ / "lock", O_RDWR | O_CREAT, 0600);
+  if (!lock || ::flock(lock.fd(), LOCK_EX) != 0) fail_on(path_, "cannot be locked");
+  if (read_text(marker).empty()) write_whole(marker, {bytes_in(kFormat)});
+  if (!File(secret, O_RDONLY).read(secret_)) {
+    secret_ = random_secret();
+    write_whole(secret, {secret_});
+  }
+  if (::mkdir((path_ / "blocks").c_str(), 0700) != 0 && errno != EEXIST) fail_on(path_, "cannot be written");
+}
+
+fs::path BlockFolder::file_of(const BlockContent& content) const {
+  const std::string name = hex(content.hash.bytes);
+  return path_ / "blocks" / name.substr(0, 2) / fmt::format("{}-{}", name.substr(2), content.position);
+}
+
+BlockFolder::Found BlockFolder::read(const BlockContent& content, std::span<std::byte> payload) {
+  const fs::path path = file_of(content);
+  const File file(path, O_RDONLY);
+  if (!file) return Found::no;
+  if (!read_block_file([&](std::span<std::byte> bytes) { return file.read(bytes); }, content, payload)) {
+    ::unlink(path.c_str());
+    return Found::damaged;
+  }
+  ::futimens(file.fd(), nullptr);  // used now
+  return Found::yes;
+}
+
+void BlockFolder::write(const BlockContent& content, std::span<const std::byte> payload) {
+  const fs::path path = file_of(content);
+  if (::access(path.c_str(), F_OK) == 0) return;
+  if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST) fail_on(path, "cannot be written");
+  const std::vector<std::byte> head = block_file_head(content, payload.size());
+  const Digest check = block_file_check(head, payload);
+  write_whole(path, {head, payload, check});
+  const uint64_t bytes = head.size() + payload.size() + check.size();
+  bytes_ += bytes;
+  untrimmed_bytes_ += bytes;
+  // Others write too: look again from time to time.
+  if (bytes_ > most_bytes_ || untrimmed_bytes_ > most_bytes_ / 8) trim();
+}
+
+void BlockFolder::trim() {
+  untrimmed_bytes_ = 0;
+  const File lock(path_ / "lock", O_RDWR | O_CREAT, 0600);
+  if (!lock || ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0) {
+    bytes_ = std::min(bytes_, most_bytes_);  // somebody else is at it
+    return;
+  }
+  const auto now = fs::file_time_type::clock::now();
+  std::vector<Kept> kept;
+  uint64_t sum = 0;
+  std::error_code error;
+  for (auto it = fs::recursive_directory_iterator(path_ / "blocks", error);
+       !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code gone;  // deleted meanwhile: not ours to mind
+    if (!it->is_regular_file(gone)) continue;
+    const fs::file_time_type used = it->last_write_time(gone);
+    const uint64_t bytes = it->file_size(gone);
+    if (gone) continue;
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(kUnfinished)) {
+      if (now - used > kForgotten) ::unlink(it->path().c_str());
+      continue;
+    }
+    const int64_t age = (now - used) / kAlike;
+    kept.push_back({it->path(), bytes, {-age, -position_in(name)}});
+    sum += bytes;
+  }
+  if (sum > most_bytes_) {
+    std::ranges::sort(kept, {}, &Kept::worth);
+    for (const Kept& file : kept) {
+      if (sum <= most_bytes_ - most_bytes_ / 10) break;
+      if (::unlink(file.path.c_str()) == 0) sum -= file.bytes;
+    }
+  }
+  bytes_ = sum;
+}
+
+std::string BlockFolder::note(const std::string& name) const { return read_text(path_ / ("note-" + name)); }
+
+void BlockFolder::set_note(const std::string& name, std::string_view text) const {
+  write_whole(path_ / ("note-" + name), {bytes_in(text)});
+}
+
+}  // namespace ingot

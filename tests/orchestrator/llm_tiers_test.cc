@@ -1,0 +1,338 @@
+// The prefix cache below the device: host memory and files, over restarts, preemptions and failures. Every answer is
+// the one that a model without any cache gives.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "backend/backend.h"
+#include "engine/internals.h"
+#include "formats/test_files.h"
+#include "orchestrator/llm_rig.h"
+
+namespace ingot::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kBlock = 8;
+
+struct PlainLlm {  // without any cache
+  explicit PlainLlm(const std::string& model, const std::string& kv_dtype = "f16") {
+    LlmOptions options = tiny_options(model);
+    options.engine.kv_dtype = kv_dtype;
+    options.prefix_caching = false;
+    llm = std::make_unique<Llm>(Engine::load(options.engine), nullptr, options);
+  }
+  std::vector<int32_t> tokens(const std::vector<int32_t>& prompt, int64_t count) {
+    return answer(*llm, greedy(prompt, count))[0].token_ids;
+  }
+  std::unique_ptr<Llm> llm;
+};
+
+LlmOptions with_files(const fs::path& dir, const std::string& model = "llama-bf16-llama3") {
+  LlmOptions options = tiny_options(model);
+  options.engine.host_cache_bytes = 4 << 20;
+  options.prefix_dir = dir.string();
+  options.warn = [](const std::string& line) { ADD_FAILURE() << line; };
+  return options;
+}
+
+std::unique_ptr<Llm> make(const LlmOptions& options) {
+  return std::make_unique<Llm>(Engine::load(options.engine), nullptr, options);
+}
+
+struct Told {
+  std::vector<int32_t> tokens;
+  GenerationSummary summary;
+};
+Told ask(Llm& llm, GenerationRequest request) {
+  const std::shared_ptr<Generation> generation = llm.submit(std::move(request));
+  const std::vector<Choice> choices = collect(*generation);
+  return {choices[0].token_ids, generation->summary()};
+}
+
+// Prompt and answer, as the next turn of a conversation has them.
+std::vector<int32_t> joined(std::vector<int32_t> prompt, const std::vector<int32_t>& more) {
+  prompt.insert(prompt.end(), more.begin(), more.end());
+  return prompt;
+}
+
+struct CacheKind {
+  const char* model;
+  const char* kv_dtype;
+};
+class LlmTiers : public ::testing::TestWithParam<CacheKind> {};
+
+TEST_P(LlmTiers, ARestartFindsPromptsAndAnswersAgain) {
+  const auto& [model, kv_dtype] = GetParam();
+  PlainLlm plain(model, kv_dtype);
+  const TempDir dir;
+  LlmOptions options = with_files(dir.path() / "cache", model);
+  options.engine.kv_dtype = kv_dtype;
+  const std::vector<int32_t> prompt = random_ids(44, plain.llm->limits().vocab, 3);
+  const std::vector<int32_t> expected = plain.tokens(prompt, 20);
+  {
+    const std::unique_ptr<Llm> llm = make(options);
+    const Told first = ask(*llm, greedy(prompt, 20));
+    EXPECT_EQ(first.tokens, expected);
+    EXPECT_EQ(first.summary.cached_tokens, 0);
+    expect_clean(*llm);
+  }
+  const std::unique_ptr<Llm> llm = make(options);
+  const Told again = ask(*llm, greedy(prompt, 20));
+  EXPECT_EQ(again.tokens, expected);
+  EXPECT_EQ(again.summary.cached_tokens, 40);
+  EXPECT_EQ(llm->stats().prefix_disk_hits, 40u);
+  // The next turn: what was generated is known too. Its last token was never computed.
+  const std::vector<int32_t> turn = joined(joined(prompt, expected), random_ids(5, plain.llm->limits().vocab, 8));
+  const std::unique_ptr<Llm> third = make(options);
+  const Told next = ask(*third, greedy(turn, 6));
+  EXPECT_EQ(next.tokens, plain.tokens(turn, 6));
+  EXPECT_EQ(next.summary.cached_tokens, (44 + 19) / kBlock * kBlock);
+  EXPECT_EQ(third->stats().blocks_damaged, 0u);
+  expect_clean(*third);
+}
+
+TEST_P(LlmTiers, WhatLeavesTheDeviceComesBackFromHostMemory) {
+  const auto& [model, kv_dtype] = GetParam();
+  PlainLlm plain(model, kv_dtype);
+  LlmOptions options = tiny_options(model);
+  options.engine.kv_dtype = kv_dtype;
+  options.engine.kv_blocks = 12;  // one sequence of 96 positions
+  options.engine.host_cache_bytes = 4 << 20;
+  const std::unique_ptr<Llm> llm = make(options);
+  for (int round = 0; round < 3; ++round)
+    for (uint32_t i = 0; i < 4; ++i) {
+      const std::vector<int32_t> prompt = random_ids(60, llm->limits().vocab, 20 + i);
+      const Told told = ask(*llm, greedy(prompt, 10));
+      EXPECT_EQ(told.tokens, plain.tokens(prompt, 10));
+      EXPECT_EQ(told.summary.cached_tokens, round == 0 ? 0 : 56) << i;
+    }
+  const LlmStats stats = llm->stats();
+  EXPECT_GT(stats.prefix_host_hits, 400u) << "what is not on the device at the time: most of it";
+  EXPECT_GT(stats.host_saved_bytes, 0u);
+  EXPECT_GT(stats.host_loaded_bytes, stats.host_saved_bytes);
+  EXPECT_EQ(stats.blocks_lost, 0u);
+  expect_clean(*llm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LlmTiers,
+                         ::testing::Values(CacheKind{"llama-bf16-llama3", "f16"},
+                                           CacheKind{"llama-bf16-llama3", "int8"},
+                                           CacheKind{"mistral-bf16-window", "f16"}, CacheKind{"gemma3-bf16", "bf16"},
+                                           CacheKind{"granite-bf16", "f32"}, CacheKind{"qwen3-bf16", "f16"}),
+                         [](const auto& info) {
+                           std::string name = std::string(info.param.model) + "_" + info.param.kv_dtype;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+// One that others push out again and again, and that never computes its text anew: the answer of one that never was.
+TEST(LlmTiersAlone, PreemptedAHundredTimes) {
+  PlainLlm plain("llama-bf16-llama3");
+  LlmOptions options = tiny_options();
+  options.engine.kv_blocks = 14;
+  options.engine.max_model_len = 96;
+  options.engine.host_cache_bytes = 4 << 20;
+  const std::unique_ptr<Llm> llm = make(options);
+  const std::vector<int32_t> prompt = random_ids(10, llm->limits().vocab, 1);
+  int32_t preemptions = 0;
+  for (uint32_t round = 0; preemptions < 100; ++round) {
+    ASSERT_LT(round, 60u) << preemptions;
+    GenerationRequest slow = greedy(joined(prompt, {static_cast<int32_t>(round)}), 84);
+    slow.sampling.temperature = 1.0f;
+    slow.sampling.seed = round;
+    slow.priority = 1;
+    const std::vector<int32_t> expected = answer(*plain.llm, slow)[0].token_ids;
+    const std::shared_ptr<Generation> generation = llm->submit(slow);
+    // Others grow beside it until there are not enough blocks for both.
+    for (uint32_t i = 0; !generation->done(); ++i) {
+      generation->wait(std::chrono::milliseconds(1));
+      answer(*llm, greedy(random_ids(40, llm->limits().vocab, 100 + i % 7), 50));
+    }
+    EXPECT_EQ(collect(*generation)[0].token_ids, expected) << round;
+    preemptions += generation->summary().preemptions;
+  }
+  EXPECT_GT(llm->stats().prefix_host_hits, 1000u);
+  expect_clean(*llm);
+}
+
+TEST(LlmTiersAlone, SaltsAreWallsInFilesToo) {
+  const TempDir dir;
+  const LlmOptions options = with_files(dir.path() / "cache");
+  GenerationRequest request = greedy(random_ids(44, 100, 3), 4);
+  request.cache_salt = "a";
+  const auto cached = [&](const std::string& salt, int64_t shared) {
+    const std::unique_ptr<Llm> llm = make(options);
+    request.cache_salt = salt;
+    request.shared_tokens = shared;
+    return ask(*llm, request).summary.cached_tokens;
+  };
+  EXPECT_EQ(cached("a", 16), 0);
+  EXPECT_EQ(cached("a", 16), 40);
+  EXPECT_EQ(cached("b", 16), 16) << "what is no secret";
+  EXPECT_EQ(cached("c", 0), 0);
+}
+
+// Files of another model, another format of the cache, another path of the CPU are not this one's.
+TEST(LlmTiersAlone, FilesAreOfOneModelAndOneWayOfComputing) {
+  const TempDir dir;
+  LlmOptions options = with_files(dir.path() / "cache");
+  const auto cached = [](const LlmOptions& options) {
+    return ask(*make(options), greedy(random_ids(44, 100, 3), 4)).summary.cached_tokens;
+  };
+  EXPECT_EQ(cached(options), 0);
+  LlmOptions other = options;
+  other.engine.kv_dtype = "bf16";
+  EXPECT_EQ(cached(other), 0);
+  other = options;
+  other.engine.isa = "portable";
+  EXPECT_EQ(cached(other), 0);
+  other = options;
+  other.engine.block_size = 16;
+  EXPECT_EQ(cached(other), 0);
+  const fs::path copy = dir.path() / "model";
+  fs::copy(options.engine.model, copy, fs::copy_options::recursive);
+  other = options;
+  other.engine.model = copy.string();
+  EXPECT_EQ(cached(other), 40) << "the same bytes elsewhere";
+  {
+    std::fstream weights(copy / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekg(-2, std::ios::end);
+    const int byte = weights.get();
+    weights.seekp(-2, std::ios::end);
+    weights.put(static_cast<char>(byte ^ 1));
+  }
+  EXPECT_EQ(cached(other), 0) << "one bit of the weights";
+  EXPECT_EQ(cached(options), 40);
+}
+
+TEST(LlmTiersAlone, DamagedFilesAreComputedAgain) {
+  PlainLlm plain("llama-bf16-llama3");
+  const TempDir dir;
+  const LlmOptions options = with_files(dir.path() / "cache");
+  const std::vector<int32_t> prompt = random_ids(70, plain.llm->limits().vocab, 3);
+  const std::vector<int32_t> expected = plain.tokens(prompt, 8);
+  EXPECT_EQ(ask(*make(options), greedy(prompt, 8)).tokens, expected);
+  for (const auto& entry : fs::recursive_directory_iterator(dir.path() / "cache/blocks"))
+    if (entry.path().filename().string().ends_with("-4"))
+      std::fstream(entry.path(), std::ios::in | std::ios::out | std::ios::binary).seekp(500).put('\x5a').put('\x5b');
+  {
+    const std::unique_ptr<Llm> llm = make(options);
+    const Told told = ask(*llm, greedy(prompt, 8));
+    EXPECT_EQ(told.tokens, expected);
+    EXPECT_EQ(told.summary.cached_tokens, 4 * kBlock);
+    EXPECT_EQ(llm->stats().blocks_damaged, 1u);
+  }
+  EXPECT_EQ(ask(*make(options), greedy(prompt, 8)).summary.cached_tokens, 64) << "and kept again";
+}
+
+// A folder that is not ours costs the folder, not the start.
+TEST(LlmTiersAlone, GoesOnWithoutAFolderThatIsSomethingElse) {
+  const TempDir dir;
+  fs::create_directory(dir.path() / "photos");
+  fs::permissions(dir.path() / "photos", fs::perms::owner_all);
+  std::ofstream(dir.path() / "photos/cat.jpg") << "cat";
+  LlmOptions options = with_files(dir.path() / "photos");
+  std::vector<std::string> lines;
+  options.warn = [&](const std::string& line) { lines.push_back(line); };
+  const std::unique_ptr<Llm> llm = make(options);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("has other files in it"), std::string::npos) << lines[0];
+  ask(*llm, greedy(random_ids(44, llm->limits().vocab, 3), 4));
+  EXPECT_EQ(ask(*llm, greedy(random_ids(44, llm->limits().vocab, 3), 4)).summary.cached_tokens, 40);
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir.path() / "photos"), fs::directory_iterator()), 1);
+}
+
+// Steps that fail take no wrong bytes to host memory or to files.
+TEST(LlmTiersAlone, FailedStepsLeaveNothingBehind) {
+  PlainLlm plain("llama-bf16-llama3");
+  const TempDir dir;
+  LlmOptions options = with_files(dir.path() / "cache");
+  options.engine.kv_blocks = 24;
+  std::vector<std::vector<int32_t>> prompts, expected;
+  for (uint32_t i = 0; i < 6; ++i) {
+    prompts.push_back(random_ids(60, plain.llm->limits().vocab, 50 + i));
+    expected.push_back(plain.tokens(prompts.back(), 12));
+  }
+  for (int round = 0; round < 10; ++round) {
+    std::unique_ptr<Engine> engine = Engine::load(options.engine);
+    Backend& device = EngineInternals::device(*engine);
+    Llm llm(std::move(engine), nullptr, options);
+    std::vector<std::shared_ptr<Generation>> generations;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      generations.push_back(llm.submit(greedy(prompts[(i + static_cast<size_t>(round)) % 6], 12)));
+      std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+      if (i % 2 == 1) device.inject_failure();
+    }
+    for (size_t i = 0; i < prompts.size(); ++i)
+      if (const Choice choice = collect(*generations[i])[0]; choice.finish != FinishReason::error) {
+        EXPECT_EQ(choice.token_ids, expected[(i + static_cast<size_t>(round)) % 6]) << round << " " << i;
+      }
+    for (size_t i = 0; i < prompts.size(); ++i)  // the last to be injected may hit the first of these
+      if (const Choice choice = answer(llm, greedy(prompts[i], 12))[0]; choice.finish != FinishReason::error) {
+        EXPECT_EQ(choice.token_ids, expected[i]) << round << " " << i;
+      }
+    expect_clean(llm);
+  }
+}
+
+// Beams, several choices, penalties, prompt scores and cancellations while blocks come and go everywhere.
+TEST(LlmTiersAlone, EverythingAtOnce) {
+  const TempDir dir;
+  LlmOptions options = with_files(dir.path() / "cache");
+  options.engine.kv_blocks = 30;
+  options.engine.max_seqs = 6;
+  options.engine.host_cache_bytes = 512 << 10;
+  options.prefix_dir_bytes = 1 << 20;
+  PlainLlm plain("llama-bf16-llama3");
+  std::mt19937 random(5);
+  std::vector<GenerationRequest> requests;
+  std::vector<std::vector<int32_t>> expected;
+  for (int i = 0; i < 24; ++i) {
+    std::vector<int32_t> prompt = random_ids(random() % 3 * 20, plain.llm->limits().vocab, random() % 2);
+    GenerationRequest request = greedy(
+        joined(prompt, random_ids(1 + random() % 30, plain.llm->limits().vocab, random() % 4)), 1 + random() % 20);
+    if (random() % 2 == 0) request.sampling.temperature = 1.0f;
+    if (random() % 3 == 0) request.sampling.repetition_penalty = 1.3f;
+    if (random() % 4 == 0) request.n = 2;
+    if (random() % 6 == 0) request.prompt_logprobs = 1;
+    request.sampling.seed = random();
+    requests.push_back(request);
+    expected.push_back(answer(*plain.llm, request)[0].token_ids);
+  }
+  for (int process = 0; process < 3; ++process) {
+    const std::unique_ptr<Llm> llm = make(options);
+    std::vector<std::thread> clients;
+    for (uint32_t client = 0; client < 6; ++client)
+      clients.emplace_back([&, client] {
+        std::mt19937 draw(client);
+        for (int round = 0; round < 20; ++round) {
+          const size_t i = draw() % requests.size();
+          GenerationRequest request = requests[i];
+          request.client = std::to_string(client % 3);
+          request.priority = static_cast<int32_t>(client % 2);
+          const std::shared_ptr<Generation> generation = llm->submit(request);
+          const bool leave = draw() % 7 == 0;
+          if (leave) generation->cancel();
+          const std::vector<Choice> choices = collect(*generation);
+          if (!leave) {
+            EXPECT_EQ(choices[0].token_ids, expected[i]);
+          }
+        }
+      });
+    for (std::thread& client : clients) client.join();
+    expect_clean(*llm);
+    EXPECT_EQ(llm->stats().blocks_damaged, 0u);
+    if (process > 0) {
+      EXPECT_GT(llm->stats().prefix_disk_hits, 0u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ingot::testing
