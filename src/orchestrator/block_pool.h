@@ -35,6 +35,8 @@ class BlockPool {
   int32_t find(const BlockHash& hash, std::span<const int32_t> tokens) const;
   // Records the content of a held block, unless another block has the same content already.
   void remember(int32_t block, const BlockHash& hash, std::span<const int32_t> tokens);
+  // Forgets the content of a block that is about to be written.
+  void forget(int32_t block);
   // Forgets all content, after a step failed and nobody knows what was written.
   void forget_all();
 
@@ -52,7 +54,6 @@ class BlockPool {
 
   void enqueue(int32_t block);
   void dequeue(int32_t block);
-  void forget(int32_t block);
 
   int64_t block_size_;
   std::vector<Block> blocks_;

@@ -227,10 +227,15 @@ bool Scheduler::extend_blocks(Sequence& sequence, int64_t length, bool may_preem
 // A block that others hold too is copied before this sequence writes into it.
 bool Scheduler::make_writable(Sequence& sequence, int64_t position, bool may_preempt) {
   int32_t& block = sequence.blocks[static_cast<size_t>(position / limits_.block_size)];
-  if (pool_.holders(block) == 1) return true;
+  const auto alone = [&] {
+    if (pool_.holders(block) > 1) return false;
+    pool_.forget(block);  // a fork may hold a block that its parent went on to fill, and has left
+    return true;
+  };
+  if (alone()) return true;
   const int32_t copy = allocate(sequence, may_preempt);
   if (copy < 0) return false;
-  if (pool_.holders(block) == 1) {  // making room freed the other holders
+  if (alone()) {  // making room freed the other holders
     pool_.release(copy);
     return true;
   }
