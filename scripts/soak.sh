@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # `make soak`: the long forms of the suite, one after the other until SOAK_MINUTES (60) are over; every part runs even when one before
 # it failed. The suite itself runs a seeded sample of each.
-#   scripts/soak.sh [PART]...      pairings, loads, structured, openapi, threads, fuzz; all by default
+#   scripts/soak.sh [PART]...      pairings, loads, speculation, structured, openapi, threads, fuzz; all by default
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 use_cmake
 INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
 export INGOT_DEFAULT_MODEL INGOT_SOAK=1
 minutes=${SOAK_MINUTES:-60}
-if [ $# -eq 0 ]; then set -- pairings loads structured openapi threads fuzz; fi
+if [ $# -eq 0 ]; then set -- pairings loads speculation structured openapi threads fuzz; fi
 share=$((minutes * 60 / $#))  # seconds of a part
 
 failed=""
@@ -29,6 +29,12 @@ loads() {
   done
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/siege_test.py || return  # 10,000 requests, some of which mean harm
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/many_test.py --requests $((share * 20)) || return
+}
+
+# 500 requests of random parameters with and without guesses, alone and crowded, on the CPU.
+speculation() {
+  scripts/build.sh release orchestrator_test
+  within "$share" build/tests/orchestrator_test --gtest_brief=1 --gtest_filter='Cpu/LlmSpeculationOn.*' || return
 }
 
 # Schemas and instances beside llguidance; 300 schemas, 5 answers each, drawn at temperature 1.
@@ -67,8 +73,8 @@ fuzz() {
 
 for part in "$@"; do
   case "$part" in
-    pairings | loads | structured | openapi | threads | fuzz) ;;
-    *) die "unknown part '$part'" "Known: pairings loads structured openapi threads fuzz" ;;
+    pairings | loads | speculation | structured | openapi | threads | fuzz) ;;
+    *) die "unknown part '$part'" "Known: pairings loads speculation structured openapi threads fuzz" ;;
   esac
   say "$part: up to $((share / 60)) minutes"
   "$part" || failed="$failed $part"

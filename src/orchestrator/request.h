@@ -21,6 +21,7 @@ namespace ingot {
 
 using Clock = std::chrono::steady_clock;
 
+struct DraftCache;
 struct Request;
 
 // One choice of a request on its way: its tokens, and the blocks with their K and V.
@@ -53,6 +54,7 @@ struct Sequence {
   bool waits_for_draft = false;  // its token in flight is worth waiting for
   TokenIndex index;              // of `tokens`
   Acceptance acceptance;
+  std::shared_ptr<DraftCache> draft_cache;  // what the draft model has of it
 
   std::shared_ptr<GuidedText> guide;    // structured output: what its next token may be
   double logprob = 0;                   // sum over generated tokens, when scores are reported
@@ -72,7 +74,7 @@ struct Sequence {
   int64_t missing() const { return length() - computed; }  // rows until its next token
   // Its next row follows from its newest token, so that has to be known to the host first.
   bool needs_host() const { return guide || waits_for_draft || (in_flight > 0 && !draft.empty()); }
-  bool waits_for_host() const { return needs_host() && (in_flight > 0 || (guide && !guide->ready())); }
+  bool waits_for_host() const { return needs_host() && (in_flight > 0 || (guide && !guide->may_draw())); }
 };
 
 // A request with all its choices.
