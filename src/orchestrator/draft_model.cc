@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "core/ceil_div.h"
@@ -18,6 +19,9 @@ constexpr double kModelPrior = 0.6;     // the chance of a guess, for a sequence
 constexpr int32_t kMostRead = 512;      // rows of a step: what is new to the model must not hold up the streams
 constexpr int64_t kFewRows = 2;         // that every draft begins with: what was drawn last, and the last guess
 constexpr int64_t kTokensPerDraft = 4;  // about, that a draft brings
+constexpr int kTries = 3;               // of a step that is measured: a device may prepare for the first ones
+constexpr int32_t kMeasured = 32;       // rows of text
+constexpr double kOld = 4096;           // offers that nobody took, until what was measured would count for nothing
 constexpr int kMostFailures = 3;        // in a row; then it is left alone
 
 }  // namespace
@@ -35,19 +39,47 @@ DraftModel::DraftModel(std::unique_ptr<Engine> engine, int64_t vocab)
       vocab_(vocab),
       pool_(limits_.num_blocks, limits_.block_size),
       builder_(limits_.block_size),
-      pacer_(0, limits_.max_seqs, limits_.max_step_tokens) {}
+      pacer_(0, limits_.max_seqs, limits_.max_step_tokens) {
+  measure();
+}
 
 DraftModel::~DraftModel() = default;
+
+// What steps take, before anybody waits for one: a price that is wrong at first would never be corrected.
+void DraftModel::measure() {
+  const auto run_step = [this](int32_t sequences, int32_t rows) {
+    const Clock::time_point start = Clock::now();
+    builder_.clear();
+    for (int32_t s = 0; s < sequences; ++s) {
+      const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
+      std::vector<int32_t> blocks(static_cast<size_t>(ceil_div(rows, limits_.block_size)));
+      std::iota(blocks.begin(), blocks.end(), s);
+      builder_.sample(builder_.add(ids, 0, blocks) + rows - 1, {.temperature = 0});
+    }
+    engine_->run(builder_.finish());
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  };
+  const auto most = std::min<int64_t>({limits_.max_seqs, limits_.num_blocks, Pacer::kMostRows});
+  for (int32_t sequences = 1; sequences <= most; sequences *= 2)
+    for (int i = 0; i < kTries; ++i)
+      if (const double us = run_step(sequences, 1); i + 1 == kTries) pacer_.learn_rows(sequences, us);
+  const auto read =
+      static_cast<int32_t>(std::min<int64_t>({kMeasured, limits_.max_step_tokens, limits_.max_model_len}));
+  for (int i = 0; i < kTries; ++i)
+    if (const double us = run_step(1, read); i + 1 == kTries) pacer_.learn(0, read, us);
+}
 
 void DraftModel::offer(Guess& guess, int32_t most) {
   const Sequence& sequence = *guess.sequence;
   if (failures_ >= kMostFailures) return;
+  ++offers_;
   guess.most = static_cast<int32_t>(std::min<int64_t>(most, limits_.max_model_len - sequence.length()));
   guess.rate = sequence.acceptance.rate(kModelPrior);
 }
 
 double DraftModel::token_us(int32_t sequences) const {
-  return sequences == 0 ? 0 : pacer_.rows_us(std::min(sequences, Pacer::kMostRows));
+  const double age = std::max(0.5, 1 - static_cast<double>(offers_) / kOld);
+  return sequences == 0 ? 0 : age * pacer_.rows_us(std::min(sequences, Pacer::kMostRows));
 }
 
 // Reading a text is paid for by all the drafts that follow.
@@ -60,6 +92,7 @@ double DraftModel::begin_us(const Sequence& sequence) const {
 
 void DraftModel::fill(std::span<Guess> guesses) {
   ++uses_;
+  offers_ = 0;
   for (Guess& guess : guesses) {
     std::shared_ptr<DraftCache>& cache = guess.sequence->draft_cache;
     if (!cache) cache = std::make_shared<DraftCache>(*this);

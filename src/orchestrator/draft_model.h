@@ -64,6 +64,7 @@ class DraftModel : public Drafter {
     bool done = false;
   };
 
+  void measure();
   bool begin(Line& line);
   void find_prefix(const Sequence& sequence, DraftCache& cache);
   void remember_blocks(const Sequence& sequence, DraftCache& cache);
@@ -79,7 +80,8 @@ class DraftModel : public Drafter {
   Pacer pacer_;
   std::vector<DraftCache*> caches_;
   uint64_t uses_ = 0;
-  int failures_ = 0;  // in a row
+  int failures_ = 0;    // in a row
+  int64_t offers_ = 0;  // since one was taken
   Counts counts_;
 };
 
