@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # `make soak`: the long forms of the suite, one after the other until SOAK_MINUTES (60) are over; every part runs even when one before
 # it failed. The suite itself runs a seeded sample of each.
-#   scripts/soak.sh [PART]...      pairings, loads, prefix, structured, openapi, threads, fuzz; all by default
+#   scripts/soak.sh [PART]...      pairings, loads, prefix, speculation, structured, openapi, threads, fuzz; all by default
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 use_cmake
 INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
 export INGOT_DEFAULT_MODEL INGOT_SOAK=1
 minutes=${SOAK_MINUTES:-60}
-if [ $# -eq 0 ]; then set -- pairings loads prefix structured openapi threads fuzz; fi
+if [ $# -eq 0 ]; then set -- pairings loads prefix speculation structured openapi threads fuzz; fi
 share=$((minutes * 60 / $#))  # seconds of a part
 
 failed=""
@@ -35,6 +35,12 @@ loads() {
 prefix() {
   scripts/build.sh release ingot
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/prefix_test.py || return
+}
+
+# 500 requests of random parameters with and without guesses, alone and crowded, on the CPU.
+speculation() {
+  scripts/build.sh release orchestrator_test
+  within "$share" build/tests/orchestrator_test --gtest_brief=1 --gtest_filter='Cpu/LlmSpeculationOn.*' || return
 }
 
 # Schemas and instances beside llguidance; 300 schemas, 5 answers each, drawn at temperature 1.
@@ -73,8 +79,8 @@ fuzz() {
 
 for part in "$@"; do
   case "$part" in
-    pairings | loads | prefix | structured | openapi | threads | fuzz) ;;
-    *) die "unknown part '$part'" "Known: pairings loads prefix structured openapi threads fuzz" ;;
+    pairings | loads | prefix | speculation | structured | openapi | threads | fuzz) ;;
+    *) die "unknown part '$part'" "Known: pairings loads prefix speculation structured openapi threads fuzz" ;;
   esac
   say "$part: up to $((share / 60)) minutes"
   "$part" || failed="$failed $part"

@@ -29,6 +29,7 @@ enum class Speculation : uint8_t {
   off,
   lookup,  // guesses from the request's own text
   suffix,  // and from what the client's last answers said
+  draft,   // by a smaller model
 };
 
 struct LlmOptions {
@@ -43,7 +44,10 @@ struct LlmOptions {
   std::function<void(const std::string& line)> warn;  // when files cannot be used; empty: a line on stderr
   bool overlap = true;                                // submit a step while the one before it runs
   Speculation speculate = Speculation::suffix;
-  int32_t draft_tokens = 0;      // guess so many whatever they cost, for tests and measurements; 0: as many as pay
+  std::string draft_model;   // Speculation::draft: a GGUF file or a Hugging Face folder with the same vocabulary
+  int32_t draft_tokens = 0;  // guess so many whatever they cost, for tests and measurements; 0: as many as pay
+  // Measurements alone: guesses come true with this chance, whatever is drawn; answers mean nothing then.
+  std::optional<double> draft_acceptance;
   uint64_t host_budget = 0;      // bytes that waiting and running requests may hold on the host; 0: 256 MiB
   uint64_t min_free_memory = 0;  // refuse new requests while the system has less than this free; 0: 128 MiB
 };
@@ -226,6 +230,8 @@ struct LlmStats {
   uint64_t draft_tokens = 0;                   // their tokens,
   uint64_t accepted_tokens = 0;                // and those that were drawn
   std::vector<uint64_t> accepted_at_position;  // of those, by the place in their draft
+  uint64_t draft_steps = 0;                    // of the draft model,
+  double drafting_s = 0;                       // and what they took
   uint64_t refused = 0;                        // queue full, memory short, draining
   uint64_t finished_stop = 0, finished_length = 0, finished_abort = 0, finished_error = 0;
   uint64_t host_bytes = 0;  // held by waiting and running requests
@@ -239,8 +245,10 @@ class Llm {
  public:
   // Loads the model and starts the step loop. Throws Error.
   static std::unique_ptr<Llm> load(const LlmOptions& options);
-  // Takes over an engine; `tokenizer` may be null (then no text, stop strings or bad words).
-  Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokenizer, const LlmOptions& options);
+  // Takes over an engine; `tokenizer` may be null (then no text, stop strings or bad words). `draft_engine`: of the
+  // draft model, with the vocabulary of the other.
+  Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokenizer, const LlmOptions& options,
+      std::unique_ptr<Engine> draft_engine = nullptr);
   ~Llm();  // cancels what is running
 
   // Makes structured output ready, in the calling thread: about a millisecond, never long; submit() does it for what is

@@ -1,10 +1,12 @@
 """vLLM's configuration as options of the engine."""
 
 import os
+from typing import Optional
 
 import ingot
 
-from . import quantization
+from . import drafts, quantization
+from .declined import Declined
 
 _KV_DTYPES = {
     "auto": "f16",
@@ -13,10 +15,6 @@ _KV_DTYPES = {
     "float32": "f32",
     "int8_per_token_head": "int8",  # what vLLM means by it is what the engine does
 }
-
-
-class Declined(ValueError):
-    """Something that this engine does not do; the text says what to do instead."""
 
 
 def kv_dtype(vllm_config) -> str:
@@ -45,8 +43,11 @@ def check_features(vllm_config) -> None:
         raise Declined("tensor, pipeline and data parallelism are not there yet: set every parallel size to 1")
     if vllm_config.lora_config is not None:
         raise Declined("LoRA adapters are not supported: merge the adapter into the model")
-    if getattr(vllm_config, "speculative_config", None) is not None:
-        raise Declined("speculative decoding behind vLLM is not there yet: leave speculative_config out")
+    if vllm_config.speculative_config is not None:
+        drafts.check(vllm_config.speculative_config)
+        if wants_logits(vllm_config):
+            raise Declined("speculative_config: drafts are verified where tokens are drawn, which logits processors and "
+                           "VLLM_METAL_TOPK_LOGITS take out of the engine; leave one of them out")
     if getattr(vllm_config, "kv_transfer_config", None) is not None:
         raise Declined("KV transfer is not possible: the KV cache is the engine's alone")
     if model is None:
@@ -76,6 +77,18 @@ def find_model(model_config) -> str:
     """The path of the model: vLLM's own, or what its name on the hub stands for; the engine fetches the weights."""
     name, revision = model_config.model, model_config.revision
     return ingot.find_model(f"{name}@{revision}" if revision and not os.path.lexists(name) else name)
+
+
+def make_draft_options(vllm_config) -> Optional[dict]:
+    """The same of the draft model; None: there is none."""
+    config = vllm_config.speculative_config
+    if config is None or config.method != "draft_model":
+        return None
+    draft = config.draft_model_config
+    options = make_options(vllm_config)
+    # The blocks are numbered by the positions of the large model; those beyond its own are never asked for.
+    options.update(model=find_model(draft), quantize="", max_model_len=0, max_logits_rows=1)
+    return options
 
 
 def make_options(vllm_config) -> dict:

@@ -5,7 +5,8 @@ import torch
 from vllm.platforms.interface import Platform, PlatformEnum
 
 from . import compat, quantization, strict
-from .engine_options import Declined, check_features, make_options, wants_logits
+from .declined import Declined
+from .engine_options import check_features, make_options, wants_logits
 
 DEFAULT_BLOCK_SIZE = 16
 MOST_STEP_TOKENS = 2048  # more rows in a step than this gain nothing; Metal's own limit is lower
@@ -136,6 +137,9 @@ class ApplePlatform(Platform):
 def use_scheduler(vllm_config) -> None:
     """vLLM's own scheduler, with one thing added: a failed step ends its requests instead of the server."""
     scheduler = vllm_config.scheduler_config
+    if scheduler.async_scheduling and vllm_config.speculative_config is not None:
+        compat.logger.info("async scheduling is off: drafts follow from the tokens before them")
+        scheduler.async_scheduling = False
     if scheduler.async_scheduling and wants_logits(vllm_config):
         compat.logger.info("async scheduling is off: tokens are drawn from logits by vLLM's sampler")
         scheduler.async_scheduling = False

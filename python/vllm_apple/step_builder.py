@@ -5,7 +5,7 @@ operations: Python's work grows with the requests of a step, never with their to
 """
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
 import ingot
@@ -70,7 +70,7 @@ class Plan:
 
     step: Optional[ingot.Step]  # None: it could not be built
     req_ids: list[str]  # [S]
-    sampled: np.ndarray  # indices into req_ids of those that draw a token
+    sampled: np.ndarray  # indices into req_ids of those that draw a token; with a draft, as many times as it has rows
     output_rows: np.ndarray  # their rows in the result
     rows: np.ndarray  # their rows in the arrays
     owners: np.ndarray  # who had those rows when the step was built
@@ -79,8 +79,23 @@ class Plan:
     structured: bool = False
     grammar: object = None  # vLLM's bitmask, where its own sampler applies it
     parts: list[Part] = field(default_factory=list)
+    guessed: Optional[np.ndarray] = None  # [R] what the next row of the same draft has; -1: none. None: there are no drafts
+    mask_lines: dict[str, int] = field(default_factory=dict)  # lines of vLLM's bitmask, where a request has not just one
     ticket: Optional[int] = None
     error: Optional[str] = None
+
+    def accepted(self, tokens: np.ndarray) -> np.ndarray:
+        """[R] which rows count, given what they drew: those of a draft up to the first that drew something else."""
+        counts = np.ones(len(tokens), bool)
+        for r in range(1, len(tokens)):
+            if self.guessed[r - 1] >= 0:
+                counts[r] = counts[r - 1] and tokens[r - 1] == self.guessed[r - 1]
+        return counts
+
+    def restricted(self, to: np.ndarray) -> "Plan":
+        """The same with only some of its output rows."""
+        names = ("sampled", "output_rows", "rows", "owners", "positions")
+        return replace(self, **{name: getattr(self, name)[to] for name in names})
 
     @classmethod
     def failed(cls, req_ids: list[str], error: str) -> "Plan":
@@ -141,8 +156,9 @@ class StepBuilder:
         self.free = list(range(rows - 1, -1, -1))
         self.lock = threading.Lock()
         # What most steps ask for, ready to be cut to length.
-        self.token_kind, self.zeros = np.full(rows, ingot.OUTPUT_TOKEN, np.uint8), np.zeros(rows, np.int32)
-        self.count_up, self.nothing = np.arange(rows, dtype=np.int32), np.full(rows, -1, np.int32)
+        most = limits.max_sample_rows
+        self.token_kind, self.zeros = np.full(most, ingot.OUTPUT_TOKEN, np.uint8), np.zeros(most, np.int32)
+        self.count_up, self.nothing = np.arange(most, dtype=np.int32), np.full(most, -1, np.int32)
 
     # -- following the scheduler ----------------------------------------------------------------------------------
 
@@ -220,12 +236,20 @@ class StepBuilder:
         """The step of a SchedulerOutput that update() has taken in. Raises ingot.Error when it needs tokens of a step that
         failed."""
         with self.lock:
-            scheduled = output.num_scheduled_tokens
-            req_ids = sorted(scheduled, key=lambda req_id: scheduled[req_id] > 1)  # decode sequences first
+            asked = output.scheduled_spec_decode_tokens or {}
+            drafts = self._take_drafts(output.num_scheduled_tokens, asked)
+            scheduled = {
+                req_id: count - len(asked.get(req_id, ())) + len(drafts.get(req_id, ()))
+                for req_id, count in output.num_scheduled_tokens.items()
+            }
+            # Decode sequences first, then drafts, then prompts.
+            order = lambda req_id: 0 if scheduled[req_id] == 1 else 1 if req_id in drafts else 2  # noqa: E731
+            req_ids = sorted(scheduled, key=order)
             requests = [self.requests[req_id] for req_id in req_ids]
             counts = np.array([scheduled[req_id] for req_id in req_ids], np.int32)
             computed = np.array([request.computed for request in requests], np.int32)
-            plan = self._build(req_ids, requests, counts, computed)
+            plan = self._build(req_ids, requests, counts, computed, drafts)
+            plan.mask_lines = {req_id: 1 + len(tokens) for req_id, tokens in asked.items()}
             zero = getattr(output, "new_block_ids_to_zero", None)
             if zero:
                 plan.step.blocks_to_zero = np.unique(np.array(zero, np.int32))
@@ -233,6 +257,18 @@ class StepBuilder:
             if copies:
                 plan.step.set_block_copies([(int(copy[0]), int(copy[1])) for copy in copies])
             return plan
+
+    def _take_drafts(self, scheduled, asked) -> dict:
+        """The drafts to verify, without vLLM's padding (-1), as far as the step has output rows for them."""
+        room, drafts = self.limits.max_sample_rows - len(scheduled), {}
+        if any(self.requests[req_id].prompt_logprobs >= 0 for req_id in scheduled):
+            room = 0  # prompts that are scored may want them all
+        for req_id, tokens in asked.items():
+            count = tokens.index(-1) if -1 in tokens else len(tokens)
+            if count := min(count, room):
+                drafts[req_id] = list(tokens[:count])
+                room -= count
+        return drafts
 
     def build_scores(self, output) -> list[Plan]:
         """Steps to run before build()'s: a prompt whose scores do not fit in one step is scored in several."""
@@ -250,13 +286,29 @@ class StepBuilder:
                     output.num_scheduled_tokens[req_id] = count = count - most
         return plans
 
-    def _build(self, req_ids, requests, counts: np.ndarray, computed: np.ndarray) -> Plan:
+    def _build(self, req_ids, requests, counts: np.ndarray, computed: np.ndarray, drafts=None) -> Plan:
         rows = np.array([request.row for request in requests], np.int32)
-        step = ingot.Step()
+        step, known = ingot.Step(), self.known
+        if drafts:
+            known = known.copy()
+            for req_id, tokens in drafts.items():
+                row = self.requests[req_id].row
+                self.tokens[row, known[row] : known[row] + len(tokens)] = tokens
+                known[row] += len(tokens)
         sampled, ask_rows, positions = step.gather(
-            self.tokens, self.table, self.known, self.last_output, rows, counts, computed, self.block_size
+            self.tokens, self.table, known, self.last_output, rows, counts, computed, self.block_size
         )
+        guessed = None
+        if drafts:
+            lengths = np.array([len(drafts.get(req_id, ())) for req_id in req_ids], np.int32)
+            step.set_totals(int((counts == 1).sum()), int(counts[lengths > 0].sum()))
+            rest = lengths[sampled]  # a row each for the tokens of a draft, in front of the last
+            at = np.repeat(np.arange(len(sampled)), rest + 1)
+            behind = rest[at] - (np.arange(len(at)) - (np.cumsum(rest + 1) - rest - 1)[at])
+            sampled, ask_rows, positions = (a.astype(np.int32) for a in (sampled[at], ask_rows[at] - behind, positions[at] - behind))
+            guessed = np.where(behind > 0, self.tokens[rows[sampled], positions], -1)
         plan = self._ask(step, req_ids, requests, rows, sampled, ask_rows, positions)
+        plan.guessed = guessed
         for i in plan.sampled.tolist():
             if requests[i].needs_history:
                 self._write_history(step, requests[i])
@@ -265,7 +317,7 @@ class StepBuilder:
     def _ask(self, step, req_ids, requests, rows, sampled, ask_rows, positions) -> Plan:
         """Says which rows produce what, and remembers where it will be found."""
         size = len(sampled)
-        chosen = rows if size == len(rows) else rows[sampled]
+        chosen = rows[sampled]
         owners, slots, logprobs = self.owner[chosen], self.slots[chosen], self.logprobs[chosen]
         top = int(logprobs.max(initial=-1))
         kinds, tops, index, targets = self.token_kind[:size], self.zeros[:size], self.count_up[:size], self.nothing[:size]
@@ -326,16 +378,20 @@ class StepBuilder:
             request.history_ready = True
 
     def set_grammar(self, plan: Plan, grammar) -> None:
-        """vLLM's bitmask, one line a structured request, spread over the step's output rows; others may draw anything."""
+        """vLLM's bitmask, a line for each token that a structured request may draw, spread over the step's output rows; others may draw anything."""
         words = -(-self.limits.vocab // 32)
         mask = np.full((len(plan.step.sample_rows), words), 0xFFFFFFFF, np.uint32)
-        where = {plan.req_ids[i]: row for i, row in zip(plan.sampled.tolist(), plan.output_rows.tolist())}
+        where: dict[str, list[int]] = {}
+        for i, row in zip(plan.sampled.tolist(), plan.output_rows.tolist()):
+            where.setdefault(plan.req_ids[i], []).append(row)
         bits = np.ascontiguousarray(grammar.grammar_bitmask).view(np.uint32)
         width = min(words, bits.shape[1])
-        for line, req_id in enumerate(grammar.structured_output_request_ids):
-            if req_id in where:
-                mask[where[req_id], :width] = bits[line, :width]
-                mask[where[req_id], width:] = 0
+        line = 0
+        for req_id in grammar.structured_output_request_ids:
+            for ahead, row in enumerate(where.get(req_id, ())):
+                mask[row, :width] = bits[line + ahead, :width]
+                mask[row, width:] = 0
+            line += plan.mask_lines.get(req_id, 1)
         plan.step.grammar_mask = mask
 
     # -- after the step -------------------------------------------------------------------------------------------

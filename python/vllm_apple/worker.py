@@ -10,6 +10,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import (
     EMPTY_MODEL_RUNNER_OUTPUT,
     AsyncModelRunnerOutput,
+    DraftTokenIds,
     LogprobsLists,
     LogprobsTensors,
     ModelRunnerOutput,
@@ -17,7 +18,9 @@ from vllm.v1.outputs import (
 from vllm.v1.worker.worker_base import WorkerBase
 
 from . import compat, strict
-from .engine_options import Declined, make_options, wants_logits
+from .declined import Declined
+from .drafts import ModelDrafter, NgramDrafter
+from .engine_options import make_draft_options, make_options, wants_logits
 from .logits_path import LogitsPath
 from .step_builder import Plan, StepBuilder
 
@@ -27,6 +30,8 @@ _SCALE_BYTES = 4  # of a row of K or V in int8
 
 
 class AppleWorker(WorkerBase):
+    draft_inspection = None  # of the draft model, where there is one
+
     # -- lifecycle, in the order vLLM calls it --------------------------------------------------------------------
 
     def init_device(self) -> None:
@@ -35,6 +40,8 @@ class AppleWorker(WorkerBase):
         self.engine = None
         self.plan = None  # built by execute_model(), not yet asked for by sample_tokens()
         self.last = None  # the output of the last step, with async scheduling
+        self.drafter = None
+        self.drawn = None  # the plan of the last step, until its requests' drafts are asked for
         self.is_async = bool(self.vllm_config.scheduler_config.async_scheduling)
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
@@ -42,8 +49,11 @@ class AppleWorker(WorkerBase):
         self.options = make_options(self.vllm_config)
         if load_dummy_weights:
             self.options["load_format"] = "dummy"
+        self.draft_options = make_draft_options(self.vllm_config)
         try:
             self.inspection = ingot.inspect(**self.options, kv_blocks=self._least_blocks())
+            if self.draft_options is not None:
+                self.draft_inspection = ingot.inspect(**self.draft_options, kv_blocks=self._least_blocks())
         except ingot.Error as error:
             raise Declined(str(error)) from None
 
@@ -68,8 +78,13 @@ class AppleWorker(WorkerBase):
             return int(given)
         memory = self.inspection.memory
         available = memory["available"] or 0
-        usable = min(int(available * cache.gpu_memory_utilization), available - RESERVE)
-        return max(0, usable - (memory["total"] - memory["kv_cache"]))
+        usable = min(int(available * cache.gpu_memory_utilization), available - RESERVE) - fixed_bytes(memory)
+        if self.draft_inspection is None:
+            return max(0, usable)
+        # Each block has a second part, the draft model's.
+        draft = self.draft_inspection.memory
+        share = memory["kv_cache"] / (memory["kv_cache"] + draft["kv_cache"])
+        return max(0, int((usable - fixed_bytes(draft)) * share))
 
     def initialize_from_config(self, kv_cache_config) -> None:
         start = time.monotonic()
@@ -83,11 +98,26 @@ class AppleWorker(WorkerBase):
         if top > limits.max_top:
             raise Declined(f"VLLM_METAL_TOPK_LOGITS={top}: the engine hands over at most {limits.max_top} logits of a row")
         self.builder = StepBuilder(limits, seed, self.logits is not None, top)
+        self.drafter = self._make_drafter(kv_cache_config.num_blocks)
         compat.logger.info(
             "ingot %s on %s: %s, %d KV blocks of %d, loaded in %.1f s",
             ingot.__version__, self.engine.device, self.engine.config["weight_format"], kv_cache_config.num_blocks,
             self.options["block_size"], time.monotonic() - start,
         )
+
+    def _make_drafter(self, blocks: int):
+        config = self.vllm_config.speculative_config
+        if config is None:
+            return None
+        if self.draft_options is None:
+            return NgramDrafter(config)
+        try:
+            engine = ingot.Engine(**self.draft_options, kv_blocks=blocks)
+        except ingot.Error as error:
+            raise Declined(f"draft model: {error}") from None
+        if engine.limits.vocab != self.engine.limits.vocab:
+            raise Declined(f"draft model: it has {engine.limits.vocab} tokens, the model {self.engine.limits.vocab}")
+        return ModelDrafter(engine, self.builder, config.num_speculative_tokens)
 
     def compile_or_warm_up_model(self):
         return compat.compilation_times(0.0)
@@ -123,7 +153,13 @@ class AppleWorker(WorkerBase):
         return
 
     def take_draft_token_ids(self):
-        return None
+        """Guesses for the requests that drew a token in the last step."""
+        plan, self.drawn = self.drawn, None
+        if self.drafter is None or plan is None or plan.error is not None or not len(plan.sampled):
+            return None
+        with self.builder.lock:
+            held = {plan.req_ids[i]: row for i, row in zip(plan.sampled.tolist(), plan.rows.tolist())}
+            return DraftTokenIds(list(held), self.drafter.propose(self.builder, list(held.values())))
 
     def reset_mm_cache(self) -> None:
         return
@@ -161,6 +197,7 @@ class AppleWorker(WorkerBase):
             self._submit(plan)
         output = StepOutput(self, plan)
         if not self.is_async:
+            self.drawn = plan
             return output.get_output()
         self.last = output
         return output
@@ -214,11 +251,15 @@ class StepOutput(AsyncModelRunnerOutput):
         if self.worker.logits is not None and len(plan.sampled):
             tokens, logprobs = self._draw(result)
         else:
-            tokens, logprobs = result.tokens[plan.output_rows], gather_logprobs(plan, result)
+            tokens = result.tokens[plan.output_rows]
+            if plan.guessed is not None:
+                right = plan.accepted(tokens)
+                plan, tokens = plan.restricted(right), tokens[right]
+            logprobs = gather_logprobs(plan, result)
         builder.apply(plan, result, tokens)
         drawn: list[list[int]] = [[] for _ in plan.req_ids]
         for i, token in zip(plan.sampled.tolist(), tokens.tolist()):
-            drawn[i] = [token]
+            drawn[i].append(token)
         return make_output(plan.req_ids, index, drawn, logprobs, gather_prompt_logprobs(plan))
 
     def _draw(self, result):
@@ -238,6 +279,10 @@ class StepOutput(AsyncModelRunnerOutput):
         return tokens, LogprobsLists(*lists, None)
 
 
+def fixed_bytes(memory: dict) -> int:
+    return memory["total"] - memory["kv_cache"]
+
+
 def make_output(req_ids, index, drawn, logprobs=None, prompt_logprobs=None) -> ModelRunnerOutput:
     return ModelRunnerOutput(
         req_ids=req_ids,
@@ -250,17 +295,22 @@ def make_output(req_ids, index, drawn, logprobs=None, prompt_logprobs=None) -> M
 
 
 def gather_logprobs(plan: Plan, result):
-    """[S, 1 + most alternatives]: the drawn token first. Requests that asked for none, or drew none, have zeros."""
+    """[S, 1 + most alternatives]: the drawn token first. Requests that asked for none, or drew none, have zeros. With
+    drafts, a line for each token instead, and where those of a request begin."""
     if plan.logprobs < 0:
         return None
-    top, count = plan.logprobs, len(plan.req_ids)
+    top, count, begins = plan.logprobs, len(plan.req_ids), None
+    at, rows = plan.sampled, plan.output_rows
+    if plan.guessed is not None:
+        begins = np.searchsorted(plan.sampled, np.arange(count)).tolist()
+        at = np.arange(len(plan.sampled))
+        count = len(at)
     ids, values = np.zeros((count, top + 1), np.int32), np.full((count, top + 1), -np.inf, np.float32)
     ranks = np.zeros(count, np.int32)
-    at, rows = plan.sampled, plan.output_rows
     ids[at, 0], values[at, 0], ranks[at] = result.tokens[rows], result.logprobs[rows], result.ranks[rows]
     width = min(top, result.top_ids.shape[1])
     ids[at, 1 : 1 + width], values[at, 1 : 1 + width] = result.top_ids[rows, :width], result.top_values[rows, :width]
-    return LogprobsLists(ids, values, ranks, None)
+    return LogprobsLists(ids, values, ranks, begins)
 
 
 def gather_prompt_logprobs(plan: Plan) -> dict:

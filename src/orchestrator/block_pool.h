@@ -41,6 +41,8 @@ class BlockPool {
   bool remember(int32_t block, const BlockContent& content);
   // What is recorded of a block; none: nothing.
   std::optional<BlockContent> content(int32_t block) const;
+  // Forgets the content of a block that is about to be written.
+  void forget(int32_t block);
   // Forgets all content, after a step failed and nobody knows what was written.
   void forget_all();
 
@@ -59,7 +61,6 @@ class BlockPool {
 
   void enqueue(int32_t block);
   void dequeue(int32_t block);
-  void forget(int32_t block);
 
   int64_t block_size_;
   Leaving leaving_;

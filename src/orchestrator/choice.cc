@@ -101,10 +101,10 @@ void accept_token(Sequence& sequence, const RowResult& row) {
   deliver(sequence, std::move(delta));
 }
 
-void end_without_token(Sequence& sequence) {
+void end_without_token(Sequence& sequence, size_t ahead) {
   Request& request = *sequence.request;
   const SamplingParams& sampling = request.spec.sampling;
-  if (sequence.guide && sequence.guide->complete()) return end_choice(sequence, FinishReason::stop);
+  if (sequence.guide && sequence.guide->complete(ahead)) return end_choice(sequence, FinishReason::stop);
   const bool forbidden = sequence.guide || !sampling.allowed_token_ids.empty() || !sampling.bad_words.empty() ||
                          sequence.generated() < sampling.min_tokens;
   if (!forbidden) request.summary.error = kNoLogits;

@@ -19,7 +19,7 @@ void accept_token(Sequence& sequence, const RowResult& row);
 inline constexpr const char* kNoLogits = "the model gave logits that are not numbers: no token can be chosen";
 
 // The sampler found no token: the choice ends, by what its request forbids or else by a fault of the model's logits.
-void end_without_token(Sequence& sequence);
+void end_without_token(Sequence& sequence, size_t ahead);
 
 // Ends a choice that did not end by itself: text that was held back still goes out.
 void end_choice(Sequence& sequence, FinishReason reason);

@@ -39,28 +39,47 @@ class GuidedText {
   bool pending() const { return pending_.load(std::memory_order_acquire); }
   // -- while it is not pending --
   bool ready() const { return !pending() && error_.empty(); }
+  bool may_draw() const { return ready() && jump_.empty(); }  // the mask is that of the sequence's next token
   const std::string& error() const { return error_; }  // why there is no mask; empty: there is one
   bool over_budget() const { return over_budget_; }    // that is why
-  std::span<const uint32_t> mask() const { return mask_; }
-  bool complete() const { return matcher_->is_complete(); }  // the text may end here
+  // Of the next token, or of the one behind `ahead` tokens of the draft; and whether the text may end there.
+  std::span<const uint32_t> mask(size_t ahead = 0) const { return rows_[ahead].mask; }
+  bool complete(size_t ahead = 0) const { return rows_[ahead].complete; }
+  // Tokens of the draft that was posted last that the grammar allows, each with a mask behind it.
+  size_t drafted() const { return rows_.size() - 1; }
+  bool cheap() const;  // masks have been, of late
   // Tokens behind the last that was posted; the mask is that of the token behind them.
   std::vector<int32_t> take_jump() { return std::exchange(jump_, {}); }
 
  private:
   friend class MaskWorkers;
-  void advance(int32_t token);
-  void accept(int32_t token);
-  void plan();
-  bool close_thinking();
+  // Where in the text it is. A copy goes on apart.
+  struct Place {
+    grammar::Matcher matcher;
+    std::deque<int32_t> forced;  // the next tokens
+    std::optional<ThinkingBudget> thinking;
+  };
+  // What may follow a place.
+  struct Row {
+    std::vector<uint32_t> mask;
+    bool complete = false;
+  };
+
+  void advance(std::span<const int32_t> tokens, std::span<const int32_t> draft);
+  void advance(std::span<const int32_t> tokens);
+  void look_ahead(std::span<const int32_t> draft);
+  void accept(Place& place, int32_t token) const;
+  void plan(Place& place) const;
+  bool close_thinking(Place& place) const;
+  Row row_of(Place& place) const;
 
   const std::shared_ptr<grammar::Grammar> grammar_;
   const Tokenizer& tokenizer_;
   const bool jumps_;
-  std::optional<ThinkingBudget> thinking_;
-  std::deque<int32_t> forced_;  // the next tokens
+  std::optional<ThinkingBudget> thinking_;  // until there is a place
+  std::unique_ptr<Place> place_;
   std::vector<int32_t> jump_;
-  std::optional<grammar::Matcher> matcher_;
-  std::vector<uint32_t> mask_;
+  std::vector<Row> rows_;  // at the place, then behind each token of the draft
   std::string error_;
   bool over_budget_ = false;
   double mean_us_ = 0;  // of the processor, that its last masks took
@@ -74,8 +93,10 @@ class MaskWorkers {
   MaskWorkers(int threads, std::function<void()> tend);
   ~MaskWorkers();
 
-  // Takes the token that was drawn (-1: there is none yet), then makes the mask of what may follow.
-  void post(const std::shared_ptr<GuidedText>& text, int32_t token);
+  // Takes the tokens that were drawn, then makes the mask of what may follow.
+  void post(const std::shared_ptr<GuidedText>& text, std::vector<int32_t> tokens);
+  // Makes the masks behind the tokens of a draft, as far as the grammar allows them. The text stays where it is.
+  void post_draft(const std::shared_ptr<GuidedText>& text, std::vector<int32_t> draft);
   // Waits until no text whose masks are cheap is pending, or the time is over.
   void wait_for_cheap(std::chrono::microseconds most);
   // Waits until any text is done; at once when none is pending.
@@ -84,9 +105,10 @@ class MaskWorkers {
  private:
   struct Job {
     std::shared_ptr<GuidedText> text;
-    int32_t token;
+    std::vector<int32_t> tokens, draft;
     bool dear;
   };
+  void add(Job job);
   void work();
   std::deque<Job>::iterator next();
 

@@ -58,6 +58,12 @@ std::vector<int32_t> find_end_ids(const Engine& engine, const Tokenizer* tokeniz
   return ids;
 }
 
+std::shared_ptr<DraftModel> make_draft_model(const LlmOptions& options, std::unique_ptr<Engine> engine, int64_t vocab) {
+  if (options.speculate != Speculation::draft) return nullptr;
+  if (!engine) throw_error(ErrorKind::bad_call, "--speculate draft needs a model that guesses: give --draft-model");
+  return std::make_shared<DraftModel>(std::move(engine), vocab);
+}
+
 void check_ranges(const SamplingParams& p) {
   const std::pair<const char*, double> values[] = {{"temperature", p.temperature},
                                                    {"top_k", p.top_k},
@@ -93,7 +99,8 @@ void check_beams(const GenerationRequest& spec) {
 }  // namespace
 
 struct Llm::Impl {
-  Impl(std::unique_ptr<Engine> engine_in, std::shared_ptr<const Tokenizer> tokenizer_in, const LlmOptions& options_in)
+  Impl(std::unique_ptr<Engine> engine_in, std::shared_ptr<const Tokenizer> tokenizer_in, const LlmOptions& options_in,
+       std::unique_ptr<Engine> draft_engine)
       : engine(std::move(engine_in)),
         tokenizer(std::move(tokenizer_in)),
         options(options_in),
@@ -101,8 +108,8 @@ struct Llm::Impl {
         end_ids(find_end_ids(*engine, tokenizer.get())),
         grammars(tokenizer.get(), limits.vocab, end_ids),
         tiers(PrefixTiers::open(*engine, options)),
-        loop(*engine, *tiers, tokenizer.get(), grammars, options,
-             static_cast<uint64_t>(options.max_waiting) + static_cast<uint64_t>(limits.max_seqs),
+        loop(*engine, *tiers, make_draft_model(options, std::move(draft_engine), limits.vocab), tokenizer.get(),
+             grammars, options, static_cast<uint64_t>(options.max_waiting) + static_cast<uint64_t>(limits.max_seqs),
              options.host_budget > 0 ? options.host_budget : kHostBudget) {}
 
   void take_share(const Request& request);
@@ -237,11 +244,15 @@ std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::declined) throw;  // without a tokenizer the model still serves token ids
   }
-  return std::make_unique<Llm>(Engine::load(options.engine), std::move(tokenizer), options);
+  std::unique_ptr<Engine> engine = Engine::load(options.engine), draft_engine;
+  if (options.speculate == Speculation::draft && !options.draft_model.empty())
+    draft_engine = load_draft_engine(options, *engine, tokenizer.get());
+  return std::make_unique<Llm>(std::move(engine), std::move(tokenizer), options, std::move(draft_engine));
 }
 
-Llm::Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokenizer, const LlmOptions& options)
-    : impl_(std::make_unique<Impl>(std::move(engine), std::move(tokenizer), options)) {}
+Llm::Llm(std::unique_ptr<Engine> engine, std::shared_ptr<const Tokenizer> tokenizer, const LlmOptions& options,
+         std::unique_ptr<Engine> draft_engine)
+    : impl_(std::make_unique<Impl>(std::move(engine), std::move(tokenizer), options, std::move(draft_engine))) {}
 
 Llm::~Llm() = default;
 

@@ -22,6 +22,7 @@ namespace ingot {
 
 using Clock = std::chrono::steady_clock;
 
+struct DraftCache;
 struct Request;
 
 // A block of a sequence that is in host memory, and on its way to the device.
@@ -63,6 +64,7 @@ struct Sequence {
   bool waits_for_draft = false;  // its token in flight is worth waiting for
   TokenIndex index;              // of `tokens`
   Acceptance acceptance;
+  std::shared_ptr<DraftCache> draft_cache;  // what the draft model has of it
 
   std::shared_ptr<GuidedText> guide;    // structured output: what its next token may be
   double logprob = 0;                   // sum over generated tokens, when scores are reported
@@ -83,7 +85,7 @@ struct Sequence {
   // Its next row follows from its newest token, so that has to be known to the host first.
   bool needs_host() const { return guide || waits_for_draft || (in_flight > 0 && !draft.empty()); }
   bool waits_for_files() const { return lookup && !lookup->done(); }
-  bool waits_for_host() const { return needs_host() && (in_flight > 0 || (guide && !guide->ready())); }
+  bool waits_for_host() const { return needs_host() && (in_flight > 0 || (guide && !guide->may_draw())); }
 };
 
 // A request with all its choices.

@@ -226,10 +226,15 @@ bool Scheduler::extend_blocks(Sequence& sequence, int64_t length, bool may_preem
 // A block that others hold too is copied before this sequence writes into it.
 bool Scheduler::make_writable(Sequence& sequence, int64_t position, bool may_preempt) {
   int32_t& block = sequence.blocks[static_cast<size_t>(position / limits_.block_size)];
-  if (pool_.holders(block) == 1) return true;
+  const auto alone = [&] {
+    if (pool_.holders(block) > 1) return false;
+    pool_.forget(block);  // a fork may hold a block that its parent went on to fill, and has left
+    return true;
+  };
+  if (alone()) return true;
   const int32_t copy = allocate(sequence, may_preempt);
   if (copy < 0) return false;
-  if (pool_.holders(block) == 1) {  // making room freed the other holders
+  if (alone()) {  // making room freed the other holders
     pool_.release(copy);
     return true;
   }
@@ -322,13 +327,13 @@ void Scheduler::take_draft(ScheduledStep& scheduled, const std::shared_ptr<Seque
   const int32_t first = builder_.add(tokens, s.computed, s.blocks, StepBuilder::Text::generated);
   scheduled.sequences.push_back(
       {.sequence = sequence, .rows = rows, .sample = outputs(), .drafted = rows - 1, .complete = true});
-  for (int32_t row = first; row < first + rows; ++row) sample_row(s, row);
+  for (int32_t ahead = 0; ahead < rows; ++ahead) sample_row(s, first + ahead, static_cast<size_t>(ahead));
   ++s.computed;
   ++s.in_flight;
 }
 
-// Asks for a row's token, as the sequence's request wants it drawn.
-void Scheduler::sample_row(Sequence& s, int32_t row) {
+// Asks for a row's token, as the sequence's request wants it drawn; behind `ahead` tokens of its draft.
+void Scheduler::sample_row(Sequence& s, int32_t row, size_t ahead) {
   const Request& request = *s.request;
   if (s.slot >= 0 && !s.slot_ready) {
     const auto split = s.tokens.begin() + request.prompt_len;
@@ -345,7 +350,8 @@ void Scheduler::sample_row(Sequence& s, int32_t row) {
     output = {.kind = RowOutput::Kind::logprobs, .top = std::min(2 * request.width, limits_.max_top)};
   else if (request.reports_scores())
     output = {.kind = RowOutput::Kind::logprobs, .top = std::max(request.spec.logprobs, 0)};
-  builder_.sample(row, std::move(sampling), s.slot, output, s.guide ? s.guide->mask() : std::span<const uint32_t>());
+  builder_.sample(row, std::move(sampling), s.slot, output,
+                  s.guide ? s.guide->mask(ahead) : std::span<const uint32_t>());
 }
 
 void Scheduler::release(Sequence& sequence) {

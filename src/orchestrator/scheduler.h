@@ -129,7 +129,7 @@ class Scheduler {
   bool reclaim(const Sequence& wanting, bool may_preempt);
   void take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence, int32_t rows);
   void take_draft(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence);
-  void sample_row(Sequence& sequence, int32_t row);
+  void sample_row(Sequence& sequence, int32_t row, size_t ahead = 0);
   int32_t outputs() const { return static_cast<int32_t>(builder_.step().sample_rows.size()); }  // of the step so far
   void extend_hashes(Sequence& sequence);
   BlockHash parent_hash(const Sequence& sequence, int64_t block) const;

@@ -8,6 +8,7 @@
 #include "orchestrator/beam_search.h"
 #include "orchestrator/choice.h"
 #include "orchestrator/stats.h"
+#include "orchestrator/text_drafter.h"
 
 namespace ingot {
 namespace {
@@ -26,10 +27,17 @@ const GuidedText* mask_fault(const Request& request) {
   return nullptr;
 }
 
+std::shared_ptr<Drafter> make_drafter(Speculation kind, const std::shared_ptr<DraftModel>& draft_model) {
+  if (kind == Speculation::off) return nullptr;
+  if (kind == Speculation::draft) return draft_model;
+  return std::make_shared<TextDrafter>(kind == Speculation::suffix);
+}
+
 }  // namespace
 
-StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, const Tokenizer* tokenizer, Grammars& grammars,
-                   const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes)
+StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftModel> draft_model,
+                   const Tokenizer* tokenizer, Grammars& grammars, const LlmOptions& options, uint64_t most_requests,
+                   uint64_t most_host_bytes)
     : places(most_requests),
       host_bytes(most_host_bytes),
       engine_(engine),
@@ -38,7 +46,8 @@ StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, const Tokenizer* tokenize
       tiers_(tiers),
       masks_(std::min(ThreadPool::available_cpus(), kMostMaskThreads), [&grammars] { grammars.trim(); }),
       scheduler_(engine.limits(), tiers, options.prefix_caching, options.target_step_ms),
-      speculator_(options.speculate, options.draft_tokens, engine.limits()),
+      draft_model_(std::move(draft_model)),
+      speculator_(make_drafter(options.speculate, draft_model_), options.draft_tokens, engine.limits()),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
   thread_ = std::thread([this] { run(); });
@@ -111,6 +120,7 @@ void StepLoop::step() {
   masks_.wait_for_cheap(kMaskPatience);
   jump_ahead();
   propose_drafts();
+  mask_drafts();
   ScheduledStep scheduled = scheduler_.schedule(in_flight_.has_value());
   scheduled.waited = waited;
   std::optional<InFlight> next = submit(std::move(scheduled));
@@ -139,11 +149,29 @@ void StepLoop::propose_drafts() {
   for (const auto& request : requests_)
     for (const auto& sequence : request->sequences) {
       if (sequence->state != Sequence::State::running || sequence->missing() != 1) continue;
-      if (sequence->in_flight > 0 && sequence->waits_for_host()) continue;
+      if (sequence->waits_for_host()) continue;
       ++rows;
-      if (sequence->in_flight == 0 && speculator_.may_draft(*sequence)) due.push_back(sequence.get());
+      if (sequence->in_flight > 0 || !speculator_.may_draft(*sequence)) continue;
+      // Under a grammar a draft stays until its masks are there.
+      if (sequence->guide && (!sequence->guide->cheap() || !sequence->draft.empty())) continue;
+      due.push_back(sequence.get());
     }
-  if (!due.empty()) speculator_.propose(due, rows, scheduler_.pacer());
+  if (due.empty()) return;
+  speculator_.propose(due, rows, scheduler_.pacer());
+  for (const Sequence* sequence : due)
+    if (sequence->guide && !sequence->draft.empty()) masks_.post_draft(sequence->guide, sequence->draft);
+}
+
+// Cuts drafts where their grammar does not allow them. Those whose masks take long stay out of this step.
+void StepLoop::mask_drafts() {
+  bool waited = false;
+  for (const auto& request : requests_)
+    for (const auto& sequence : request->sequences) {
+      if (!sequence->guide || sequence->draft.empty() || sequence->in_flight > 0) continue;
+      if (!std::exchange(waited, true)) masks_.wait_for_cheap(kMaskPatience);
+      if (sequence->guide->ready())
+        sequence->draft.resize(std::min(sequence->draft.size(), sequence->guide->drafted()));
+    }
 }
 
 // Makes a sequence ready for its first token.
@@ -156,7 +184,7 @@ void StepLoop::begin(Sequence& sequence) {
     thinking.emplace(*spec.structured.frame.reasoning, spec.thinking_budget);
   sequence.guide = std::make_shared<GuidedText>(spec.structured.compiled, *tokenizer_, sequence.request->may_jump(),
                                                 std::move(thinking));
-  masks_.post(sequence.guide, -1);
+  masks_.post(sequence.guide, {});
 }
 
 // Appends the tokens that grammars leave no choice of.
@@ -205,6 +233,7 @@ void StepLoop::admit() {
       alive.insert(alive.end(), request->sequences.begin(), request->sequences.end());
     std::vector<std::string> faults;
     scheduler_.check(alive, faults);
+    if (draft_model_) draft_model_->check(faults);
     check.set_value(std::move(faults));
   }
 }
@@ -265,13 +294,20 @@ void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) 
   if (scheduled.prefill_rows == 0 && !scheduled.sequences.empty())
     pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
   if (scheduled.waited) pacer.learn_gap(result.stats.gap_us);
-  for (const ScheduledSequence& part : scheduled.sequences)
-    commit_sequence(part, result, now, scheduled.decode_rows + scheduled.drafts);
+  for (const ScheduledSequence& part : scheduled.sequences) commit_sequence(part, result, now);
+  look(scheduled);
 }
 
-// `streams`: sequences that decode.
-void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now,
-                               int32_t streams) {
+// Lets the speculator see what the sequences of a step have got.
+void StepLoop::look(const ScheduledStep& scheduled) {
+  std::vector<Sequence*> sequences;
+  for (const ScheduledSequence& part : scheduled.sequences)
+    if (part.sequence->state != Sequence::State::finished) sequences.push_back(part.sequence.get());
+  const int32_t streams = scheduled.decode_rows + scheduled.drafts;
+  speculator_.look(sequences, std::max(streams, 1), scheduler_.pacer());
+}
+
+void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now) {
   const std::shared_ptr<Sequence>& sequence = part.sequence;
   if (sequence->state == Sequence::State::finished) return;  // it ended while this step was on its way
   Request& request = *sequence->request;
@@ -284,7 +320,6 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   if (part.sample < 0) {
     scheduler_.remember_blocks(*sequence);
     note_reading(part, now);
-    speculator_.look(*sequence, 1, scheduler_.pacer());
     if (part.complete) {  // only the prompt's scores, or its vector, were wanted
       note_token(*sequence, now, false);
       if (part.pooled >= 0) request.generation->append({.embedding = result.pooled[static_cast<size_t>(part.pooled)]});
@@ -303,11 +338,10 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
     scheduler_.remember_blocks(*sequence);
     scheduler_.park(sequence);
   } else {
-    take_tokens(part, result);
-    if (sequence->guide && sequence->finish == FinishReason::none) masks_.post(sequence->guide, row.token);
+    std::vector<int32_t> tokens = take_tokens(part, result);
+    if (sequence->guide && sequence->finish == FinishReason::none) masks_.post(sequence->guide, std::move(tokens));
     scheduler_.remember_blocks(*sequence);
     if (!request.forked) fork_choices(request);
-    speculator_.look(*sequence, std::max(streams, 1), scheduler_.pacer());
     if (sequence->finish != FinishReason::none) {
       speculator_.keep(*sequence);
       scheduler_.retire(sequence);
@@ -316,22 +350,32 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
   advance(request);
 }
 
+// Whether a guess was right; in measurements, whether it is to be taken for that.
+bool StepLoop::came_true(int32_t drawn, int32_t guessed) {
+  if (!options_.draft_acceptance) return drawn == guessed;
+  return std::uniform_real_distribution<>()(pretended_) < *options_.draft_acceptance;
+}
+
 // The token that was drawn, and those of the draft behind it as long as each is what was drawn before it.
-void StepLoop::take_tokens(const ScheduledSequence& part, const StepResult& result) {
+std::vector<int32_t> StepLoop::take_tokens(const ScheduledSequence& part, const StepResult& result) {
   Sequence& sequence = *part.sequence;
   const std::vector<int32_t> draft = std::exchange(sequence.draft, {});
+  std::vector<int32_t> tokens;
   int32_t accepted = 0;
   for (;;) {
-    const RowResult& row = result.rows[part.sample + accepted];
+    RowResult row = result.rows[part.sample + accepted];
     if (row.token < 0) {
-      end_without_token(sequence);
+      end_without_token(sequence, static_cast<size_t>(accepted));
       break;
     }
+    const bool goes_on = accepted < part.drafted && came_true(row.token, draft[accepted]);
+    if (goes_on) row.token = draft[accepted];
+    tokens.push_back(row.token);
     accept_token(sequence, row);
-    if (sequence.finish != FinishReason::none || accepted == part.drafted || row.token != draft[accepted]) break;
+    if (sequence.finish != FinishReason::none || !goes_on) break;
     ++accepted;
   }
-  if (part.drafted == 0) return;
+  if (part.drafted == 0) return tokens;
   if (sequence.computed > 0) sequence.computed += accepted;  // unless it lost its blocks meanwhile
   sequence.acceptance.learn(part.drafted, accepted);
   Request& request = *sequence.request;
@@ -343,6 +387,7 @@ void StepLoop::take_tokens(const ScheduledSequence& part, const StepResult& resu
   stats_.draft_tokens += static_cast<uint64_t>(part.drafted);
   stats_.accepted_tokens += static_cast<uint64_t>(accepted);
   for (int32_t i = 0; i < accepted; ++i) ++stats_.accepted_at_position[static_cast<size_t>(i)];
+  return tokens;
 }
 
 // Tokens beside the first of a step.
@@ -503,6 +548,10 @@ void StepLoop::emit() {
     stats_.prefix_queries = scheduler_.counts().prefix_queries;
     stats_.prefix_hits = scheduler_.counts().prefix_hits;
     observe_tiers(stats_, scheduler_.counts(), tiers);
+    if (draft_model_) {
+      stats_.draft_steps = draft_model_->counts().steps;
+      stats_.drafting_s = draft_model_->counts().seconds;
+    }
   }
   for (const std::string& client : gone) places.give(client, 1);
 }

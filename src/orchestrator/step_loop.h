@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/fair_share.h"
 #include "ingot/engine.h"
 #include "ingot/llm.h"
+#include "orchestrator/draft_model.h"
 #include "orchestrator/grammars.h"
 #include "orchestrator/guided_text.h"
 #include "orchestrator/request.h"
@@ -25,7 +27,9 @@ namespace ingot {
 // lock.
 class StepLoop {
  public:
-  StepLoop(Engine& engine, PrefixTiers& tiers, const Tokenizer* tokenizer, Grammars& grammars,
+  // `draft_model`: null unless LlmOptions::speculate wants one.
+  StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftModel> draft_model, const Tokenizer* tokenizer,
+           Grammars& grammars,
            const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes);
   ~StepLoop();  // cancels what is running
 
@@ -52,14 +56,17 @@ class StepLoop {
   void begin(Sequence& sequence);
   bool waits_first() const;
   void propose_drafts();
+  void mask_drafts();
   void jump_ahead();
   std::optional<InFlight> submit(ScheduledStep scheduled);
   bool finish(InFlight step);
   void commit(const ScheduledStep& scheduled, const StepResult& result);
   void emit();
 
-  void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now, int32_t streams);
-  void take_tokens(const ScheduledSequence& part, const StepResult& result);
+  void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now);
+  std::vector<int32_t> take_tokens(const ScheduledSequence& part, const StepResult& result);
+  bool came_true(int32_t drawn, int32_t guessed);
+  void look(const ScheduledStep& scheduled);
   void count_tokens(Request& request, int64_t tokens);
   void note_reading(const ScheduledSequence& part, Clock::time_point now);
   void note_token(Sequence& sequence, Clock::time_point now, bool counts);
@@ -78,7 +85,9 @@ class StepLoop {
   PrefixTiers& tiers_;
   MaskWorkers masks_;
   Scheduler scheduler_;
+  const std::shared_ptr<DraftModel> draft_model_;
   Speculator speculator_;
+  std::mt19937_64 pretended_;                       // LlmOptions::draft_acceptance
   std::vector<std::unique_ptr<Request>> requests_;  // alive, by arrival
   std::optional<InFlight> in_flight_;
 

@@ -49,6 +49,26 @@ TEST(LlmChoices, MaxTokensIsCutToTheContext) {
   EXPECT_EQ(answer(llm, greedy(prompt_of(llm, 95, 1), 1000))[0].token_ids.size(), 1u);
 }
 
+// The first choice fills the block that the prompt ends in, which the prefix cache then knows, and is gone before the
+// second gets a seat and writes what it draws into the same block.
+TEST(LlmChoices, AChoiceThatComesLateSpoilsNoCachedBlock) {
+  LlmOptions options = tiny_options();
+  options.speculate = Speculation::off;
+  options.engine.max_seqs = 2;
+  Llm llm(Engine::load(options.engine), nullptr, options);
+  const std::shared_ptr<Generation> other = llm.submit(greedy(prompt_of(llm, 20, 3), 60));
+  GenerationRequest request = greedy(prompt_of(llm, 15, 4), 12);
+  request.sampling.temperature = 1;
+  request.n = 2;
+  const std::vector<Choice> choices = answer(llm, request);
+  ASSERT_NE(choices[0].token_ids[0], choices[1].token_ids[0]);
+  collect(*other);
+  expect_clean(llm);
+  std::vector<int32_t> longer = request.prompt;
+  longer.insert(longer.end(), choices[0].token_ids.begin(), choices[0].token_ids.end());
+  EXPECT_EQ(answer(llm, greedy(longer, 6))[0].token_ids, reference_answer(options, longer, 6));
+}
+
 TEST(LlmChoices, EqualBeginningsAreComputedOnce) {
   const LlmOptions options = tiny_options();
   Llm llm(Engine::load(options.engine), nullptr, options);

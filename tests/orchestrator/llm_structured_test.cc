@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "orchestrator/request.h"
 #include "orchestrator/structured_rig.h"
 
 namespace ingot::testing {
@@ -26,6 +27,24 @@ std::vector<StructuredOutput> all_kinds() {
       structured(Kind::json_object, ""),
       structured(Kind::structural_tag,
                  R"({"structures":[{"begin":"<a>","schema":{"type":"boolean"},"end":"</a>"}],"triggers":["<a>"]})")};
+}
+
+// A mask that becomes ready after the loop looked for forced tokens is that of the token behind them: not of the next.
+TEST(LlmStructured, NothingIsDrawnBeforeWhatIsForced) {
+  const auto llm = structured_llm(structured_options());
+  StructuredOutput what = structured(Kind::choice, "", {"customer address", "x"});
+  llm->compile(what);
+  MaskWorkers workers(2, [] {});
+  ingot::Sequence sequence;
+  sequence.guide = std::make_shared<GuidedText>(what.compiled, *llm->tokenizer(), true);
+  workers.post(sequence.guide, {});
+  while (sequence.guide->pending()) std::this_thread::yield();
+  EXPECT_FALSE(sequence.waits_for_host());
+  workers.post(sequence.guide, {'c'});
+  while (sequence.guide->pending()) std::this_thread::yield();
+  EXPECT_TRUE(sequence.waits_for_host());
+  EXPECT_FALSE(sequence.guide->take_jump().empty());
+  EXPECT_FALSE(sequence.waits_for_host());
 }
 
 TEST(LlmStructured, HoldsToEveryKind) {

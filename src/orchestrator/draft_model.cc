@@ -1,0 +1,304 @@
+#include "orchestrator/draft_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "core/ceil_div.h"
+#include "core/error.h"
+#include "ingot/tokenizer.h"
+#include "text/tokenizer_load.h"
+
+namespace ingot {
+namespace {
+
+constexpr double kModelPrior = 0.6;     // the chance of a guess, for a sequence of which nothing is known
+constexpr int32_t kMostRead = 512;      // rows of a step: what is new to the model must not hold up the streams
+constexpr int64_t kFewRows = 2;         // that every draft begins with: what was drawn last, and the last guess
+constexpr int64_t kTokensPerDraft = 4;  // about, that a draft brings
+constexpr int kTries = 3;               // of a step that is measured: a device may prepare for the first ones
+constexpr int32_t kMeasured = 32;       // rows of text
+constexpr double kOld = 4096;           // offers that nobody took, until what was measured would count for nothing
+constexpr int kMostFailures = 3;        // in a row; then it is left alone
+
+}  // namespace
+
+DraftCache::DraftCache(DraftModel& owner) : model(owner) { model.caches_.push_back(this); }
+
+DraftCache::~DraftCache() {
+  model.release(*this);
+  std::erase(model.caches_, this);
+}
+
+DraftModel::DraftModel(std::unique_ptr<Engine> engine, int64_t vocab)
+    : engine_(std::move(engine)),
+      limits_(engine_->limits()),
+      vocab_(vocab),
+      pool_(limits_.num_blocks, limits_.block_size),
+      builder_(limits_.block_size),
+      pacer_(0, limits_.max_seqs, limits_.max_step_tokens) {
+  measure();
+}
+
+DraftModel::~DraftModel() = default;
+
+// What steps take, before anybody waits for one: a price that is wrong at first would never be corrected.
+void DraftModel::measure() {
+  const auto run_step = [this](int32_t sequences, int32_t rows) {
+    const Clock::time_point start = Clock::now();
+    builder_.clear();
+    for (int32_t s = 0; s < sequences; ++s) {
+      const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
+      std::vector<int32_t> blocks(static_cast<size_t>(ceil_div(rows, limits_.block_size)));
+      std::iota(blocks.begin(), blocks.end(), s);
+      builder_.sample(builder_.add(ids, 0, blocks) + rows - 1, {.temperature = 0});
+    }
+    engine_->run(builder_.finish());
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  };
+  const auto most = std::min<int64_t>({limits_.max_seqs, limits_.num_blocks, Pacer::kMostRows});
+  for (int32_t sequences = 1; sequences <= most; sequences *= 2)
+    for (int i = 0; i < kTries; ++i)
+      if (const double us = run_step(sequences, 1); i + 1 == kTries) pacer_.learn_rows(sequences, us);
+  const auto read =
+      static_cast<int32_t>(std::min<int64_t>({kMeasured, limits_.max_step_tokens, limits_.max_model_len}));
+  for (int i = 0; i < kTries; ++i)
+    if (const double us = run_step(1, read); i + 1 == kTries) pacer_.learn(0, read, us);
+}
+
+void DraftModel::offer(Guess& guess, int32_t most) {
+  const Sequence& sequence = *guess.sequence;
+  if (failures_ >= kMostFailures) return;
+  ++offers_;
+  guess.most = static_cast<int32_t>(std::min<int64_t>(most, limits_.max_model_len - sequence.length()));
+  guess.rate = sequence.acceptance.rate(kModelPrior);
+}
+
+double DraftModel::token_us(int32_t sequences) const {
+  const double age = std::max(0.5, 1 - static_cast<double>(offers_) / kOld);
+  return sequences == 0 ? 0 : age * pacer_.rows_us(std::min(sequences, Pacer::kMostRows));
+}
+
+// Reading a text is paid for by all the drafts that follow.
+double DraftModel::begin_us(const Sequence& sequence) const {
+  const int64_t agreed = sequence.draft_cache ? sequence.draft_cache->agreed : 0;
+  const int64_t rows = std::max<int64_t>(0, sequence.known() - agreed - kFewRows);
+  const int64_t drafts = std::max<int64_t>(1, (sequence.request->max_tokens - sequence.generated()) / kTokensPerDraft);
+  return pacer_.prefill_us_per_row() * static_cast<double>(rows) / static_cast<double>(drafts);
+}
+
+void DraftModel::fill(std::span<Guess> guesses) {
+  ++uses_;
+  offers_ = 0;
+  for (Guess& guess : guesses) {
+    std::shared_ptr<DraftCache>& cache = guess.sequence->draft_cache;
+    if (!cache) cache = std::make_shared<DraftCache>(*this);
+    cache->used = uses_;
+  }
+  std::vector<Line> lines;
+  for (Guess& guess : guesses)
+    if (Line line{.guess = &guess, .cache = guess.sequence->draft_cache.get()}; begin(line))
+      lines.push_back(std::move(line));
+  // Those that decode come first in a step; and they must not wait for those that read.
+  std::ranges::stable_sort(lines, {}, [](const Line& line) { return line.rows.size(); });
+  try {
+    int32_t budget = std::min(kMostRead, limits_.max_step_tokens);
+    while (!lines.empty()) {
+      std::vector<Line*> step;
+      for (Line& line : lines) {
+        if (budget == 0 || std::ssize(step) == limits_.max_seqs) break;
+        line.count = static_cast<int32_t>(std::min<int64_t>(budget, std::ssize(line.rows)));
+        if (!extend_blocks(*line.cache, std::ssize(line.cache->tokens) + line.count)) continue;
+        budget -= line.count;
+        step.push_back(&line);
+      }
+      if (step.empty()) break;
+      run(step);
+      // What has no guess yet was read in part, or found no room: it goes on with its sequence's next draft.
+      std::erase_if(lines, [](const Line& line) { return line.done || line.guess->tokens.empty(); });
+      budget = limits_.max_step_tokens;
+    }
+    failures_ = 0;
+  } catch (const std::exception&) {
+    ++failures_;
+    for (Guess& guess : guesses) guess.tokens.clear();
+    for (DraftCache* cache : caches_) release(*cache);
+    pool_.forget_all();
+  }
+}
+
+// Goes back to where the cache has the sequence's text. False: it has tokens that the model does not know.
+bool DraftModel::begin(Line& line) {
+  const Sequence& sequence = *line.guess->sequence;
+  DraftCache& cache = *line.cache;
+  const std::span<const int32_t> text = sequence.tokens;
+  if (cache.blocks.empty()) find_prefix(sequence, cache);
+  size_t same = std::min(static_cast<size_t>(cache.agreed), text.size() - 1);  // a row is left that gives a guess
+  while (same < cache.tokens.size() && same + 1 < text.size() && cache.tokens[same] == text[same]) ++same;
+  cache.tokens.resize(same);
+  cache.agreed = static_cast<int64_t>(same);
+  line.rows.assign(text.begin() + static_cast<int64_t>(same), text.end());
+  return std::ranges::all_of(line.rows, [this](int32_t token) { return token < limits_.vocab; });
+}
+
+// Takes over the blocks that another sequence with the same beginning has computed.
+void DraftModel::find_prefix(const Sequence& sequence, DraftCache& cache) {
+  const int64_t size = limits_.block_size;
+  const auto most = std::min<int64_t>(std::ssize(sequence.hashes), (sequence.known() - 1) / size);
+  for (int64_t i = 0; i < most; ++i) {
+    const std::span<const int32_t> tokens = std::span(sequence.tokens).subspan(i * size, size);
+    const int32_t block = pool_.find(sequence.hashes[static_cast<size_t>(i)], tokens);
+    if (block < 0) break;
+    pool_.share(block);
+    cache.blocks.push_back(block);
+    cache.tokens.insert(cache.tokens.end(), tokens.begin(), tokens.end());
+  }
+  cache.agreed = std::ssize(cache.tokens);
+  cache.remembered = std::ssize(cache.blocks);
+}
+
+void DraftModel::remember_blocks(const Sequence& sequence, DraftCache& cache) {
+  const int64_t size = limits_.block_size;
+  const int64_t full = std::min(std::ssize(sequence.hashes), cache.agreed / size);
+  for (; cache.remembered < full; ++cache.remembered) {
+    const auto i = static_cast<size_t>(cache.remembered);
+    pool_.remember(cache.blocks[i], sequence.hashes[i], std::span(sequence.tokens).subspan(i * size, size));
+  }
+}
+
+// Where there is no block, those of whoever guessed longest ago are taken.
+bool DraftModel::extend_blocks(DraftCache& cache, int64_t length) {
+  const auto wanted = static_cast<size_t>(ceil_div(length, limits_.block_size));
+  while (cache.blocks.size() < wanted) {
+    if (const int32_t block = pool_.allocate(); block >= 0) {
+      cache.blocks.push_back(block);
+      continue;
+    }
+    DraftCache* oldest = nullptr;
+    for (DraftCache* other : caches_)
+      if (other->used != uses_ && !other->blocks.empty() && (oldest == nullptr || other->used < oldest->used))
+        oldest = other;
+    if (oldest == nullptr) return false;
+    release(*oldest);
+  }
+  return true;
+}
+
+void DraftModel::release(DraftCache& cache) {
+  pool_.release_all(cache.blocks);
+  cache.tokens.clear();
+  cache.agreed = cache.remembered = 0;
+}
+
+// One step: `count` rows of each, and a guess where those are the last that it has.
+void DraftModel::run(const std::vector<Line*>& lines) {
+  const Clock::time_point start = Clock::now();
+  builder_.clear();
+  for (const Line* line : lines) {
+    const std::span<const int32_t> rows = std::span(line->rows).first(static_cast<size_t>(line->count));
+    const int32_t first = builder_.add(rows, std::ssize(line->cache->tokens), line->cache->blocks);
+    if (rows.size() == line->rows.size()) builder_.sample(first + line->count - 1, {.temperature = 0});
+  }
+  const StepResult result = engine_->run(builder_.finish());
+  size_t next = 0;
+  for (Line* line : lines) {
+    DraftCache& cache = *line->cache;
+    Guess& guess = *line->guess;
+    const bool complete = line->count == std::ssize(line->rows);
+    cache.tokens.insert(cache.tokens.end(), line->rows.begin(), line->rows.begin() + line->count);
+    if (guess.tokens.empty()) {  // these rows were text
+      cache.agreed = std::ssize(cache.tokens);
+      remember_blocks(*guess.sequence, cache);
+    }
+    if (!complete) continue;
+    const int32_t token = result.rows[next++].token;
+    line->done = token < 0 || token >= vocab_;
+    if (line->done) continue;
+    guess.tokens.push_back(token);
+    line->rows = {token};
+    line->done = std::ssize(guess.tokens) == guess.taken;
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const int32_t rows = builder_.rows();
+  if (rows <= kFewRows * std::ssize(lines))
+    pacer_.learn_rows(rows, seconds * 1e6);
+  else
+    pacer_.learn(0, rows, seconds * 1e6);
+  ++counts_.steps;
+  counts_.seconds += seconds;
+}
+
+void DraftModel::check(std::vector<std::string>& faults) const {
+  pool_.check(faults);
+  std::vector<int32_t> holders(static_cast<size_t>(pool_.size()), 0);
+  for (const DraftCache* cache : caches_) {
+    for (const int32_t block : cache->blocks) ++holders[static_cast<size_t>(block)];
+    if (std::ssize(cache->tokens) > std::ssize(cache->blocks) * limits_.block_size)
+      faults.push_back(
+          fmt::format("the draft model: {} positions in {} blocks", cache->tokens.size(), cache->blocks.size()));
+  }
+  for (int32_t block = 0; block < pool_.size(); ++block)
+    if (holders[static_cast<size_t>(block)] != pool_.holders(block))
+      faults.push_back(fmt::format("the draft model's block {}: {} holders counted, {} tables have it", block,
+                                   pool_.holders(block), holders[static_cast<size_t>(block)]));
+}
+
+namespace {
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const EngineOptions& engine) {
+  try {
+    return engine.load_format == "dummy" ? load_tokenizer(std::filesystem::path(engine.model))
+                                         : open_tokenizer(engine.model);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::declined) throw;
+    return nullptr;
+  }
+}
+
+// What only one of them has is never guessed; what both have must be the same.
+void check_vocabulary(const Tokenizer& target, const Tokenizer& draft, const std::string& model) {
+  for (int32_t id = 0; id < std::min(target.vocab_size(), draft.vocab_size()); ++id)
+    if (target.token_text(id) != draft.token_text(id))
+      throw_error(ErrorKind::declined,
+                  "--draft-model {}: its token {} is `{}`, the model's is `{}`; take a draft model with the same "
+                  "vocabulary, of the same family for example",
+                  model, id, draft.token_text(id), target.token_text(id));
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> load_draft_engine(const LlmOptions& options, const Engine& target,
+                                          const Tokenizer* target_tokenizer) {
+  const EngineLimits& limits = target.limits();
+  EngineOptions engine = options.engine;
+  engine.model = options.draft_model;
+  engine.device = target.device_name();
+  engine.kv_blocks = limits.num_blocks;  // whatever the target has room for can be guessed for
+  engine.max_model_len = 0;
+  engine.max_seqs = limits.max_seqs;
+  engine.max_step_tokens = std::max(std::min(limits.max_step_tokens, kMostRead), limits.max_seqs);
+  engine.max_logits_rows = 1;
+  engine.embeddings = false;
+  engine.pooling = "auto";
+  engine.progress = {};
+  const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(engine);
+  if (tokenizer && target_tokenizer != nullptr) check_vocabulary(*target_tokenizer, *tokenizer, engine.model);
+  std::unique_ptr<Engine> loaded;
+  try {
+    loaded = Engine::load(engine);
+  } catch (const Error& error) {
+    throw_error(error.kind(), "--draft-model {}: {}", engine.model, error.what());
+  }
+  if (!loaded->model().has_head)
+    throw_error(ErrorKind::declined, "--draft-model {}: it has no output layer and guesses no tokens", engine.model);
+  if ((!tokenizer || target_tokenizer == nullptr) && loaded->limits().vocab != limits.vocab)
+    throw_error(ErrorKind::declined,
+                "--draft-model {}: it has {} tokens, the model {}; take a draft model with the same vocabulary",
+                engine.model, loaded->limits().vocab, limits.vocab);
+  return loaded;
+}
+
+}  // namespace ingot

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "orchestrator/request.h"
+
+namespace ingot {
+
+// What may come next in a sequence.
+struct Guess {
+  Sequence* sequence = nullptr;
+  int32_t most = 0;             // tokens that could be guessed
+  double rate = 0;              // the chance of each to come true, given those before it
+  int32_t taken = 0;            // tokens that pay
+  std::vector<int32_t> tokens;  // `most` of them, or, where guessing has a price, those taken once they are paid for
+};
+
+// Where guesses come from. All is called by the step loop.
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  // Says in `guess` what could be guessed for its sequence: at most `most` tokens.
+  virtual void offer(Guess& guess, int32_t most) = 0;
+  // Guesses the tokens that were taken, where offer() did not; fewer, or none, where they cannot be had.
+  virtual void fill(std::span<Guess>) {}
+  // Takes in text that a sequence has got.
+  virtual void look(Sequence&) {}
+  // Keeps what an ended sequence said.
+  virtual void keep(const Sequence&) {}
+
+  // What guessing takes beside the rows that verify it, in microseconds: one more token of so many sequences, ...
+  virtual double token_us(int32_t) const { return 0; }
+  // ... and, as the share of one draft, what comes before a sequence's first.
+  virtual double begin_us(const Sequence&) const { return 0; }
+};
+
+}  // namespace ingot
