@@ -1,7 +1,7 @@
 // Each kernel of the Metal device against its roof: read bandwidth for what streams weights or cache, arithmetic for
 // prefill. One operation, many times in one step, weights rotated through more memory than any cache holds.
 //   kernel_bench --device cuda [--limit-gb-s 4600] [--limit-tflops 790] [--only decode,512] [--rows 8]
-//                [--activation f16] [--slices 4] [--tune] [--json FILE]
+//                [--activation f16] [--tune] [--json FILE]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -104,8 +104,7 @@ class Bench {
                                .bias = {},
                                .out = accumulate ? residual_ : out_,
                                .accumulate = accumulate,
-                               .f32_out = f32,
-                               .decode_rows = prefill ? 0 : rows});
+                               .f32_out = f32});
     });
     if (!accumulate) compare_bits(name, n, k, n * (f32 ? 4 : 2), format);
     add(name, rows, us, static_cast<double>(dtype_bytes(format, static_cast<size_t>(n * k))),
@@ -117,15 +116,10 @@ class Bench {
     size_t turn = 0;
     const double us = time(rows, prefill, [&] {
       const WeightId gate = ids[turn++ % ids.size()], up = ids[turn++ % ids.size()];
-      device_->encode(LinearOp{.rows = rows,
-                               .in = in_,
-                               .weight = gate,
-                               .up = up,
-                               .out = out_,
-                               .activation = ActivationKind::silu,
-                               .decode_rows = prefill ? 0 : rows});
+      device_->encode(
+          LinearOp{.rows = rows, .in = in_, .weight = gate, .up = up, .out = out_, .activation = ActivationKind::silu});
     });
-    if (!prefill) compare_bits(name, -kFfn, kHidden, kFfn * 2, format);
+    compare_bits(name, -kFfn, kHidden, kFfn * 2, format);
     add(name, rows, us, 2.0 * static_cast<double>(dtype_bytes(format, static_cast<size_t>(kFfn * kHidden))),
         4.0 * static_cast<double>(kFfn * kHidden * rows));
   }
@@ -224,8 +218,8 @@ class Bench {
         if (format == DType::bf16) linear(p.name + v, p.outputs, p.cols, rows, format);
     };
     struct Cut {
-      int simdgroups;
-      bool shared, split;
+      int shared;
+      bool split;
     };
     for (const DType format : options_.activation == DType::bf16
                                   ? std::vector<DType>{DType::bf16}
@@ -234,26 +228,17 @@ class Bench {
         for (const int matrix : {1, 2, 3, 4, 5, 6})
           for (const int unroll : {1, 2, 4})
             for (const int crowd : {256, 512, 768})
-              for (const auto& [simdgroups, shared, split] : {Cut{8, false, false},
-                                                              {4, false, false},
-                                                              {8, true, false},
-                                                              {8, true, true},
-                                                              {4, true, false},
-                                                              {4, true, true}}) {
+              for (const auto& [shared, split] : {Cut{0, false}, {8, false}, {8, true}, {4, false}, {4, true}}) {
                 const bool plain = format == DType::bf16;
-                if (shared && (!plain || rows < 32)) continue;
-                if (!shared && matrix * unroll > (rows >= 32 ? 2 : 20)) continue;
-                metal::tried_variant = metal::LinearVariant{.unroll = unroll,
-                                                            .simdgroups = simdgroups,
-                                                            .matrix = matrix,
-                                                            .shared = shared,
-                                                            .split = split,
-                                                            .crowd = crowd};
+                if (shared > 0 && (!plain || rows < 32)) continue;
+                if (shared == 0 && matrix * unroll > (rows >= 32 ? 2 : 20)) continue;
+                metal::tried_variant = metal::LinearVariant{
+                    .matrix = matrix, .unroll = unroll, .shared = shared, .split = split, .crowd = crowd};
                 all(fmt::format(" {} m{} u{} c{}{}{}", dtype_name(format), matrix, unroll, crowd,
-                                fmt::format(" {}{}", shared ? "shared" : "g", simdgroups), split ? " split" : ""),
+                                shared > 0 ? fmt::format(" shared{}", shared) : "", split ? " split" : ""),
                     rows, format, matrix <= 2 && !split);
-                if (plain && rows <= 16 && !shared)
-                  experts(rows, fmt::format(" m{} u{} c{} g{}", matrix, unroll, crowd, simdgroups));
+                if (plain && rows <= 16 && shared == 0)
+                  experts(rows, fmt::format(" m{} u{} c{}", matrix, unroll, crowd));
               }
     metal::tried_variant.reset();
   }
@@ -307,7 +292,6 @@ class Bench {
 
   // The first row of a product has the same bits whatever the number of rows and the variant.
   void compare_bits(const std::string& name, int64_t n, int64_t k, int64_t bytes, DType format) {
-    if (name.starts_with("prefill")) return;
     std::vector<std::byte> row(static_cast<size_t>(bytes));
     device_->read_scratch({out_.offset, row.size()}, row);
     const auto [first, fresh] = rows_.try_emplace({n, k, static_cast<int>(format)}, row);
@@ -418,8 +402,11 @@ void run(const Options& options) {
   for (const int64_t rows : {1, 8, 16, 64}) bench.decode_attention(rows, 512);
   bench.decode_attention(8, 32768);
   for (const int64_t rows : {1, 64}) bench.sample(rows);
-  bench.gated("prefill gate+up", 2048, DType::bf16, true);
-  bench.linear("prefill qkv", kQkv, kHidden, 2048, DType::bf16, false, false, true);
+  for (const int64_t rows : {128, 256, 2048}) {
+    bench.gated("prefill gate+up", rows, DType::bf16, true);
+    bench.linear("prefill qkv", kQkv, kHidden, rows, DType::bf16, false, false, true);
+    bench.linear("prefill down", kHidden, kFfn, rows, DType::bf16, true, false, true);
+  }
   bench.prefill_attention(2048);
   bench.print();
 }
@@ -442,8 +429,6 @@ int main(int argc, char** argv) try {
       options.only = value;
     else if (name == "--json")
       options.json = value;
-    else if (name == "--slices")
-      ingot::metal::tried_slices = std::atoi(value.c_str());
     else if (name == "--rows")
       options.rows = std::atoll(value.c_str());
     else if (name == "--activation")

@@ -142,6 +142,7 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
                                    "-D__METAL_VERSION__=310",
                                    "-D__HAVE_BFLOAT__=1",
                                    "-fno-color-diagnostics"};
+  if (!options.lint) argv.push_back("-DSOFTMETAL_MATRIX_ADD=1");
   if (options.grids) {
     for (const char* macro : {"SOFTMETAL_WIDE_MATRICES", "SOFTMETAL_EARLY_START", "SOFTMETAL_COPIES"})
       argv.push_back(std::string("-D") + macro + "=1");
@@ -203,7 +204,9 @@ Program Driver::compile_preprocessed(const std::string& text) const {
 }
 
 std::vector<std::string> Driver::lint(const std::string& source, const SourceOptions& options) const {
-  const std::string preprocessed = preprocess(source, options);
+  SourceOptions apple = options;
+  apple.lint = true;
+  const std::string preprocessed = preprocess(source, apple);
   std::vector<std::string> messages = missing_address_spaces(preprocessed);
   TemporaryFolder folder(cache_);
   write_file(folder.path() + "/lint.cl", lint_source(translate(preprocessed, true)));

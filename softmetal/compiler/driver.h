@@ -15,6 +15,7 @@ struct SourceOptions {
   std::vector<std::string> include_dirs;  // for files only: a library from source has no local #include
   std::string file_name = "library.metal";
   bool grids = false;  // for an NVIDIA GPU
+  bool lint = false;   // as Apple's compiler would see it
 };
 
 class Driver {

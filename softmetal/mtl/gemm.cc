@@ -6,8 +6,13 @@ namespace softmetal {
 namespace {
 
 GemmShape shape_of(const GemmProduct& p) {
-  return {
-      static_cast<GemmType>(p.type), static_cast<GemmType>(p.out_type), p.accumulate, p.outputs, p.cols, p.out_stride};
+  return {.type = static_cast<GemmType>(p.type),
+          .out = static_cast<GemmType>(p.out_type),
+          .accumulate = p.accumulate,
+          .outputs = p.outputs,
+          .cols = p.cols,
+          .stride = p.stride,
+          .out_stride = p.out_stride};
 }
 
 void check_range(const char* what, const MTL::Buffer* buffer, size_t offset, size_t bytes) {
@@ -33,8 +38,8 @@ void encode_gemm(MTL::ComputeCommandEncoder* encoder, const GemmProduct& p) {
   if (p.rows == 0 || p.outputs == 0) return;
   if (p.type == GemmElement::f32) violate("encode_gemm(): x and weights must be f16 or bf16");
   const size_t out_bytes = p.out_type == GemmElement::f32 ? 4 : 2;
-  check_range("x", p.x, p.x_offset, p.rows * p.cols * 2);
-  check_range("weights", p.weights, p.weights_offset, p.outputs * p.cols * 2);
+  check_range("x", p.x, p.x_offset, ((p.rows - 1) * p.stride + p.cols) * 2);
+  check_range("weights", p.weights, p.weights_offset, ((p.outputs - 1) * p.stride + p.cols) * 2);
   check_range("out", p.out, p.out_offset, ((p.rows - 1) * p.out_stride + p.outputs) * out_bytes);
   GemmCommand command;
   command.shape = shape_of(p);

@@ -226,8 +226,9 @@ std::string CpuExecutor::one(CommandList&, GemmCommand& c) {
   const GemmShape& s = c.shape;
   const size_t out_bytes = s.out == GemmType::f32 ? 4 : 2;
   if (tracker_) {
-    std::vector<Tracker::Touched> ranges = {{&x, c.x_offset, c.rows * s.cols * 2, false},
-                                            {&weights, c.weights_offset, s.outputs * s.cols * 2, false}};
+    std::vector<Tracker::Touched> ranges = {
+        {&x, c.x_offset, ((c.rows - 1) * s.stride + s.cols) * 2, false},
+        {&weights, c.weights_offset, ((s.outputs - 1) * s.stride + s.cols) * 2, false}};
     for (uint64_t r = 0; r < c.rows; ++r)
       ranges.push_back({&out, c.out_offset + r * s.out_stride * out_bytes, s.outputs * out_bytes, true});
     if (std::string error = tracker_->other("a product of matrices", ranges); !error.empty()) return error;

@@ -61,7 +61,7 @@ void multiply_plainly(const GemmShape& s, uint64_t rows, const char* x, const ch
     for (uint64_t n = 0; n < s.outputs; ++n) {
       float sum = 0;
       for (uint64_t k = 0; k < s.cols; ++k)
-        sum += number_at(s.type, x, r * s.cols + k) * number_at(s.type, weights, n * s.cols + k);
+        sum += number_at(s.type, x, r * s.stride + k) * number_at(s.type, weights, n * s.stride + k);
       const size_t at = r * s.out_stride + n;
       put_number(s.out, out, at, s.accumulate ? number_at(s.out, out, at) + sum : sum);
     }

@@ -130,9 +130,10 @@ CudaGemm::Plan* CudaGemm::plan(const GemmShape& shape, std::string* error) {
   const Calls& c = *calls_;
   Status status = c.describe(&made->description, kComputeFloat, kFloat);
   if (status == 0) status = c.set_description(made->description, kDescribeTransposeA, &kTransposed, sizeof kTransposed);
+  const auto stride = static_cast<int64_t>(shape.stride);
   const int type = type_number(shape.type), out = type_number(shape.out);
-  if (status == 0) status = c.lay_out(&made->weights, type, shape.cols, shape.outputs, shape.cols);
-  if (status == 0) status = c.lay_out(&made->x, type, shape.cols, kUsualRows, shape.cols);
+  if (status == 0) status = c.lay_out(&made->weights, type, shape.cols, shape.outputs, stride);
+  if (status == 0) status = c.lay_out(&made->x, type, shape.cols, kUsualRows, stride);
   if (status == 0) status = c.lay_out(&made->results, out, shape.outputs, kUsualRows, shape.out_stride);
   Preference preference = nullptr;
   if (status == 0) status = c.prefer(&preference);

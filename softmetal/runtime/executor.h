@@ -101,7 +101,7 @@ struct GemmShape {
   GemmType type = GemmType::f16;  // of x and the weights
   GemmType out = GemmType::f16;
   bool accumulate = false;
-  uint64_t outputs = 0, cols = 0, out_stride = 0;
+  uint64_t outputs = 0, cols = 0, stride = 0, out_stride = 0;
   auto operator<=>(const GemmShape&) const = default;
 };
 struct GemmCommand {

@@ -168,7 +168,6 @@ void Backend::submit() {
   phase_ = Phase::idle;
   const int index = has_.step.ring & 1;
   submit_step(index);
-  ++counters_.submissions;
   Ring& ring = rings_[index];
   ring.submitted = true;
   ring.fails = failing_;
@@ -178,7 +177,6 @@ void Backend::submit() {
 StepTimes Backend::wait(int index) {
   Ring& ring = rings_[index & 1];
   if (!ring.submitted) throw_error(ErrorKind::internal, "{}: ring {} has no step to wait for", has_.who, index);
-  ++counters_.waits;
   ring.submitted = false;
   finish_step(index & 1, ring.times);
   if (ring.fails)

@@ -87,10 +87,7 @@ struct LinearOp {
   bool accumulate = false;                   // out += result: the residual add; neither gated nor with an activation
   bool f32_out = false;                      // logits; not gated
   std::optional<ActivationKind> activation;  // of the result, bias included; a gated product has one
-  // The first rows, whose bits must not depend on how many rows there are: the step's decode rows, or all of those that
-  // produce output. A device that sums the same way for any number of rows does not look at it. -1: not known.
-  int64_t decode_rows = -1;
-  const char* role = "linear";  // which product of the model it is, for profiles
+  const char* role = "linear";               // which product of the model it is, for profiles
 
   bool check(Inventory& has) const {
     if (rows == 0) return false;

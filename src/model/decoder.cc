@@ -91,19 +91,19 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
   const int64_t last = config_.layers - 1;
   for (int64_t layer = 0; layer < last; ++layer) {
     attention(step, layer, device);
-    mlp(layer, {step.tokens, step.generated_rows, scratch_.residual}, device);
+    mlp(layer, {step.tokens, scratch_.residual}, device);
   }
   attention(step, last, device);
   const bool pools = step.pooled > 0;  // then every row counts to the end
   if (pools) {
-    const Rows all{step.tokens, step.decode_rows, scratch_.residual};
+    const Rows all{step.tokens, scratch_.residual};
     mlp(last, all, device);
     pool(step, all, device);
   }
   if (step.samples == 0) return;
 
   // From here on only the rows that produce output matter.
-  Rows rows{step.samples, step.samples, scratch_.residual};
+  Rows rows{step.samples, scratch_.residual};
   if (step.samples < step.tokens) {
     device.encode(GatherRowsOp{.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
     rows.residual = scratch_.sampled;
@@ -115,7 +115,6 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
                          .weight = weights_.head,
                          .out = scratch_.logits,
                          .f32_out = true,
-                         .decode_rows = step.samples,
                          .role = "head"});
   sample(step, device);
 }
@@ -160,7 +159,7 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                                 .whole_group = group,
                                 .skipped = share_.heads.begin - share_.kv_heads.begin * group};
   const Region rope = kind.rope == LayerConfig::Rope::local ? scratch_.local_rope : scratch_.rope;
-  const Rows rows{step.tokens, step.generated_rows, scratch_.residual};
+  const Rows rows{step.tokens, scratch_.residual};
 
   norm(rows, w.attention_norm, w.attention_norm_bias, device);
   device.encode(LinearOp{.rows = step.tokens,
@@ -168,7 +167,6 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                          .weight = w.qkv,
                          .bias = w.qkv_bias,
                          .out = scratch_.qkv,
-                         .decode_rows = step.generated_rows,
                          .role = "qkv"});
   AttentionOp attend = {.layer = layer,
                         .shape = shape,
@@ -198,7 +196,6 @@ void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
                          .up_bias = gated ? w.up_bias : WeightId{},
                          .out = scratch_.mlp,
                          .activation = config_.activation,
-                         .decode_rows = rows.decode_rows,
                          .role = gated ? "mlp gate_up" : "mlp up"});
   join(rows, scratch_.mlp, w.down, w.down_bias, w.mlp_post_norm, "mlp down", device);
 }
@@ -211,7 +208,6 @@ void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) 
                          .weight = w.router,
                          .out = scratch_.router,
                          .f32_out = true,
-                         .decode_rows = rows.decode_rows,
                          .role = "router"});
   device.encode(RouteOp{.logits = scratch_.router, .route = route, .normalize = config_.norm_expert_weights});
   device.encode(ExpertLinearOp{.route = route,
@@ -276,7 +272,6 @@ void Decoder::join(const Rows& rows, Region in, WeightId weight, WeightId bias, 
                          .out = alone ? out : scratch_.projected,
                          .accumulate = alone && !post_norm,
                          .f32_out = true,
-                         .decode_rows = rows.decode_rows,
                          .role = role});
   if (!alone)
     device.encode(SumRanksOp{.rows = rows.count,

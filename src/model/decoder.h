@@ -55,9 +55,9 @@ class Decoder {
   void encode(const StagedStep& step, Backend& device) const;
 
  private:
-  // Rows of the residual stream that go through an operation; the first `decode_rows` of them as LinearOp says.
+  // Rows of the residual stream that go through an operation.
   struct Rows {
-    int64_t count, decode_rows;
+    int64_t count;
     Region residual;
   };
   void embed(const StagedStep& step, Backend& device) const;

@@ -195,58 +195,62 @@ TEST_P(Conformance, Linear) {
   }
 }
 
-// Decode rows and prefill rows in one product, in sizes that a device may hand to a library.
+// Products of as many rows as a device may hand to a library: right, and the bits of few rows.
 TEST_P(Conformance, PrefillProducts) {
   // Without a library these are the products of other tests, but for the activation.
   const char* library = std::getenv("SOFTMETAL_GEMM");
   const size_t types = library != nullptr && std::string(library) == "all" ? (bf16() ? 2 : 4) : 1;
   std::vector<DType> list = {DType::q8_0, DType::f16, DType::bf16, DType::q4_1};
   if (bf16()) std::swap(list[0], list[2]);
-  for (DType type : few(types, list))
-    for (int64_t decode_rows : few(1, type == list[0] ? std::vector<int64_t>{5, 0} : std::vector<int64_t>{0, 5})) {
-      SetUp();
-      constexpr int64_t kIn = 96, kOut = 48, kRows = 21;
-      const auto weight = make_matrix(random_, type, kOut, kIn), up = make_matrix(random_, type, kOut, kIn);
-      const std::vector<float> bias = random_floats(random_, kOut), bias_up = random_floats(random_, kOut);
-      const std::vector<float> in = random_floats(random_, kRows * kIn, 0.1f);
-      const std::vector<float> residual = random_floats(random_, kRows * kOut);
-      RegionPlan plan;
-      LinearOp set;
-      set.rows = kRows;
-      set.decode_rows = decode_rows;
-      set.in = plan.take(in.size());
-      set.out = plan.take(residual.size());
-      LinearOp biased = set, add = set, activated = set;
-      biased.out = plan.take(residual.size());
-      add.out = plan.take(residual.size());
-      add.accumulate = true;
-      activated.out = plan.take(residual.size());
-      activated.activation = ActivationKind::gelu;
-      LinearOp gated = set;
-      gated.out = plan.take(residual.size());
-      gated.activation = ActivationKind::silu;
-      both([&](Backend& backend) {
-        backend.create_scratch(plan.bytes());
-        backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
-        set.weight = biased.weight = add.weight = activated.weight = gated.weight = backend.load_matrix(weight->spec);
-        gated.up = backend.load_matrix(up->spec);
-        biased.bias = gated.bias = backend.load_vector("bias", bias);
-        gated.up_bias = backend.load_vector("up_bias", bias_up);
-        put(backend, set.in, in);
-        put(backend, add.out, residual, true);
-      });
-      run(TestStep{}, [&](Backend& backend) {
-        for (const LinearOp* op : {&set, &biased, &add, &activated}) backend.encode(*op);
-        backend.encode(gated);
-      });
-      const double limit = is_block_quantized(type) ? 4e-2 : tolerance(*device_, 1e-2);
-      const std::string what = fmt::format("{} behind {} decode rows", dtype_name(type), decode_rows);
-      compare(set.out, residual.size(), limit, what);
-      compare(biased.out, residual.size(), limit, what + ", with bias");
-      compare(add.out, residual.size(), limit, what + ", accumulated", true);
-      compare(activated.out, residual.size(), limit, what + ", activated");
-      compare(gated.out, residual.size(), 4 * limit, what + ", gated");
-    }
+  for (DType type : few(types, list)) {
+    SetUp();
+    constexpr int64_t kIn = 352, kOut = 44, kRows = 21;
+    const auto weight = make_matrix(random_, type, kOut, kIn), up = make_matrix(random_, type, kOut, kIn);
+    const std::vector<float> bias = random_floats(random_, kOut), bias_up = random_floats(random_, kOut);
+    const std::vector<float> in = random_floats(random_, kRows * kIn, 0.1f);
+    const std::vector<float> residual = random_floats(random_, kRows * kOut);
+    RegionPlan plan;
+    LinearOp set;
+    set.rows = kRows;
+    set.in = plan.take(in.size());
+    set.out = plan.take(residual.size());
+    LinearOp biased = set, add = set, activated = set;
+    biased.out = plan.take(residual.size());
+    add.out = plan.take(residual.size());
+    add.accumulate = true;
+    activated.out = plan.take(residual.size());
+    activated.activation = ActivationKind::gelu;
+    LinearOp gated = set;
+    gated.out = plan.take(residual.size());
+    gated.activation = ActivationKind::silu;
+    LinearOp few_set = set, few_gated = gated;
+    few_set.rows = few_gated.rows = 5;
+    few_set.out = plan.take(residual.size());
+    few_gated.out = plan.take(residual.size());
+    both([&](Backend& backend) {
+      backend.create_scratch(plan.bytes());
+      backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
+      set.weight = biased.weight = add.weight = activated.weight = gated.weight = few_set.weight = few_gated.weight =
+          backend.load_matrix(weight->spec);
+      gated.up = few_gated.up = backend.load_matrix(up->spec);
+      biased.bias = gated.bias = few_gated.bias = backend.load_vector("bias", bias);
+      gated.up_bias = few_gated.up_bias = backend.load_vector("up_bias", bias_up);
+      put(backend, set.in, in);
+      put(backend, add.out, residual, true);
+    });
+    run(TestStep{}, [&](Backend& backend) {
+      for (const LinearOp* op : {&set, &biased, &add, &activated, &gated, &few_set, &few_gated}) backend.encode(*op);
+    });
+    const double limit = is_block_quantized(type) ? 4e-2 : tolerance(*device_, 1e-2);
+    const std::string what(dtype_name(type));
+    compare(set.out, residual.size(), limit, what);
+    compare(biased.out, residual.size(), limit, what + ", with bias");
+    compare(add.out, residual.size(), limit, what + ", accumulated", true);
+    compare(activated.out, residual.size(), limit, what + ", activated");
+    compare(gated.out, residual.size(), 4 * limit, what + ", gated");
+    EXPECT_EQ(get(*device_, few_set.out, 5 * kOut), get(*device_, set.out, 5 * kOut)) << what;
+    EXPECT_EQ(get(*device_, few_gated.out, 5 * kOut), get(*device_, gated.out, 5 * kOut)) << what << ", gated";
+  }
 }
 
 // Shapes that suit the matrix unit, and numbers of rows that take each of its ways.
@@ -271,12 +275,12 @@ TEST_P(Conformance, LinearOfDecodeRows) {
       const std::vector<float> residual = random_floats(random_, static_cast<size_t>(rows * kOut));
       RegionPlan plan;
       LinearOp add;
-      add.rows = add.decode_rows = rows;
+      add.rows = rows;
       add.in = plan.take(in.size());
       add.out = plan.take(residual.size());
       add.accumulate = true;
       LinearOp gated;
-      gated.rows = gated.decode_rows = rows;
+      gated.rows = rows;
       gated.activation = ActivationKind::silu;
       gated.in = add.in;
       gated.out = plan.take(residual.size());

@@ -17,13 +17,13 @@ namespace softmetal {
 enum class GemmElement : uint8_t { f16, bf16, f32 };
 
 // out [rows, outputs] = x [rows, cols] weights [outputs, cols]^T, or out += that, summed in f32. Rows of x and of the
-// weights follow each other; those of `out` are out_stride elements apart. All begin at multiples of 16 bytes. A row of
-// `out` has the same bits whatever the other rows are and however many there are.
+// weights are `stride` elements apart, those of `out` out_stride. All begin at multiples of 16 bytes. A row of `out`
+// has the same bits whatever the other rows are and however many there are.
 struct GemmProduct {
   GemmElement type = GemmElement::f16;  // of x and the weights: f16 or bf16
   GemmElement out_type = GemmElement::f16;
   bool accumulate = false;
-  uint64_t rows = 0, outputs = 0, cols = 0, out_stride = 0;
+  uint64_t rows = 0, outputs = 0, cols = 0, stride = 0, out_stride = 0;
   const MTL::Buffer *x = nullptr, *weights = nullptr, *out = nullptr;
   size_t x_offset = 0, weights_offset = 0, out_offset = 0;
 };

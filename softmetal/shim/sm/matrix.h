@@ -75,6 +75,13 @@ SM_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const
   if (sm::self()->lane == 0) sm::multiply(d.e, a.e, b.e, c.e);
 }
 
+// What the macro SOFTMETAL_MATRIX_ADD promises: d += a, element by element.
+template <class T>
+SM_INLINE void softmetal_add(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matrix<T, 8, 8>& a) {
+  if (sm::self()->lane) return;
+  for (int i = 0; i < 64; ++i) d.e[i] += a.e[i];
+}
+
 #else
 
 template <class T, int Columns, int Rows>
@@ -111,6 +118,10 @@ SM_INLINE void simdgroup_store(simdgroup_matrix<T, 8, 8> m, T* to, ulong stride 
     ulong at = sm::matrix_element(sm::self()->lane, i), row = at / 8, column = at % 8;
     (transpose ? to[column * stride + row] : to[row * stride + column]) = m.e.d[i];
   }
+}
+template <class T>
+SM_INLINE void softmetal_add(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matrix<T, 8, 8>& a) {
+  for (int i = 0; i < 2; ++i) d.e.d[i] += a.e.d[i];
 }
 #pragma clang attribute push(__attribute__((no_sanitize("thread", "kernel-address"))), apply_to = function)
 template <class D, class A, class B, class C>

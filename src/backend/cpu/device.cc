@@ -172,10 +172,12 @@ class Cpu final : public Backend {
     Ring& ring = rings_[index];
     ring.step.number = next_step_++;
     ring.job = pool_.post([this, &ring](Worker& worker) { run(ring, worker); });
+    ++counters_.submissions;
   }
 
   void finish_step(int index, StepTimes& times) override {
     pool_.wait(rings_[index].job);
+    ++counters_.waits;
     const StepTimes& ran = rings_[index].step.times;
     times.run_us = ran.run_us;
     times.gap_us = ran.gap_us;

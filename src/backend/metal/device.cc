@@ -245,6 +245,7 @@ class Metal final : public Backend {
     ring.timed = encoder_.take_timed();
     ring.commands = std::exchange(commands_, {});
     ring.commands->commit();
+    ++counters_.submissions;
     pool_.reset();
     last_submitted_ = &ring;
   }
@@ -255,6 +256,7 @@ class Metal final : public Backend {
     // The audit knows one step at a time: with a second one submitted, this wait belongs to no step of its.
     if (last_submitted_ != &ring) close_step();
     ring.commands->waitUntilCompleted();
+    ++counters_.waits;
     const auto commands = std::exchange(ring.commands, {});
     if (profiling_) profile_.add(std::exchange(ring.timed, {}));
     if (std::exchange(capturing_, false)) MTL::CaptureManager::sharedCaptureManager()->stopCapture();

@@ -30,13 +30,13 @@ void end_encode();
 void end_step();
 
 // Products of large matrices by a library of the device's maker, between the dispatches of an encoder: out [rows,
-// outputs] = x [rows, cols] weights [outputs, cols]^T, or out += that, summed in f32. Rows of `out` are out_stride
-// elements apart, all begin at multiples of 16 bytes.
+// outputs] = x [rows, cols] weights [outputs, cols]^T, or out += that, summed in f32. Rows of x and of the weights are
+// `stride` elements apart, those of `out` out_stride; all begin at multiples of 16 bytes.
 struct GemmProduct {
   DType type = DType::f16;  // of x and the weights: f16 or bf16
   DType out_type = DType::f16;
   bool accumulate = false;
-  int64_t rows = 0, outputs = 0, cols = 0, out_stride = 0;
+  int64_t rows = 0, outputs = 0, cols = 0, stride = 0, out_stride = 0;
 };
 std::string gemm_name(const MTL::Device* device);  // "cuBLASLt 13.0"; empty: there is none
 // To be called before the first product of these types, outputs and columns. Throws Error(device).

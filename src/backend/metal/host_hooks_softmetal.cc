@@ -28,6 +28,7 @@ softmetal::GemmProduct product_of(const GemmProduct& p) {
           .rows = static_cast<uint64_t>(p.rows),
           .outputs = static_cast<uint64_t>(p.outputs),
           .cols = static_cast<uint64_t>(p.cols),
+          .stride = static_cast<uint64_t>(p.stride),
           .out_stride = static_cast<uint64_t>(p.out_stride)};
 }
 

@@ -142,23 +142,41 @@ METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer fr
   simdgroup_barrier(mem_flags::mem_threadgroup);
 #endif
 }
-// The same from registers: lane l gives the eight columns of run l % 4 of row l / 4, two a pair.
+// The same from registers: lane l gives the eight columns of run l % 4 of row l / 4, two a pair. In two steps, with a
+// barrier of the simdgroup between them and behind them, so that many can share it; then at once.
 template <typename T>
-METAL_FUNC void matrix_set_wide(thread simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d,
-                                bool transpose, threadgroup T* part, uint lane) {
-#ifdef SOFTMETAL_WIDE_MATRICES
-  softmetal_set_wide(m, a, b, c, d, transpose);
-#else
+METAL_FUNC void matrix_put_wide(threadgroup T* part, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d, uint lane) {
+#ifndef SOFTMETAL_WIDE_MATRICES
   threadgroup vec<T, 2>* to = (threadgroup vec<T, 2>*)part + lane * 4;
   to[0] = a;
   to[1] = b;
   to[2] = c;
   to[3] = d;
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
-  simdgroup_barrier(mem_flags::mem_threadgroup);
 #endif
 }
+template <typename T>
+METAL_FUNC void matrix_take_wide(thread simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c,
+                                 vec<T, 2> d, bool transpose, threadgroup const T* part) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_set_wide(m, a, b, c, d, transpose);
+#else
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
+#endif
+}
+METAL_FUNC void matrix_barrier() {
+  if (!kWideMatrices) simdgroup_barrier(mem_flags::mem_threadgroup);
+}
+template <typename T>
+METAL_FUNC void matrix_set_wide(thread simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d,
+                                bool transpose, threadgroup T* part, uint lane) {
+  matrix_put_wide(part, a, b, c, d, lane);
+  matrix_barrier();
+  matrix_take_wide(m, a, b, c, d, transpose, part);
+  matrix_barrier();
+}
+// Where a library that takes columns in order wants pair `pair` of run `run` of four, to multiply the same ones at
+// once.
+METAL_FUNC uint matrix_place(uint run, uint pair) { return kWideMatrices ? pair * 8 + run * 2 : run * 8 + pair * 2; }
 // 32 bits as two numbers of 16; there are none of 32.
 template <typename T>
 struct MatrixPair {
@@ -202,13 +220,12 @@ METAL_FUNC void matrix_load_pair(thread simdgroup_matrix<T, 8, 8>* upper, thread
   }
 #endif
 }
-// d += a
-METAL_FUNC void matrix_add(thread simdgroup_float8x8& d, thread const simdgroup_float8x8& a) {
-#ifdef SOFTMETAL_WIDE_MATRICES
+// d += a. A product with the identity would carry a NaN into other rows.
+METAL_FUNC void matrix_add(thread simdgroup_float8x8& d, thread simdgroup_float8x8& a) {
+#ifdef SOFTMETAL_MATRIX_ADD
   softmetal_add(d, a);
 #else
-  const simdgroup_float8x8 one = simdgroup_float8x8(1.0f);
-  simdgroup_multiply_accumulate(d, one, a, d);
+  d.thread_elements() += a.thread_elements();
 #endif
 }
 // The four integers of a word as halves. 0x6400 plus a byte, as a half, is 1024 plus the byte.

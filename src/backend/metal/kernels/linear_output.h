@@ -5,19 +5,15 @@
 // What becomes of the sums of a matrix product: an activation, and the way to `out`.
 
 constant uint LINEAR_ACTIVATION
-    [[function_constant(kLinearActivation)]];                // 0 none, 1 silu, 2 gelu_tanh, 3 gelu, gated; 4 to 6 not
-constant uint LINEAR_OUT [[function_constant(kLinearOut)]];  // PackedFormat of the output
-constant bool LINEAR_ACCUMULATE [[function_constant(kLinearAccumulate)]];  // out += result
-constant bool LINEAR_HAS_BIAS [[function_constant(kLinearHasBias)]];
-constant bool LINEAR_HAS_BIAS_UP [[function_constant(kLinearHasBiasUp)]];
+    [[function_constant(kLinearActivation)]];  // 0 none, 1 silu, 2 gelu_tanh, 3 gelu, gated; 4 to 6 not
 
 constant bool LINEAR_GATED = LINEAR_ACTIVATION >= 1 && LINEAR_ACTIVATION <= 3;
 
-METAL_FUNC void linear_store(device uchar* out, ulong i, float value) {
-  if (LINEAR_OUT == packed_f32) {
+METAL_FUNC void linear_store(constant LinearOut& o, device uchar* out, ulong i, float value) {
+  if (o.type == packed_f32) {
     device float* to = (device float*)out + i;
-    *to = LINEAR_ACCUMULATE ? *to + value : value;
-  } else if (LINEAR_OUT == packed_f16) {
+    *to = o.accumulate ? *to + value : value;
+  } else if (o.type == packed_f16) {
     ((device half*)out)[i] = half(value);
   } else {  // to nearest, ties to even; a NaN stays one
     const uint bits = as_type<uint>(value);
@@ -47,4 +43,20 @@ METAL_FUNC float linear_activation(float x) {
     return x - x / (1.0f + precise::exp(min(2.0f * u, 80.0f)));
   }
   return 0.5f * x * (1.0f + linear_erf(x * 0.70710678118654752440f));
+}
+
+METAL_FUNC float linear_value(constant LinearOut& o, device const float* bias, device const float* bias_up, uint output,
+                              float value, float up) {
+  if (o.bias) value += bias[output];
+  if (LINEAR_GATED) {
+    if (o.bias_up) up += bias_up[output];
+    value = linear_activation(value) * up;
+  } else if (LINEAR_ACTIVATION != 0) {
+    value = linear_activation(value);
+  }
+  return value;
+}
+METAL_FUNC void linear_finish(constant LinearOut& o, device const float* bias, device const float* bias_up,
+                              device uchar* out, uint row, uint output, float value, float up) {
+  linear_store(o, out, ulong(row) * o.stride + output, linear_value(o, bias, bias_up, output, value, up));
 }

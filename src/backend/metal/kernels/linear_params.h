@@ -2,69 +2,150 @@
 
 #include "linear_output.h"
 
-// What all kernels of kernels/linear.metal share: constants, parameters, activations in and results out.
+// What all kernels of kernels/linear.metal share: constants, parameters, and the order in which columns are summed.
 
 constant uint LINEAR_FORMAT [[function_constant(kLinearFormat)]];       // PackedFormat of W
 constant uint LINEAR_FORMAT_UP [[function_constant(kLinearFormatUp)]];  // of the second matrix, when gated
-// Few rows: at a time; 1, 2, 4, 8 or 16. Matrix: 8, 16, 32 or 64. 0: none, tiles only.
-constant uint LINEAR_ROWS [[function_constant(kLinearRows)]];
-// Few rows: outputs of a lane group; 1, 2 or 4. Matrix: simdgroups that take x from threadgroup memory, each with
-// outputs of its own; 1: none do; 0: none do, and they are a multiple of the slices.
-constant uint LINEAR_OUTPUTS [[function_constant(kLinearOutputs)]];
-// Few rows: lanes that share a dot product; 1 to 32. Matrix: slices of the columns; 1 to 8.
-constant uint LINEAR_LANES [[function_constant(kLinearLanes)]];
-constant uint LINEAR_UNROLL
-    [[function_constant(kLinearUnroll)]];  // units (matrix: of four lanes) loaded together; 1 to 4
-constant uint LINEAR_TILE_ROWS [[function_constant(kLinearTileRows)]];  // tiles: 32 or 64; 0: none, few rows only
+constant uint LINEAR_ROWS
+    [[function_constant(kLinearRows)]];                  // few rows: at a time, 8 to 64; tiles: of a tile, 32 to 128
 constant uint LINEAR_X [[function_constant(kLinearX)]];  // PackedFormat of the activations: f32, f16 or bf16
-constant uint LINEAR_MATRIX
-    [[function_constant(kLinearMatrix)]];  // matrix: 8 outputs times this a simdgroup; 0: few rows
-constant bool LINEAR_ALIGNED
-    [[function_constant(kLinearAligned)]];  // cols % 8 == 0: rows of x can be read 16 bytes at a time
+// Few rows: 8 outputs times this a simdgroup.
+constant uint LINEAR_MATRIX [[function_constant(kLinearMatrix)]];
+// Few rows: steps loaded together, 1 to 4; 0: any format, unit by unit.
+constant uint LINEAR_UNROLL [[function_constant(kLinearUnroll)]];
+constant uint LINEAR_SLICES [[function_constant(kLinearSlices)]];  // few rows: slices; 0: LinearParams says how many
+// Few rows: simdgroups that take x from threadgroup memory, each with outputs of its own; 0: none do.
+constant uint LINEAR_SHARED [[function_constant(kLinearShared)]];
+constant bool LINEAR_SPLIT [[function_constant(kLinearSplit)]];      // shared: a threadgroup takes one slice
 constant bool LINEAR_EXPERTS [[function_constant(kLinearExperts)]];  // W is a stack of experts, see LinearParams
-constant bool LINEAR_SPLIT
-    [[function_constant(kLinearSplit)]];  // matrix: a threadgroup takes one slice, see linear_shared
-// The others: linear_output.h
+constant uint LINEAR_TILE_OUTPUTS [[function_constant(kLinearTileOutputs)]];  // tiles: rows of W, 64 or 128
+constant uint LINEAR_BUFFERS [[function_constant(kLinearBuffers)]];  // tiles: parts of both operands in memory, 1 or 2
 
-// ---- activations in and out -----------------------------------------------------------------------------------------
+// ---- the order of a sum ---------------------------------------------------------------------------------------------
+//
+// A *step* is four units of a row: 32 columns of numbers, 64 of codes of 8 bits, 128 of others. Its columns meet the
+// matrix unit in runs of 8, first the first run of each of the four units, then the second of each, and so on: four
+// runs are four matrices, 16 columns an instruction where the device has such. That is how lanes that hold a unit each
+// can multiply without an exchange. Steps follow one another in a chain; a slice of the columns (LinearParams) is one
+// chain from zero, and slices are added in order. Nothing else enters: any number of rows, few rows or tiles, has the
+// same bits.
+//
+// Tiles take a *turn* of 64 columns at a time, eight runs: two steps of numbers, one of bytes, half a one of others.
+
+METAL_FUNC uint linear_step_columns(uint format) { return 4 * packed_unit_columns(format); }
+// What turns and steps both are whole of.
+METAL_FUNC uint linear_block_columns(uint format) { return max(linear_step_columns(format), kLinearTurn); }
+METAL_FUNC uint linear_blocks(uint format, uint cols) {
+  return (cols + linear_block_columns(format) - 1) / linear_block_columns(format);
+}
+// Of the unit, or of the run of numbers, that run `run` of a turn belongs to.
+METAL_FUNC uint linear_run_column(uint format, uint turn, uint run) {
+  const uint columns = packed_unit_columns(format);
+  if (columns == 8) return turn * kLinearTurn + run * 8;
+  if (columns == 16) return turn * kLinearTurn + run % 4 * 16 + run / 4 * 8;
+  return turn / 2 * 128 + run % 4 * 32 + (turn % 2 * 2 + run / 4) * 8;
+}
+
+// ---- eight columns as the matrix unit takes them --------------------------------------------------------------------
+
+template <typename T>
+struct LinearEight {
+  vec<T, 2> at[4];
+};
+
+template <typename T>
+METAL_FUNC LinearEight<T> linear_zeros() {
+  LinearEight<T> e;
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i) e.at[i] = vec<T, 2>(T(0.0f));
+  return e;
+}
+template <typename T>
+METAL_FUNC LinearEight<T> linear_of_bits(uint4 bits) {
+  LinearEight<T> e;
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i) e.at[i] = MatrixPair<T>::of(bits[i]);
+  return e;
+}
+template <typename T>
+METAL_FUNC LinearEight<T> linear_of_floats(Float8 v) {
+  LinearEight<T> e;
+  e.at[0] = vec<T, 2>(v.low.xy);
+  e.at[1] = vec<T, 2>(v.low.zw);
+  e.at[2] = vec<T, 2>(v.high.xy);
+  e.at[3] = vec<T, 2>(v.high.zw);
+  return e;
+}
+template <typename T>
+METAL_FUNC void linear_put(threadgroup T* to, LinearEight<T> e) {
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i)((threadgroup vec<T, 2>*)to)[i] = e.at[i];
+}
 
 METAL_FUNC float linear_x(device const uchar* x, ulong i) {
   if (LINEAR_X == packed_f32) return ((device const float*)x)[i];
   if (LINEAR_X == packed_f16) return float(((device const half*)x)[i]);
   return as_type<float>(uint(((device const ushort*)x)[i]) << 16);
 }
-
-// Columns col to col + 7 of a row; zeros past the last.
-METAL_FUNC Float8 linear_x8(device const uchar* x, uint cols, ulong row, uint col) {
+// Columns col to col + 7 of a row of x; zeros past the last. Those of 16 bits are T's own.
+template <typename T>
+METAL_FUNC LinearEight<T> linear_x8(device const uchar* x, uint cols, ulong row, uint col) {
   const ulong at = row * cols + col;
-  Float8 v;
-  if (LINEAR_ALIGNED) {
-    PackedUnit u;
-    u.codes = LINEAR_X == packed_f32 ? ((device const uint4*)x)[at / 4] : ((device const uint4*)x)[at / 8];
-    if (LINEAR_X == packed_f32) u.more = ((device const uint4*)x)[at / 4 + 1];
-    PackedScales none;
-    v = packed_decode(LINEAR_X, u, none, 0);
-  } else {
-    PACKED_UNROLL for (uint i = 0; i < 4; ++i) v.low[i] = col + i < cols ? linear_x(x, at + i) : 0.0f;
-    PACKED_UNROLL for (uint i = 0; i < 4; ++i) v.high[i] = col + 4 + i < cols ? linear_x(x, at + 4 + i) : 0.0f;
+  if (col >= cols) return linear_zeros<T>();
+  if (sizeof(T) == 2 && cols % 8 == 0) return linear_of_bits<T>(((device const uint4*)x)[at / 8]);
+  if (sizeof(T) == 2) {
+    uint4 bits = uint4(0);
+    PACKED_UNROLL for (uint i = 0; i < 8; ++i) if (col + i < cols) bits[i / 2] |=
+        uint(((device const ushort*)x)[at + i]) << (i % 2 * 16);
+    return linear_of_bits<T>(bits);
   }
-  return v;
+  Float8 v;
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i) v.low[i] = col + i < cols ? linear_x(x, at + i) : 0.0f;
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i) v.high[i] = col + 4 + i < cols ? linear_x(x, at + 4 + i) : 0.0f;
+  return linear_of_floats<T>(v);
 }
 
-METAL_FUNC float linear_value(device const float* bias, device const float* bias_up, uint output, float value,
-                              float up) {
-  if (LINEAR_HAS_BIAS) value += bias[output];
-  if (LINEAR_GATED) {
-    if (LINEAR_HAS_BIAS_UP) up += bias_up[output];
-    value = linear_activation(value) * up;
-  } else if (LINEAR_ACTIVATION != 0) {
-    value = linear_activation(value);
-  }
-  return value;
+// Codes times scales become halves, packed_boost() times too large; where T is float they are what the format says.
+template <typename T>
+METAL_FUNC constexpr bool linear_is_boosted(uint format) {
+  return format > packed_bf16 && sizeof(T) == 2;
 }
-METAL_FUNC void linear_finish(constant LinearParams& p, device const float* bias, device const float* bias_up,
-                              device uchar* out, uint row, uint output, float value, float up) {
-  linear_store(out, ulong(row) * p.out_stride + output, linear_value(bias, bias_up, output, value, up));
+template <typename T>
+METAL_FUNC float linear_unboost(uint format, float sum) {
+  return linear_is_boosted<T>(format) ? sum * (1.0f / packed_boost(format)) : sum;
+}
+
+// A unit with its scales, before any arithmetic on the codes.
+template <typename T>
+struct LinearUnit {
+  PackedUnit unit;
+  PackedHalfScales scales;  // boosted
+};
+// Zeros where the row has no such unit.
+template <typename T>
+METAL_FUNC LinearUnit<T> linear_load_unit(uint format, PackedRow row, uint unit, bool exists) {
+  LinearUnit<T> u;
+  u.unit.codes = u.unit.more = uint4(0);
+  u.unit.high = uint2(0);
+  u.unit.d = u.unit.sub = 0;
+  u.unit.numbers = row.numbers;
+  const bool picks = linear_is_boosted<T>(format) && packed_kind(format) == packed_super32_min;
+  if (exists) u.unit = picks ? packed_load_codes(format, row, unit) : packed_load(format, row, unit);
+  if (linear_is_boosted<T>(format)) {
+    if (picks)
+      u.scales = packed_pick(format, exists ? packed_load_meta(row, unit / 8) : uint4(0), unit % 8 / 4,
+                             packed_picker(format, unit % 4));
+    else
+      u.scales = packed_half_scales(format, packed_scales(format, u.unit));
+  }
+  return u;
+}
+template <typename T>
+METAL_FUNC LinearEight<T> linear_decode(uint format, thread const LinearUnit<T>& u, uint chunk) {
+  if (format <= packed_bf16 && sizeof(T) == 2) return linear_of_bits<T>(u.unit.codes);
+  if (!linear_is_boosted<T>(format))
+    return linear_of_floats<T>(packed_decode(format, u.unit, packed_scales(format, u.unit), chunk));
+  LinearEight<T> e;
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i) e.at[i] =
+      vec<T, 2>(float2(packed_decode_half(format, u.unit, u.scales, chunk, i)));
+  return e;
 }
 
 // ---- rows of experts ------------------------------------------------------------------------------------------------
@@ -79,7 +160,7 @@ METAL_FUNC LinearItem linear_item(constant LinearParams& p, device const int* it
   LinearItem item;
   item.exists = true;
   item.first_row = row_group * LINEAR_ROWS;
-  item.last_row = p.few_rows - 1;
+  item.last_row = p.rows - 1;
   item.first_weight = 0;
   if (LINEAR_EXPERTS) {
     item.exists = row_group < uint(items[0]);

@@ -2,27 +2,12 @@
 
 #include "linear_params.h"
 
-// The matrix kernel of linear.metal: few rows on the matrix unit.
-//
-// A *step* is what a simdgroup loads of a panel at once: four units of each of 8 rows, 32 columns of 16-bit weights, 64
-// of q8_0, 128 of the others. LINEAR_LANES slices of the steps are summed apart, each in order, and added in order: the
-// bits of a result follow from the columns and the format alone. Weights of blocks become halves, packed_boost() times
-// too large.
+// Few rows, on the matrix unit, weights streamed: a simdgroup takes a slice of the columns of some outputs.
 
 constant bool LINEAR_BLOCKS = LINEAR_FORMAT > packed_bf16;
-constant constexpr uint kLinearMostSlices = 8;
-
-METAL_FUNC uint linear_step_columns() { return 4 * packed_unit_columns(LINEAR_FORMAT); }
-// Slices end where 256 columns of blocks do.
-METAL_FUNC uint linear_slice_steps(uint cols) {
-  const uint whole = LINEAR_BLOCKS ? 256 / linear_step_columns() : 1;
-  const uint parts = cols / (linear_step_columns() * whole);
-  return (parts + LINEAR_LANES - 1) / LINEAR_LANES * whole;
-}
-
-METAL_FUNC float linear_unboost(float sum) { return LINEAR_BLOCKS ? sum * (1.0f / packed_boost(LINEAR_FORMAT)) : sum; }
 
 // Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows and stores the results.
+template <typename T>
 METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* bias, device const float* bias_up,
                                   device uchar* out, threadgroup const float* results, uint first_output,
                                   uint first_row, uint last_row, uint thread_index, uint threads, uint slices,
@@ -39,7 +24,8 @@ METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* 
         if (LINEAR_GATED) up += from[slice * stride + outputs * (8 * round)];
       }
     }
-    linear_finish(p, bias, bias_up, out, first_row + r, first_output + o, linear_unboost(sum), linear_unboost(up));
+    linear_finish(p.out, bias, bias_up, out, first_row + r, first_output + o, linear_unboost<T>(LINEAR_FORMAT, sum),
+                  linear_unboost<T>(LINEAR_FORMAT_UP, up));
   }
 }
 
@@ -114,7 +100,7 @@ METAL_FUNC void linear_load_input(thread simdgroup_matrix<T, 8, 8>* b, thread co
 
 // sums[i][g] += a[i] b[g - first], four matrices deep, for `count` eights of rows from `first` on: chains side by side.
 template <typename T>
-METAL_FUNC void linear_multiply(thread simdgroup_float8x8 (&sums)[8][8], thread simdgroup_matrix<T, 8, 8> (&a)[8][4],
+METAL_FUNC void linear_multiply(thread simdgroup_float8x8 (*sums)[8], thread simdgroup_matrix<T, 8, 8> (&a)[8][4],
                                 thread simdgroup_matrix<T, 8, 8> (*b)[4], uint eights, uint first, uint count) {
   PACKED_UNROLL for (uint k = 0; k < 4; k += 2) PACKED_UNROLL for (uint g = 0; g < count; ++g)
       PACKED_UNROLL for (uint i = 0; i < eights; i += 2) {
@@ -176,7 +162,7 @@ struct LinearUnits {
   uint4 meta[4][8];
 };
 // Steps of a turn whose scales are loaded together.
-METAL_FUNC uint linear_meta_steps() { return min(256 / linear_step_columns(), LINEAR_UNROLL); }
+METAL_FUNC uint linear_meta_steps() { return min(256 / linear_step_columns(LINEAR_FORMAT), LINEAR_UNROLL); }
 
 METAL_FUNC void linear_load_step(thread LinearUnits& units, thread const PackedRow* rows, uint eights, uint step,
                                  uint u, uint lane) {
@@ -191,7 +177,7 @@ METAL_FUNC void linear_load_metas(thread LinearUnits& units, thread const Packed
                                   uint u) {
   if (!packed_has_wide_meta(LINEAR_FORMAT)) return;
   PACKED_UNROLL for (uint i = 0; i < eights; ++i) units.meta[u][i] =
-      packed_load_meta(rows[i], (step + u) / (256 / linear_step_columns()));
+      packed_load_meta(rows[i], (step + u) / (256 / linear_step_columns(LINEAR_FORMAT)));
 }
 
 // x of a chunk is loaded as soon as that of the step before is multiplied.
@@ -201,7 +187,7 @@ constant bool LINEAR_AHEAD = LINEAR_ROWS <= 16;
 METAL_FUNC void linear_load_chunk(thread simdgroup_half8x8 (&b)[8][4], thread const LinearInputs<half>& inputs,
                                   uint step, uint chunk, constant LinearParams& p, threadgroup half* part, uint lane) {
   PACKED_UNROLL for (uint g = 0; g < LINEAR_ROWS / 8; ++g)
-      linear_load_input(b[g], inputs, g, step * linear_step_columns() + chunk * 8, p, part, lane);
+      linear_load_input(b[g], inputs, g, step * linear_step_columns(LINEAR_FORMAT) + chunk * 8, p, part, lane);
 }
 
 // The steps [block, block + linear_meta_steps()) of a turn of the loop below. `next` is the turn whose units are loaded
@@ -212,7 +198,7 @@ METAL_FUNC void linear_multiply_steps(thread simdgroup_float8x8 (&sums)[8][8], t
                                       uint block, uint last, bool more, uint next, thread uint& picker,
                                       threadgroup half* part, uint lane) {
   const uint tiles = LINEAR_ROWS / 8, chunks = packed_unit_columns(LINEAR_FORMAT) / 8;
-  const uint whole = 256 / linear_step_columns(), together = linear_meta_steps();
+  const uint whole = 256 / linear_step_columns(LINEAR_FORMAT), together = linear_meta_steps();
   PACKED_UNROLL for (uint u = block; u < block + together; ++u) {
     if (!LINEAR_AHEAD) {
       PACKED_UNROLL for (uint chunk = 0; chunk < chunks; ++chunk)
@@ -254,7 +240,7 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
                                     uint eights, thread const LinearInputs<half>& inputs, constant LinearParams& p,
                                     uint first, uint last, bool waits, threadgroup half* part, uint lane) {
   const uint chunks = packed_unit_columns(LINEAR_FORMAT) / 8;
-  const uint whole = 256 / linear_step_columns(), together = linear_meta_steps();
+  const uint whole = 256 / linear_step_columns(LINEAR_FORMAT), together = linear_meta_steps();
   // Rows that move on with the steps have distances from them that are constants.
   const bool moves = packed_has_wide_meta(LINEAR_FORMAT) && LINEAR_UNROLL % whole == 0;
   const bool even = moves && LINEAR_UNROLL == whole;  // all turns are whole ones
@@ -303,8 +289,66 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
   if (even) linear_multiply_steps(sums, units, b, rows, eights, inputs, p, step, 0, last, false, 0, picker, part, lane);
 }
 
-// Simdgroups of the threadgroup take slices of the columns; when there are more than slices, sets of them take outputs
-// of their own. With fewer simdgroups than slices LINEAR_ROWS is at most 16.
+// The same for any format, type and number of columns, unit by unit, one matrix at a time: sums[at + i] of its panels
+// i. `part` has an eight of x for each of LINEAR_ROWS / 8, then one of W for each panel, [8][32] a run of each unit;
+// there is room for two runs of 16-bit numbers.
+template <typename T>
+METAL_FUNC void linear_slice_any(thread simdgroup_float8x8 (&sums)[8][8], uint at, uint format, device const uchar* w,
+                                 constant PackedPlanes& planes, uint slice_columns, uint slice, uint first_output,
+                                 device const uchar* x, constant LinearParams& p, device const int* order,
+                                 LinearItem item, threadgroup T* part, uint lane) {
+  const uint columns = packed_unit_columns(format), chunks = columns / 8, tiles = LINEAR_ROWS / 8;
+  const uint together = sizeof(T) == 4 ? 1 : min(chunks, 2u);
+  PackedRow rows[4];
+  PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) {
+    const uint output = first_output + i * 8 + lane / 4;
+    rows[i] = packed_row(w, planes, item.first_weight + min(output, p.outputs - 1));
+  }
+  uint x_rows[8];
+  bool x_exists[8];
+  PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
+    const uint row = item.first_row + g * 8 + lane / 4;
+    x_rows[g] = linear_x_row(p, order, row, item.last_row);
+    x_exists[g] = row <= item.last_row;
+  }
+  const uint end = min((slice + 1) * slice_columns, p.cols), step_columns = linear_step_columns(format);
+  for (uint col = slice * slice_columns; col < end; col += step_columns) {
+    const uint unit = col / columns + lane % 4;
+    LinearUnit<T> units[4];
+    PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) units[i] =
+        linear_load_unit<T>(format, rows[i], unit, unit * columns < p.cols);
+    PACKED_UNROLL for (uint first = 0; first < chunks; first += together) {
+      LinearEight<T> xs[2][8], ws[2][4];
+      PACKED_UNROLL for (uint c = 0; c < together; ++c) {
+        threadgroup T* corner = part + c * (tiles + LINEAR_MATRIX) * 256;
+        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
+          xs[c][g] = linear_zeros<T>();
+          if (x_exists[g]) xs[c][g] = linear_x8<T>(x, p.cols, x_rows[g], unit * columns + (first + c) * 8);
+          matrix_put_wide(corner + g * 256, xs[c][g].at[0], xs[c][g].at[1], xs[c][g].at[2], xs[c][g].at[3], lane);
+        }
+        PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) {
+          ws[c][i] = linear_decode<T>(format, units[i], first + c);
+          matrix_put_wide(corner + (tiles + i) * 256, ws[c][i].at[0], ws[c][i].at[1], ws[c][i].at[2], ws[c][i].at[3],
+                          lane);
+        }
+      }
+      matrix_barrier();
+      PACKED_UNROLL for (uint c = 0; c < together; ++c) {
+        threadgroup const T* corner = part + c * (tiles + LINEAR_MATRIX) * 256;
+        simdgroup_matrix<T, 8, 8> a[8][4], b[8][4];
+        PACKED_UNROLL for (uint g = 0; g < tiles; ++g) matrix_take_wide(
+            b[g], xs[c][g].at[0], xs[c][g].at[1], xs[c][g].at[2], xs[c][g].at[3], true, corner + g * 256);
+        PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) matrix_take_wide(
+            a[i], ws[c][i].at[0], ws[c][i].at[1], ws[c][i].at[2], ws[c][i].at[3], false, corner + (tiles + i) * 256);
+        linear_multiply(sums + at, a, b, LINEAR_MATRIX, 0, tiles);
+      }
+      matrix_barrier();
+    }
+  }
+}
+
+// Simdgroups of the threadgroup take a slice of the columns each; where there are more of them than slices, sets of
+// them take outputs of their own.
 template <typename T>
 METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, device const uchar* x,
                               device const float* bias, device const float* bias_up, device uchar* out,
@@ -314,55 +358,55 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;  // panels, of both matrices
   const uint tiles = LINEAR_ROWS / 8;                                    // of 8 rows of x
   const uint round = eights <= 4 ? min(tiles, 2u) : 1;                   // of them added up at a time
-  const bool once = LINEAR_OUTPUTS == 0 && LINEAR_LANES > 1;             // a slice for every simdgroup
-  const uint sets = once ? simdgroups / LINEAR_LANES : max(simdgroups / LINEAR_LANES, 1u);
-  const uint set = once ? simdgroup / LINEAR_LANES : min(simdgroup / LINEAR_LANES, sets - 1);
-  const uint set_threads = once ? LINEAR_LANES * 32 : min(simdgroups, LINEAR_LANES) * 32;
-  const uint set_thread = thread_index - set * set_threads;
+  const uint slices = LINEAR_SLICES > 0 ? LINEAR_SLICES : p.slices;
+  const uint sets = simdgroups / slices, set = simdgroup / slices, slice = simdgroup - set * slices;
+  const uint set_threads = slices * 32, set_thread = thread_index - set * set_threads;
   // Eight rows alone are one row group; without slices the machine code is better for the division.
-  const bool one_group = LINEAR_ROWS == 8 && LINEAR_TILE_ROWS == 0 && !LINEAR_EXPERTS && LINEAR_LANES > 1;
+  const bool one_group = LINEAR_ROWS == 8 && !LINEAR_EXPERTS && LINEAR_SLICES > 1;
   const uint row_group = one_group ? 0 : group / p.output_groups;
   const uint first_output = ((group - row_group * p.output_groups) * sets + set) * (8 * LINEAR_MATRIX);
-  const uint steps = p.cols / linear_step_columns(), slice_steps = linear_slice_steps(p.cols);
-  if (LINEAR_EXPERTS) wait_for_dispatches();
+  if (LINEAR_EXPERTS || LINEAR_UNROLL == 0) wait_for_dispatches();
   const LinearItem item = linear_item(p, items, starts, row_group);
   if (!item.exists) return;
 
-  const uint set_bytes = LINEAR_LANES * eights * 8 * 8 * round * 4;
+  const uint set_bytes = slices * eights * 8 * 8 * round * 4;
   threadgroup float* results = (threadgroup float*)(memory + set * set_bytes);  // [slice][output][8 * round]
-  threadgroup uchar* parts = memory + sets * set_bytes;
-  for (uint slice = simdgroup - set * LINEAR_LANES; slice < LINEAR_LANES; slice += once ? LINEAR_LANES : simdgroups) {
-    simdgroup_float8x8 sums[8][8];
-    PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] =
-        make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  simdgroup_float8x8 sums[8][8];
+  PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] =
+      make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  if (LINEAR_UNROLL == 0) {
+    // Where what is multiplied lies, results follow.
+    threadgroup T* part = (threadgroup T*)memory + simdgroup * ((tiles + LINEAR_MATRIX) * (sizeof(T) == 4 ? 256 : 512));
+    linear_slice_any<T>(sums, 0, LINEAR_FORMAT, w, p.planes, p.slice_columns, slice, first_output, x, p, order, item,
+                        part, lane);
+    if (LINEAR_GATED)
+      linear_slice_any<T>(sums, LINEAR_MATRIX, LINEAR_FORMAT_UP, w_up, p.planes_up, p.slice_columns_up, slice,
+                          first_output, x, p, order, item, part, lane);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  } else {
+    const uint step_columns = linear_step_columns(LINEAR_FORMAT);
+    const uint steps = p.cols / step_columns, slice_steps = p.slice_columns / step_columns;
     const uint first = min(slice * slice_steps, steps), last = min(first + slice_steps, steps);
-    const bool waits = (once || slice < simdgroups) && !LINEAR_EXPERTS;
+    threadgroup uchar* parts = memory + sets * set_bytes;
     if (LINEAR_BLOCKS) {
       const LinearPanels<half> panels = linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane);
       const LinearInputs<half> inputs = linear_inputs((device const half*)x, p, order, item, lane);
-      linear_slice_blocks(sums, panels, eights, inputs, p, first, last, waits,
+      linear_slice_blocks(sums, panels, eights, inputs, p, first, last, !LINEAR_EXPERTS,
                           (threadgroup half*)parts + simdgroup * 256, lane);
     } else {
       const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, item.first_weight, first_output, eights, lane);
       const LinearInputs<T> inputs = linear_inputs((device const T*)x, p, order, item, lane);
-      linear_slice<T>(sums, panels, eights, inputs, p, first, last, waits, (threadgroup T*)parts + simdgroup * 256,
-                      lane);
-    }
-    PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
-      PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < round; ++g)
-          simdgroup_store(sums[i][done + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
-      if (tiles != round) {  // every simdgroup has one slice, so all of them are here
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-        linear_add_slices(p, bias, bias_up, out, results, first_output, item.first_row + done * 8, item.last_row,
-                          set_thread, set_threads, LINEAR_LANES, eights, round);
-        threadgroup_barrier(mem_flags::mem_threadgroup);
-      }
+      linear_slice<T>(sums, panels, eights, inputs, p, first, last, !LINEAR_EXPERTS,
+                      (threadgroup T*)parts + simdgroup * 256, lane);
     }
   }
-  if (tiles == round) {
+  PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < round; ++g)
+        simdgroup_store(sums[i][done + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    linear_add_slices(p, bias, bias_up, out, results, first_output, item.first_row, item.last_row, set_thread,
-                      set_threads, LINEAR_LANES, eights, round);
+    linear_add_slices<T>(p, bias, bias_up, out, results, first_output, item.first_row + done * 8, item.last_row,
+                         set_thread, set_threads, slices, eights, round);
+    if (done + round < tiles) threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 }
 
@@ -374,21 +418,20 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
 METAL_FUNC uint linear_pairs() { return LINEAR_UNROLL * LINEAR_ROWS * 2; }
 METAL_FUNC void linear_begin_input(threadgroup uint4* own, device const uchar* x, constant LinearParams& p,
                                    uint first_row, uint step, uint thread_index) {
-  const uint threads = LINEAR_OUTPUTS * 32;
+  const uint threads = LINEAR_SHARED * 32;
   PACKED_UNROLL for (uint first = 0; first < linear_pairs(); first += threads) {
     const uint at = first + thread_index, pair = at / 32, lane = at % 32;
     if (linear_pairs() % threads == 0 || at < linear_pairs()) {
       const uint u = pair / (LINEAR_ROWS / 16), row = first_row + pair % (LINEAR_ROWS / 16) * 16 + lane / 4;
       const uint col = (step + u) * 32 + lane % 4 * 8;
-      begin_copy(own + pair * 64 + lane, (device const uint4*)(x + (min(row, p.few_rows - 1) * p.cols + col) * 2));
-      begin_copy(own + pair * 64 + 32 + lane,
-                 (device const uint4*)(x + (min(row + 8, p.few_rows - 1) * p.cols + col) * 2));
+      begin_copy(own + pair * 64 + lane, (device const uint4*)(x + (min(row, p.rows - 1) * p.cols + col) * 2));
+      begin_copy(own + pair * 64 + 32 + lane, (device const uint4*)(x + (min(row + 8, p.rows - 1) * p.cols + col) * 2));
     }
   }
   end_copies();
 }
 METAL_FUNC void linear_put_input(threadgroup uint4* tile, threadgroup const uint4* own, uint thread_index) {
-  const uint threads = LINEAR_OUTPUTS * 32;
+  const uint threads = LINEAR_SHARED * 32;
   wait_for_copies();
   PACKED_UNROLL for (uint first = 0; first < linear_pairs(); first += threads) {
     const uint at = first + thread_index, pair = at / 32 * 64, lane = at % 32;
@@ -397,7 +440,7 @@ METAL_FUNC void linear_put_input(threadgroup uint4* tile, threadgroup const uint
   }
 }
 
-// From 32 rows on x costs more than W when every simdgroup reads it. Here LINEAR_OUTPUTS simdgroups, each with outputs
+// From 32 rows on x costs more than W when every simdgroup reads it. Here LINEAR_SHARED simdgroups, each with outputs
 // of its own and all the columns, take x from threadgroup memory, two parts by turns; it is the left operand. Slices
 // follow one another; their sums so far wait in threadgroup memory too, so that registers are for weights on their way.
 // With LINEAR_SPLIT a threadgroup takes one slice and leaves its sums in partials, [slice][row][output], for
@@ -410,10 +453,10 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
                               uint thread_index, uint simdgroup, uint lane) {
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;
   const uint tiles = LINEAR_ROWS / 8;
-  const uint first_output = (group % p.output_groups * LINEAR_OUTPUTS + simdgroup) * (8 * LINEAR_MATRIX);
-  const uint slice_steps = linear_slice_steps(p.cols);
-  const uint row_group = group / p.output_groups / (LINEAR_SPLIT ? LINEAR_LANES : 1);
-  const uint slice = LINEAR_SPLIT ? group / p.output_groups % LINEAR_LANES : 0;
+  const uint first_output = (group % p.output_groups * LINEAR_SHARED + simdgroup) * (8 * LINEAR_MATRIX);
+  const uint slice_steps = p.slice_columns / 32;
+  const uint row_group = group / p.output_groups / (LINEAR_SPLIT ? LINEAR_SLICES : 1);
+  const uint slice = LINEAR_SPLIT ? group / p.output_groups % LINEAR_SLICES : 0;
   const uint first_row = row_group * LINEAR_ROWS;
   const uint first = slice * slice_steps, last = LINEAR_SPLIT ? first + slice_steps : p.cols / 32;
   const uint part = LINEAR_UNROLL * LINEAR_ROWS * 4;
@@ -473,7 +516,7 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
 
   if (LINEAR_SPLIT) {
     const ulong padded = (p.outputs + 7) / 8 * 8;
-    device float* to = partials + ulong(row_group * LINEAR_LANES + slice) * LINEAR_ROWS * padded + first_output;
+    device float* to = partials + ulong(row_group * LINEAR_SLICES + slice) * LINEAR_ROWS * padded + first_output;
     PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
       if (first_output + i * 8 < p.outputs) {
         PACKED_UNROLL for (uint g = 0; g < tiles; ++g) simdgroup_store(sums[g][i], to + g * 8 * padded + i * 8, padded);
@@ -485,9 +528,9 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
   const uint outputs = 8 * LINEAR_MATRIX;
   for (uint at = lane; at < outputs * LINEAR_ROWS; at += 32) {
     const uint o = at % outputs, row = at / outputs;
-    if (first_row + row < p.few_rows && first_output + o < p.outputs) {
+    if (first_row + row < p.rows && first_output + o < p.outputs) {
       threadgroup const float* from = totals + (row / 8 * eights + o / 8) * 64 + row % 8 * 8 + o % 8;
-      linear_finish(p, bias, bias_up, out, first_row + row, first_output + o, from[0],
+      linear_finish(p.out, bias, bias_up, out, first_row + row, first_output + o, from[0],
                     LINEAR_GATED ? from[LINEAR_MATRIX * 64] : 0.0f);
     }
   }

@@ -25,24 +25,19 @@ enum FunctionConstant : uint32_t {
   kLinearFormat = 20,
   kLinearFormatUp,
   kLinearRows,
-  kLinearOutputs,
-  kLinearLanes,
+  kLinearShared,
+  kLinearSlices,
   kLinearUnroll,
-  kLinearTileRows,
+  kLinearMatrix,
+  kLinearTileOutputs,
+  kLinearBuffers,
   kLinearActivation,
   kLinearX,
-  kLinearOut,
-  kLinearMatrix,
-  kLinearAccumulate,
-  kLinearHasBias,
-  kLinearHasBiasUp,
-  kLinearAligned,
   kLinearExperts,
   kLinearSplit,
   kEmbedFormat = 40,
   kEmbedFormatPositions,
   kEmbedHasPositions,
-  kGemmFormat = 44,
   kAttentionHeadSize = 50,
   kAttentionBlockSize,
   kAttentionWindow,
@@ -121,26 +116,33 @@ struct PackedPlanes {
   uint32_t numbers[4];
 };
 
+// What becomes of the sums of a product beside an activation.
+struct LinearOut {
+  uint32_t stride;         // elements from row to row of `out`
+  uint32_t type;           // PackedFormat
+  uint32_t accumulate;     // 1: out += result
+  uint32_t bias, bias_up;  // 1: there is one; a buffer is bound either way
+};
+
 struct LinearParams {
   PackedPlanes planes;     // of W
   PackedPlanes planes_up;  // of the second matrix
-  uint32_t rows;           // of x
+  LinearOut out;
+  uint32_t rows;  // of x
   uint32_t cols;
-  uint32_t outputs;        // of this dispatch
-  uint32_t out_stride;     // elements from row to row of `out`
-  uint32_t few_rows;       // rows that are not taken in tiles
-  uint32_t few_groups;     // their threadgroups: output groups times row groups
-  uint32_t output_groups;  // few rows: threadgroups that cover the outputs once
-  uint32_t row_tiles;      // tiles: tiles that cover the rows
+  uint32_t outputs;                          // of this dispatch
+  uint32_t slices;                           // the most of the two matrices
+  uint32_t slice_columns, slice_columns_up;  // of each slice but the last
+  uint32_t output_groups;                    // few rows: threadgroups that cover the outputs once
+  uint32_t row_tiles;                        // tiles: tiles that cover the rows
   // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
   // other. Row i of `out` takes row i of x, or row order[i] / per_token when per_token is not 0.
   uint32_t per_token;
 };
 
-SHARED_CONSTANT uint32_t kLinearTileOutputs = 64;
-SHARED_CONSTANT uint32_t kLinearTileColumns = 64;
-SHARED_CONSTANT uint32_t kLinearTileStride = kLinearTileColumns + 8;  // of both operands in threadgroup memory
-SHARED_CONSTANT uint32_t kLinearTileThreads = 128;
+SHARED_CONSTANT uint32_t kLinearMostSlices = 8;
+SHARED_CONSTANT uint32_t kLinearTurn = 64;                     // columns that tiles take at a time
+SHARED_CONSTANT uint32_t kLinearTileStride = kLinearTurn + 8;  // of both operands in threadgroup memory
 SHARED_CONSTANT uint32_t kLinearAddThreads = 256;
 
 struct EmbedParams {
@@ -152,20 +154,22 @@ struct EmbedParams {
   float scale;
 };
 
+// Rows in the order in which products take their columns, filled up with zeros to whole turns.
 struct GemmUnpackParams {
   PackedPlanes planes;
-  uint32_t cols;       // a multiple of 8
-  uint32_t first_row;  // of W, a multiple of 8
+  uint32_t cols;
+  uint32_t first_row;  // of W, or of x
   uint32_t rows;
 };
-
-SHARED_CONSTANT uint32_t kGemmBlocks = 4;  // of 8 rows by 4 units, by a simdgroup
 
 struct GemmFinishParams {
+  LinearOut out;
   uint32_t rows;
-  uint32_t outputs;     // a multiple of 4
-  uint32_t out_stride;  // elements
+  uint32_t outputs;
+  uint32_t width;  // of a row of sums
 };
+
+SHARED_CONSTANT uint32_t kGemmSimdgroups = 8, kGemmFinishThreads = 256;
 
 // ---- experts --------------------------------------------------------------------------------------------------------
 
@@ -254,8 +258,8 @@ struct SampleResetParams {
 #ifndef __METAL_VERSION__
 static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
               sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
-static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearParams) == 140 && sizeof(EmbedParams) == 124 &&
-              sizeof(GemmUnpackParams) == 64 && sizeof(GemmFinishParams) == 12);
+static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearParams) == 160 && sizeof(EmbedParams) == 124 &&
+              sizeof(GemmUnpackParams) == 64 && sizeof(GemmFinishParams) == 32);
 static_assert(sizeof(RouteParams) == 16 && sizeof(ExpertSumParams) == 8 && sizeof(AttentionParams) == 52);
 static_assert(sizeof(SampleParams) == 112 && sizeof(SampleChunk) == 16 && sizeof(SampleOutput) == 72 &&
               sizeof(SampleResetParams) == 8);

@@ -5,12 +5,11 @@
 
 namespace ingot::metal {
 
-int64_t expert_item_rows(const ExpertRoute& route, int family) {
+int64_t expert_item_rows(const ExpertRoute& route) {
   int64_t rows = 1;
   while (rows < route.rows) rows *= 2;
-  const int64_t share = rows * route.per_token / route.experts;  // of an expert, when all are chosen alike
-  if (family == kNvidiaFamily) return share <= 8 ? 8 : 16;       // the matrix unit takes eight at once
-  return share <= 2 ? std::min<int64_t>(rows, 4) : share <= 4 ? 8 : 16;
+  // The share of an expert, when all are chosen alike; the matrix unit takes eight at once.
+  return rows * route.per_token / route.experts <= 8 ? 8 : 16;
 }
 
 void encode(const ExpertLinearOp& op, Context& context) {
@@ -21,7 +20,7 @@ void encode(const ExpertLinearOp& op, Context& context) {
   LinearShape shape;
   shape.rows = pairs;
   shape.experts = route.experts;
-  shape.item_rows = expert_item_rows(route, context.family);
+  shape.item_rows = expert_item_rows(route);
   shape.items = std::min(pairs, std::min(route.experts, pairs) + pairs / shape.item_rows);
   shape.outputs = shape.out_stride = outputs;
   shape.out = DType::f32;

@@ -9,28 +9,38 @@
 namespace ingot::metal {
 namespace {
 
-constexpr size_t kMostWeightBytes = size_t{384} << 20;  // of unpacked weights at a time
-constexpr int64_t kMostSumRows = 4096;                  // of sums that a kernel finishes, at a time
-constexpr int64_t kSliceOutputs = 256;                  // outputs are cut at multiples of this
-constexpr uint32_t kUnpackSimdgroups = 8, kFinishThreads = 256;
-constexpr int64_t kUnpackUnits = 4 * kGemmBlocks * kUnpackSimdgroups;  // of a threadgroup
+// Sums of so many outputs and rows, [kPieceRows][kPieceOutputs], stay in the GPU's cache while slices are added to
+// them.
+constexpr int64_t kPieceOutputs = 4096;  // of both matrices together
+constexpr int64_t kPieceRows = 2048;
 
-const char* suffix(DType type) { return type == DType::f16 ? "_f16" : type == DType::bf16 ? "_bf16" : "_f32"; }
+const char* suffix(DType type) { return type == DType::f16 ? "_f16" : "_bf16"; }
 
 BufferView part(BufferView view, size_t offset, size_t bytes) { return {view.buffer, view.offset + offset, bytes}; }
 
-void unpack(Context& context, DType format, DType type, int64_t cols, int64_t first, int64_t rows, BufferView packed,
-            BufferView out) {
+// Columns of plain rows.
+int64_t padded_columns(DType format, int64_t cols) {
+  const int64_t block = std::max(4 * packed_unit_columns(format), int64_t{kLinearTurn});
+  return ceil_div(cols, block) * block;
+}
+
+// Rows of W, or of x, in plain rows.
+void unpack(Context& context, const char* kernel, const LinearShape& shape, DType format, int64_t first, int64_t rows,
+            BufferView from, bool is_weight, BufferView out) {
   Encoder& encoder = context.encoder;
-  encoder.use(std::string("gemm_unpack") + suffix(type), {Constant::u(kGemmFormat, packed_format(format))});
-  encoder.weight(0, packed);
+  encoder.use(std::string(kernel) + suffix(tile_type(shape)), {Constant::u(kLinearFormat, packed_format(format)),
+                                                               Constant::u(kLinearX, static_cast<int64_t>(shape.in))});
+  if (is_weight)
+    encoder.weight(0, from);
+  else
+    encoder.read(0, from);
   encoder.write(1, out);
-  encoder.value(2, GemmUnpackParams{packed_planes(format, cols), static_cast<uint32_t>(cols),
+  encoder.value(2, GemmUnpackParams{packed_planes(format, shape.cols), static_cast<uint32_t>(shape.cols),
                                     static_cast<uint32_t>(first), static_cast<uint32_t>(rows)});
-  const int64_t units = ceil_div(cols, packed_unit_columns(format));
-  encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(units, kUnpackUnits)),
+  const int64_t units = padded_columns(format, shape.cols) / packed_unit_columns(format);
+  encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(units, int64_t{4 * kGemmSimdgroups})),
                              static_cast<NS::UInteger>(ceil_div(rows, kPanelRows)), 1),
-                   MTL::Size(32 * kUnpackSimdgroups, 1, 1));
+                   MTL::Size(32 * kGemmSimdgroups, 1, 1));
 }
 
 }  // namespace
@@ -39,13 +49,12 @@ Gemm::Gemm(NS::SharedPtr<MTL::Device> device) : device_(std::move(device)), name
 
 size_t Gemm::work_bytes(int64_t rows, int64_t cols) const {
   if (name_.empty()) return 0;
-  const size_t weights = std::min(kMostWeightBytes, static_cast<size_t>(cols * cols) * 4);  // of a gated pair
-  return weights + static_cast<size_t>(std::min(rows, kMostSumRows) * cols * 2) * sizeof(float);
+  rows = std::min(rows, kPieceRows);
+  return static_cast<size_t>((kPieceOutputs + rows) * cols) * 2 + static_cast<size_t>(rows * kPieceOutputs) * 4;
 }
 
 bool Gemm::takes(const LinearShape& shape) const {
-  return !name_.empty() && shape.experts == 0 && tile_type(shape) != DType::f32 && shape.cols % 8 == 0 &&
-         shape.outputs % 8 == 0 && shape.out_stride % 8 == 0;
+  return !name_.empty() && shape.experts == 0 && tile_type(shape) != DType::f32;
 }
 
 BufferView Gemm::reserve(Context& context, BufferPtr& buffer, size_t bytes, const char* label) {
@@ -56,66 +65,76 @@ BufferView Gemm::reserve(Context& context, BufferPtr& buffer, size_t bytes, cons
   return {buffer.get(), 0, bytes};
 }
 
-void Gemm::multiply(Context& context, const LinearShape& shape, DType out_type, bool accumulate, int64_t outputs,
-                    int64_t out_stride, int64_t rows, BufferView x, BufferView weights, BufferView out) {
-  const host::GemmProduct product{.type = tile_type(shape),
-                                  .out_type = out_type,
-                                  .accumulate = accumulate,
-                                  .rows = rows,
-                                  .outputs = outputs,
-                                  .cols = shape.cols,
-                                  .out_stride = out_stride};
-  if (context.encoder.rehearsing()) return host::prepare_gemm(device_.get(), product);
-  context.encoder.gemm(product, x, weights, out);
+void Gemm::multiply(Context& context, const LinearShape& shape, DType format, int64_t outputs, int64_t width,
+                    int64_t rows, BufferView x, BufferView weights, BufferView sums) {
+  const int64_t stride = padded_columns(format, shape.cols), slice = slice_columns(format, shape.cols);
+  for (int64_t first = 0; first < stride; first += slice) {
+    const host::GemmProduct product{.type = tile_type(shape),
+                                    .out_type = DType::f32,
+                                    .accumulate = first > 0,
+                                    .rows = rows,
+                                    .outputs = outputs,
+                                    .cols = std::min(slice, stride - first),
+                                    .stride = stride,
+                                    .out_stride = width};
+    const auto skip = static_cast<size_t>(first) * 2;
+    if (context.encoder.rehearsing())
+      host::prepare_gemm(device_.get(), product);
+    else
+      context.encoder.gemm(product, part(x, skip, x.bytes - skip), part(weights, skip, weights.bytes - skip), sums);
+  }
 }
 
 void Gemm::encode(Context& context, const LinearShape& shape, const GemmOperands& operands) {
-  const DType type = tile_type(shape);
-  const bool gated = shape.activation.has_value();
-  const bool finishes = gated || shape.bias || shape.plain_activation;
-  const int64_t matrices = gated ? 2 : 1;
-  const size_t row_bytes = static_cast<size_t>(shape.cols) * 2, out_bytes = dtype_bytes(shape.out, 1);
-  const int64_t first_row = few_rows(shape), rows = shape.rows - first_row;
-  // How W is cut does not depend on the rows: what is prepared once serves every step.
-  const int64_t pieces =
-      ceil_div(static_cast<int64_t>(row_bytes) * shape.outputs * matrices, static_cast<int64_t>(kMostWeightBytes));
-  const int64_t slice = ceil_div(ceil_div(shape.outputs, pieces), kSliceOutputs) * kSliceOutputs;
-  for (int64_t first = 0; first < shape.outputs; first += slice) {
-    const int64_t outputs = std::min(slice, shape.outputs - first);
-    const size_t matrix_bytes = static_cast<size_t>(outputs) * row_bytes;
-    const BufferView plain =
-        reserve(context, weights_, matrix_bytes * static_cast<size_t>(matrices), "work unpacked weights");
-    unpack(context, shape.format, type, shape.cols, first, outputs, operands.weight, part(plain, 0, matrix_bytes));
-    if (gated)
-      unpack(context, shape.format_up, type, shape.cols, first, outputs, operands.up,
-             part(plain, matrix_bytes, matrix_bytes));
-    for (int64_t done = 0; done < rows; done += kMostSumRows) {
-      const int64_t count = std::min(kMostSumRows, rows - done), row = first_row + done;
-      const BufferView x =
-          part(operands.in, static_cast<size_t>(row) * row_bytes, static_cast<size_t>(count) * row_bytes);
-      const size_t skip = static_cast<size_t>(row * shape.out_stride + first) * out_bytes;
-      const BufferView out = part(operands.out, skip, operands.out.bytes - skip);
-      if (!finishes) {
-        multiply(context, shape, shape.out, shape.accumulate, outputs, shape.out_stride, count, x, plain, out);
-        continue;
+  const bool gated = shape.activation.has_value(), alike = !gated || shape.format == shape.format_up;
+  const int64_t matrices = gated ? 2 : 1, piece = kPieceOutputs / matrices;
+  const int64_t stride = padded_columns(shape.format, shape.cols);
+  const int64_t stride_up = gated ? padded_columns(shape.format_up, shape.cols) : 0;
+  const DType format_up = gated ? shape.format_up : shape.format;
+  Encoder& encoder = context.encoder;
+  for (int64_t row = 0; row < shape.rows; row += kPieceRows) {
+    const int64_t rows = std::min(kPieceRows, shape.rows - row);
+    const auto x_bytes = static_cast<size_t>(rows * stride) * 2;
+    const auto x_up_bytes = static_cast<size_t>(alike ? 0 : rows * stride_up) * 2;
+    const BufferView x = reserve(context, inputs_, x_bytes + x_up_bytes, "work inputs");
+    unpack(context, "gemm_inputs", shape, shape.format, row, rows, operands.in, false, part(x, 0, x_bytes));
+    if (!alike)
+      unpack(context, "gemm_inputs", shape, format_up, row, rows, operands.in, false, part(x, x_bytes, x_up_bytes));
+    for (int64_t first = 0; first < shape.outputs; first += piece) {
+      const int64_t outputs = std::min(piece, shape.outputs - first);
+      const int64_t each = ceil_div(outputs, int64_t{8}) * 8, width = each * matrices;  // rows begin where they should
+      const auto bytes = static_cast<size_t>(each * stride) * 2, up_bytes = static_cast<size_t>(each * stride_up) * 2;
+      const BufferView weights = reserve(context, weights_, bytes + up_bytes, "work weights");
+      const BufferView sums = reserve(context, sums_, static_cast<size_t>(rows * width) * 4, "work sums");
+      unpack(context, "gemm_weights", shape, shape.format, first, each, operands.weight, true, part(weights, 0, bytes));
+      if (gated)
+        unpack(context, "gemm_weights", shape, format_up, first, each, operands.up, true,
+               part(weights, bytes, up_bytes));
+      if (alike) {
+        multiply(context, shape, shape.format, width, width, rows, part(x, 0, x_bytes), weights, sums);
+      } else {
+        const auto half = static_cast<size_t>(each) * 4;
+        multiply(context, shape, shape.format, each, width, rows, part(x, 0, x_bytes), part(weights, 0, bytes), sums);
+        multiply(context, shape, format_up, each, width, rows, part(x, x_bytes, x_up_bytes),
+                 part(weights, bytes, up_bytes), part(sums, half, sums.bytes - half));
       }
-      const int64_t width = outputs * matrices;
-      const BufferView sums = reserve(context, sums_, static_cast<size_t>(count * width) * 4, "work sums");
-      multiply(context, shape, DType::f32, false, width, width, count, x, plain, sums);
-      Encoder& encoder = context.encoder;
-      encoder.use(
-          std::string("gemm_finish") + suffix(shape.out),
-          {Constant::u(kLinearActivation, activation_number(shape)), Constant::b(kLinearAccumulate, shape.accumulate),
-           Constant::b(kLinearHasBias, shape.bias), Constant::b(kLinearHasBiasUp, shape.bias_up)});
+      encoder.use("gemm_finish", {Constant::u(kLinearFormat, packed_format(shape.format)),
+                                  Constant::u(kLinearFormatUp, packed_format(format_up)),
+                                  Constant::u(kLinearActivation, activation_number(shape))});
       encoder.read(0, sums);
-      const size_t bias_skip = static_cast<size_t>(first) * 4;
-      if (shape.bias) encoder.weight(1, part(operands.bias, bias_skip, operands.bias.bytes - bias_skip));
-      if (shape.bias_up) encoder.weight(2, part(operands.bias_up, bias_skip, operands.bias_up.bytes - bias_skip));
-      encoder.update(3, out);
-      encoder.value(4, GemmFinishParams{static_cast<uint32_t>(count), static_cast<uint32_t>(outputs),
-                                        static_cast<uint32_t>(shape.out_stride)});
-      encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(count * outputs / 4, kFinishThreads)), 1, 1),
-                       MTL::Size(kFinishThreads, 1, 1));
+      const auto from_first = [&](BufferView bias) {
+        const size_t skip = static_cast<size_t>(first) * 4;
+        return bias ? part(bias, skip, bias.bytes - skip) : part(operands.weight, 0, 0);
+      };
+      encoder.weight(1, from_first(operands.bias));
+      encoder.weight(2, from_first(operands.bias_up));
+      const size_t skip = static_cast<size_t>(row * shape.out_stride + first) * dtype_bytes(shape.out, 1);
+      encoder.update(3, part(operands.out, skip, operands.out.bytes - skip));
+      encoder.value(4, GemmFinishParams{linear_out(shape), static_cast<uint32_t>(rows), static_cast<uint32_t>(outputs),
+                                        static_cast<uint32_t>(width)});
+      encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(outputs, int64_t{kGemmFinishThreads})),
+                                 static_cast<NS::UInteger>(rows), 1),
+                       MTL::Size(kGemmFinishThreads, 1, 1));
     }
   }
 }

@@ -21,9 +21,10 @@ struct GemmOperands {
   BufferView out;            // from the first output of the first row on
 };
 
-// Prefill rows through a library of the device's maker (host_hooks.h), where there is one: weights are brought into
-// plain rows in work memory, a part of the outputs at a time, then multiplied; biases and activations follow in a
-// kernel of their own. A row's bits depend on the row and the weights alone, as in every other way.
+// Many rows through a library of the device's maker (host_hooks.h), where there is one. Both operands are brought into
+// plain rows in work memory, columns in the order of kernels/linear_params.h, weights a piece of the outputs at a time;
+// the library multiplies slice after slice, and a kernel adds biases and applies activations. The bits are those of the
+// kernels: the library must sum 16 columns at a time in a chain, as the matrix unit does, and not cut the columns.
 class Gemm {
  public:
   explicit Gemm(NS::SharedPtr<MTL::Device> device);
@@ -33,17 +34,17 @@ class Gemm {
   // Work memory of products of up to `rows` rows and matrices of up to `cols` columns and rows, for the memory plan.
   size_t work_bytes(int64_t rows, int64_t cols) const;
   bool takes(const LinearShape& shape) const;
-  // Rows from shape.decode_rows on.
   void encode(Context& context, const LinearShape& shape, const GemmOperands& operands);
 
  private:
   BufferView reserve(Context& context, BufferPtr& buffer, size_t bytes, const char* label);
-  void multiply(Context& context, const LinearShape& shape, DType out_type, bool accumulate, int64_t outputs,
-                int64_t out_stride, int64_t rows, BufferView x, BufferView weights, BufferView out);
+  // One matrix, or two alike: sums [rows, width] = x W^T, slice by slice.
+  void multiply(Context& context, const LinearShape& shape, DType format, int64_t outputs, int64_t width, int64_t rows,
+                BufferView x, BufferView weights, BufferView sums);
 
   NS::SharedPtr<MTL::Device> device_;
   std::string name_;
-  BufferPtr weights_, sums_;
+  BufferPtr weights_, inputs_, sums_;
 };
 
 }  // namespace ingot::metal

@@ -35,18 +35,12 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
   shape.bias_up = static_cast<bool>(operands.bias_up);
   if (operands.up != nullptr) shape.format_up = operands.up_segment->type;
   const int64_t first = segment.first_row;
-  BufferView in = operands.in, out = from(operands.out, first, shape.out);
+  const BufferView in = operands.in, out = from(operands.out, first, shape.out);
   const BufferView bias = shape.bias ? from(operands.bias, first, DType::f32) : BufferView{};
   const BufferView bias_up = shape.bias_up ? from(operands.bias_up, first, DType::f32) : BufferView{};
   const BufferView up = operands.up != nullptr ? operands.up->view(*operands.up_segment) : BufferView{};
-  const int64_t few = few_rows(shape);
-  if (few < shape.rows && first % 8 == 0 && context.gemm.takes(shape)) {
-    context.gemm.encode(context, shape, {weight.view(segment), up, in, bias, bias_up, out});
-    if (few == 0) return;
-    shape.rows = shape.decode_rows = few;
-    in.bytes = static_cast<size_t>(few * shape.cols) * dtype_bytes(shape.in, 1);
-    out.bytes = static_cast<size_t>((few - 1) * shape.out_stride + shape.outputs) * dtype_bytes(shape.out, 1);
-  }
+  if (shape.rows > most_few_rows(shape, context.family) && context.gemm.takes(shape))
+    return context.gemm.encode(context, shape, {weight.view(segment), up, in, bias, bias_up, out});
   const LinearPlan plan = plan_linear(shape, linear_variant(shape, context.family));
 
   Encoder& encoder = context.encoder;
@@ -56,12 +50,14 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
     else
       encoder.write(5, out);
   };
+  // A bias that is not there is something else that is never written.
+  const BufferView none = {weight.data.get(), segment.offset, 0};
   encoder.use(plan.kernel, plan.constants);
   encoder.weight(0, weight.view(segment));
   if (up) encoder.weight(1, up);
   encoder.read(2, in);
-  if (bias) encoder.weight(3, bias);
-  if (bias_up) encoder.weight(4, bias_up);
+  encoder.weight(3, bias ? bias : none);
+  if (up) encoder.weight(4, bias_up ? bias_up : none);
   BufferView partials;
   if (plan.partial_bytes > 0) {
     if (!context.partials || context.partials->length() < plan.partial_bytes)
@@ -81,7 +77,7 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
   if (plan.add_groups == 0) return;
 
   encoder.use("linear_add", plan.constants);
-  if (bias) encoder.weight(3, bias);
+  encoder.weight(3, bias ? bias : none);
   write_out();
   encoder.value(6, plan.params);
   encoder.read(10, partials);
@@ -116,7 +112,6 @@ void encode(const LinearOp& op, Context& context) {
   const bool f32 = op.accumulate || op.f32_out;
   LinearShape shape;
   shape.rows = op.rows;
-  shape.decode_rows = op.decode_rows;
   shape.out = f32 ? DType::f32 : context.activation;
   shape.accumulate = op.accumulate;
   (up != nullptr ? shape.activation : shape.plain_activation) = op.activation;

@@ -46,6 +46,6 @@ struct Operands {
 void encode_product(Context& context, LinearShape shape, const Operands& operands);
 
 // Rows of one expert that are multiplied at a time; from the rows of the step, rounded up to a power of two.
-int64_t expert_item_rows(const ExpertRoute& route, int family);
+int64_t expert_item_rows(const ExpertRoute& route);
 
 }  // namespace ingot::metal
