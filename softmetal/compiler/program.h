@@ -78,6 +78,11 @@ std::string specialize(const Program& program, const KernelInfo& kernel, const s
 std::string specialize_grid(const Program& program, const KernelInfo& kernel,
                             const std::vector<ConstantValue>& constants);
 
+// The same for Mesa's compiler for Apple GPUs: HIP in clang's terms, `softmetal_grid` with as many bytes of threadgroup
+// memory for its arguments as SM_THREADGROUP_BYTES says.
+std::string specialize_agx(const Program& program, const KernelInfo& kernel,
+                           const std::vector<ConstantValue>& constants);
+
 // The same for a check of all kernels at once, no constant set: what needs a value at compile time does not get one, as
 // with Apple's compiler.
 std::string unspecialized(const Program& program);

@@ -18,6 +18,19 @@ std::string constants_text(const Program& program, const std::vector<ConstantVal
   return out;
 }
 
+// What `roots` lead to, with the constants that are mentioned there.
+Program needed(const Program& program, const std::string& roots) {
+  Program part;
+  std::set<std::string> words;
+  for (const SourcePiece& piece : reachable(program.pieces, roots)) {
+    part.source += piece.text;
+    words.insert(piece.words.begin(), piece.words.end());
+  }
+  for (const FunctionConstant& c : program.constants)
+    if (words.contains("SM_VALUE_" + c.name) || words.contains("SM_DEFINED_" + c.name)) part.constants.push_back(c);
+  return part;
+}
+
 std::string sources_text(const KernelInfo& kernel) {
   std::string out;
   for (const KernelParameter& p : kernel.parameters) {
@@ -86,17 +99,22 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
          (kernel.starts_early ? "true" : "false") + ");\n  " + kernel.expression + "(" + text.arguments + ");\n}\n";
 }
 
+std::string specialize_agx(const Program& program, const KernelInfo& kernel,
+                           const std::vector<ConstantValue>& constants) {
+  const GridText text = grid_text(kernel);
+  const std::string entry = "extern \"C\" __attribute__((__global__)) void softmetal_grid(" + text.parameters +
+                            ") {\n  " + kernel.expression + "(" + text.arguments + ");\n}\n";
+  const Program part = needed(program, entry);
+  return "#include \"softmetal_kernel.h\"\n" + constants_text(part, constants) +
+         "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n" + part.source +
+         "\n#pragma clang attribute pop\n# 1 \"" + kernel.name + ".entry\"\n" +
+         "#pragma clang force_cuda_host_device end\n" + entry;
+}
+
 std::string specialize(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants,
                        bool whole) {
   const std::string entry = entry_text(kernel, "");
-  Program part;
-  std::set<std::string> words;
-  for (const SourcePiece& piece : whole ? program.pieces : reachable(program.pieces, entry)) {
-    part.source += piece.text;
-    words.insert(piece.words.begin(), piece.words.end());
-  }
-  for (const FunctionConstant& c : program.constants)
-    if (words.contains("SM_VALUE_" + c.name) || words.contains("SM_DEFINED_" + c.name)) part.constants.push_back(c);
+  const Program part = whole ? program : needed(program, entry);
   return constants_text(part, constants) + part.source + "\n# 1 \"" + kernel.name + ".entry\"\n" + entry +
          "extern \"C\" __attribute__((visibility(\"default\"))) const softmetal::abi::Module softmetal_module = {"
          "softmetal::abi::kVersion, \"" +

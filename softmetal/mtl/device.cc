@@ -21,7 +21,7 @@ Device* CreateSystemDefaultDevice() {
   auto* device = Access::make<Device>();
   auto state = std::make_shared<DeviceState>();
   state->options = options();
-  state->executor = make_cpu_executor(state->options);
+  state->executor = state->options.agx.empty() ? make_cpu_executor(state->options) : make_agx_executor(state->options);
   Access::state_pointer(device) = std::move(state);
   set_auditing(Access::state(device).options.mode != Mode::fast);
   return device;

@@ -107,6 +107,12 @@ std::vector<std::pair<std::string, std::string>> Access::resolve(const MTL::Func
   return out;
 }
 
+void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes) {
+  const auto extent = [](NS::UInteger n) { return static_cast<uint32_t>(n); };
+  Access::kernel(pipeline)->note_dispatch({extent(threads.width), extent(threads.height), extent(threads.depth)},
+                                          threadgroup_bytes);
+}
+
 }  // namespace softmetal
 
 using namespace softmetal;

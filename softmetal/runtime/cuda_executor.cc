@@ -1,5 +1,3 @@
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -13,6 +11,7 @@
 #include "runtime/cuda_stream.h"
 #include "runtime/executor.h"
 #include "runtime/library_file.h"
+#include "runtime/unbacked.h"
 #include "shim/sm/abi.h"
 #include "softmetal/cuda.h"
 
@@ -56,28 +55,6 @@ class CudaCompiler : public Executor {
 // --- without a GPU
 // --------------------------------------------------------------------------------------------------------
 
-// Address space that is never touched, as large as asked for.
-class UnbackedMemory : public Memory {
- public:
-  UnbackedMemory(size_t bytes, Storage s) {
-    length = bytes;
-    storage = s;
-    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data_ == MAP_FAILED) throw OutOfMemory("no address space");
-  }
-  ~UnbackedMemory() override { munmap(data_, length); }
-  void* host() override { return storage == Storage::shared ? data_ : nullptr; }
-  uint64_t device_address() const override { return reinterpret_cast<uint64_t>(data_); }
-
- private:
-  void* data_ = nullptr;
-};
-class IdleStream : public Stream {
- public:
-  void submit(std::unique_ptr<CommandList>, Done done, bool) override { done({}); }
-};
-class UnbackedKernel : public Kernel {};
-
 std::mutex compiled_mutex;
 std::vector<Compiled> compiled;
 
@@ -95,9 +72,9 @@ class CompileOnlyExecutor : public CudaCompiler {
     const Driver::Grid grid = build_grid(program, kernel, constants, options_.architecture);
     {
       std::lock_guard lock(compiled_mutex);
-      compiled.push_back({kernel, constants_text(constants), grid.report});
+      compiled.push_back({kernel, constants_line(constants), grid.report});
     }
-    auto built = std::make_shared<UnbackedKernel>();
+    auto built = std::make_shared<Kernel>();
     built->name = kernel;
     return built;
   }
@@ -105,13 +82,6 @@ class CompileOnlyExecutor : public CudaCompiler {
   // So that the kernels beside it are compiled too.
   std::string gemm_name() override { return options_.gemm == Gemm::none ? "" : "none yet"; }
   std::string prepare_gemm(const GemmShape&) override { return ""; }
-
- private:
-  static std::string constants_text(const std::vector<ConstantValue>& constants) {
-    std::string text;
-    for (const ConstantValue& c : constants) text += (text.empty() ? "" : " ") + c.name + "=" + c.value;
-    return text;
-  }
 };
 
 // --- with one

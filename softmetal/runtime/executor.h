@@ -49,6 +49,11 @@ struct ArgumentInfo {
   bool writable = false;
 };
 
+struct Extent {
+  uint32_t x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t{x} * y * z; }
+};
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -57,11 +62,9 @@ class Kernel {
   size_t static_threadgroup_bytes = 0;
   size_t max_threadgroup_bytes = kMaxThreadgroupBytes;  // static and what a dispatch adds
   std::vector<ArgumentInfo> arguments;                  // those that are switched on
-};
 
-struct Extent {
-  uint32_t x = 1, y = 1, z = 1;
-  uint64_t count() const { return uint64_t{x} * y * z; }
+  // A dispatch that is planned and not encoded: threads of a threadgroup, bytes that it adds to the static ones.
+  virtual void note_dispatch(Extent, size_t) {}
 };
 
 // One argument of a dispatch: a buffer from an offset, or bytes copied at encoding.
@@ -191,6 +194,8 @@ class Executor {
 };
 
 std::shared_ptr<Executor> make_cpu_executor(const Options& options);
+// Throws CompileError where there is no folder Options::agx.
+std::shared_ptr<Executor> make_agx_executor(const Options& options);
 // Throws std::runtime_error with the reason where there is no NVIDIA GPU to use.
 std::shared_ptr<Executor> make_cuda_executor(const Options& options);
 

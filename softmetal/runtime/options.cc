@@ -63,6 +63,7 @@ Options options_from_environment() {
     if (o.fault_at == 0 || *end != 0) bad("SOFTMETAL_FAULT", text, "KERNEL:N or copy:N, which shall fail");
     o.fault_kernel = text.substr(0, colon);
   }
+  if (const char* agx = std::getenv("SOFTMETAL_AGX")) o.agx = agx;
   if (const char* ptxas = std::getenv("SOFTMETAL_PTXAS")) o.ptxas = ptxas;
   if (const char* prebuilt = std::getenv("SOFTMETAL_PREBUILT")) o.prebuilt = prebuilt;
   if (auto n = number("SOFTMETAL_COMPILE_ONLY")) o.compile_only = *n != 0;

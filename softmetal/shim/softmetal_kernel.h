@@ -2,7 +2,9 @@
 // ::abs and ::exp beside `using namespace metal` would make calls ambiguous.
 #pragma once
 
-#ifdef SM_CUDA
+// Kernels that become a grid of a GPU: SM_CUDA, an NVIDIA GPU's; SM_AGX, an Apple GPU's, to look at its instructions.
+#if defined(SM_CUDA) || defined(SM_AGX)
+#define SM_GRID
 #pragma clang force_cuda_host_device begin
 #endif
 #include "sm/abi.h"
@@ -11,8 +13,14 @@
 #include "sm/math.h"
 #include "sm/types.h"
 #include "sm/vector.h"
-#ifdef SM_CUDA
-#include "sm/cuda/bind.h"
+#ifdef SM_GRID
+#include "sm/grid.h"
+#endif
+#if defined(SM_AGX)
+#include "sm/agx/matrix.h"
+#include "sm/agx/runtime.h"
+#include "sm/agx/simdgroup.h"
+#elif defined(SM_CUDA)
 #include "sm/cuda/matrix.h"
 #include "sm/cuda/runtime.h"
 #include "sm/cuda/simdgroup.h"

@@ -1,8 +1,9 @@
 // Checks .metal files as far as that goes without Apple's compiler, and makes libraries for the software device.
 //   softmetal_cc [-I dir] [-D name=value] file.metal...              compiles every kernel
 //   softmetal_cc --lint ...                                          ... and checks address spaces
-//   softmetal_cc ... file.metal -o file.metallib                     ... and writes a library that newLibrary(path)
-//   reads
+//   softmetal_cc --agx folder file.metal                             leaves them there for softmetal/agx/, as the
+//   device does with SOFTMETAL_AGX softmetal_cc ... file.metal -o file.metallib                     ... and writes a
+//   library that newLibrary(path) reads
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -16,7 +17,7 @@
 
 int main(int argc, char** argv) try {
   bool lint = false;
-  std::string out;
+  std::string out, agx;
   std::vector<std::string> files;
   softmetal::SourceOptions options;
   for (int i = 1; i < argc; ++i) {
@@ -34,9 +35,9 @@ int main(int argc, char** argv) try {
       const std::string d = value();
       const size_t equals = d.find('=');
       options.macros.emplace_back(d.substr(0, equals), equals == std::string::npos ? "1" : d.substr(equals + 1));
-    } else if (a == "-o") {
-      if (i + 1 == argc) throw std::invalid_argument("-o needs a value");
-      out = argv[++i];
+    } else if (a == "-o" || a == "--agx") {
+      if (i + 1 == argc) throw std::invalid_argument(a + " needs a value");
+      (a == "-o" ? out : agx) = argv[++i];
     } else if (a[0] == '-') {
       throw std::invalid_argument("unknown option " + a);
     } else {
@@ -45,7 +46,7 @@ int main(int argc, char** argv) try {
   }
   if (files.empty() || (!out.empty() && files.size() != 1)) {
     throw std::invalid_argument(
-        "usage: softmetal_cc [--lint] [-I dir] [-D name=value] file.metal... [-o file.metallib]");
+        "usage: softmetal_cc [--lint] [--agx folder] [-I dir] [-D name=value] file.metal... [-o file.metallib]");
   }
   const softmetal::Driver driver(softmetal::options_from_environment());
   int failures = 0;
@@ -63,6 +64,10 @@ int main(int argc, char** argv) try {
       for (const std::string& m : messages) std::fprintf(stderr, "%s\n", m.c_str());
       failures += !messages.empty();
       if (messages.empty()) std::printf("%s: %zu kernels\n", file.c_str(), program.kernels.size());
+      for (const softmetal::KernelInfo& kernel : program.kernels)
+        if (!agx.empty())
+          softmetal::write_file(agx + "/" + kernel.name + ".cc",
+                                "// " + kernel.name + "\n" + softmetal::specialize_agx(program, kernel, {}));
       if (!out.empty() && messages.empty()) softmetal::write_library_file(out, preprocessed);
     } catch (const softmetal::CompileError& e) {
       std::fprintf(stderr, "%s\n", e.what());

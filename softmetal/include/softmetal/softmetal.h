@@ -40,6 +40,8 @@ struct Options {
   std::string fault_kernel;        // kernels whose names begin with this, or "copy": those of blit encoders ...
   uint64_t fault_at = 0;           // ... fail the n-th time, as a GPU would; 0: never
 
+  std::string agx;  // folder that kernels are left in for Apple's instructions (softmetal/agx.h); empty: they are run
+
   // Of devices on an NVIDIA GPU (softmetal/cuda.h).
   std::string ptxas;          // NVIDIA's assembler; empty: the driver assembles when a kernel is loaded
   std::string prebuilt;       // folder of kernels compiled ahead; empty: none

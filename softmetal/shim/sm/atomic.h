@@ -2,7 +2,9 @@
 
 #include "sm/integer.h"
 #include "sm/math.h"
-#ifdef SM_CUDA
+#if defined(SM_AGX)
+#include "sm/agx/runtime.h"
+#elif defined(SM_CUDA)
 #include "sm/cuda/runtime.h"
 #else
 #include "sm/runtime.h"
@@ -75,12 +77,21 @@ SM_ATOMIC bool atomic_compare_exchange_weak_explicit(volatile atomic<T>* p, T* e
   SM_TELL_ATOMIC(p, Update);
   return __atomic_compare_exchange(&p->value, expected, &desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
+#ifdef SM_AGX
+// One instruction each.
+#define SM_FETCH(name, expression)                                                                        \
+  template <class T>                                                                                      \
+  SM_ATOMIC T atomic_fetch_##name##_explicit(volatile atomic<T>* p, type_identity_t<T> v, memory_order) { \
+    return __atomic_fetch_##name(&p->value, v, __ATOMIC_RELAXED);                                         \
+  }
+#else
 #define SM_FETCH(name, expression)                                                                        \
   template <class T>                                                                                      \
   SM_ATOMIC T atomic_fetch_##name##_explicit(volatile atomic<T>* p, type_identity_t<T> v, memory_order) { \
     SM_TELL_ATOMIC(p, Update);                                                                            \
     return sm::update(p, [&](T old) { return (T)(expression); });                                         \
   }
+#endif
 SM_FETCH(add, old + v)
 SM_FETCH(sub, old - v)
 SM_FETCH(and, old& v)

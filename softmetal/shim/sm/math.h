@@ -3,9 +3,9 @@
 #include "sm/vector.h"
 
 // Where the elementary functions come from.
-#ifdef SM_CUDA
-#include "sm/cuda/math.h"
-#define SM_LIBM(name) ::sm::cuda_##name
+#ifdef SM_GRID
+#include "sm/grid_math.h"
+#define SM_LIBM(name) ::sm::grid_##name
 #else
 #define SM_LIBM(name) __builtin_##name##f
 #endif
@@ -111,8 +111,8 @@ namespace metal {
   SM_MATH3(fma, __builtin_fmaf(x, y, z))                                    \
   SM_MATH3(max3, __builtin_fmaxf(x, __builtin_fmaxf(y, z))) SM_MATH3(min3, __builtin_fminf(x, __builtin_fminf(y, z)))
 SM_ELEMENTARY
-#ifdef SM_CUDA
-// Two halves are one instruction.
+#ifdef SM_GRID
+// Two halves are one instruction on NVIDIA GPUs; none of them becomes a float on the way.
 template <int N>
 SM_INLINE vec<half, N> fma(vec<half, N> a, vec<half, N> b, vec<half, N> c) {
   return vec<half, N>::from_native(__builtin_elementwise_fma(a.to_native(), b.to_native(), c.to_native()));
@@ -179,7 +179,7 @@ SM_INLINE vec<T, 3> cross(vec<T, 3> a, vec<T, 3> b) {
 
 }  // namespace metal
 
-#ifndef SM_CUDA
+#ifndef SM_GRID
 // clang asks for this where the processor has no instruction for it; libgcc 12 lacks it. Rounds to nearest, ties to
 // even.
 extern "C" __attribute__((visibility("hidden"), weak, used)) bfloat __truncsfbf2(float x) {

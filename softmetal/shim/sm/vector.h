@@ -42,7 +42,7 @@ using native = typename native_element<T>::type __attribute__((ext_vector_type(N
 #endif
 
 // A copy of two or four elements is one access of memory on a GPU, which clang does not see in a copy by element.
-#ifdef SM_CUDA
+#ifdef SM_GRID
 #define SM_WHOLE_COPY(N)                               \
   SM_INLINE constexpr vec(const vec& o) {              \
     if (__builtin_is_constant_evaluated() || N == 3) { \

@@ -35,6 +35,7 @@ void Encoder::end_rehearsal() { rehearsing_ = false; }
 
 void Encoder::use(std::string_view kernel, std::span<const Constant> constants) {
   current_ = &pipelines_.get({kernel, constants});
+  threadgroup_bytes_ = 0;
   if (rehearsing_) return;
   begin_profiled();
   commands_->setComputePipelineState(current_->state.get());
@@ -69,7 +70,9 @@ void Encoder::bytes(uint32_t index, const void* data, size_t size) {
 }
 
 void Encoder::threadgroup_memory(uint32_t index, size_t size) {
-  if (!rehearsing_) commands_->setThreadgroupMemoryLength((size + 15) / 16 * 16, index);
+  size = (size + 15) / 16 * 16;
+  threadgroup_bytes_ += size;
+  if (!rehearsing_) commands_->setThreadgroupMemoryLength(size, index);
 }
 
 void Encoder::argument(uint32_t index, BufferView view, Access::Kind kind) {
@@ -97,11 +100,12 @@ bool Encoder::conflicts(const Access& access) const {
 }
 
 void Encoder::dispatch(MTL::Size groups, MTL::Size threads) {
-  if (rehearsing_) return;
-  ++counters_.dispatches;
+  if (rehearsing_) host::note_dispatch(current_->state.get(), threads, threadgroup_bytes_);
   if (threads.width * threads.height * threads.depth > current_->max_threads)
     throw_error(ErrorKind::device, "gpu: kernel {} runs {} threads a threadgroup on this GPU, {} are needed",
                 current_->kernel, current_->max_threads, threads.width * threads.height * threads.depth);
+  if (rehearsing_) return;
+  ++counters_.dispatches;
   place_barrier();
   commands_->dispatchThreadgroups(groups, threads);
   end_profiled(current_->kernel);

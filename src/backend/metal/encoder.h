@@ -29,8 +29,9 @@ namespace ingot::metal {
 //
 // All arguments of a dispatch are set between use() and dispatch(); nothing carries over.
 //
-// In a rehearsal (Backend::rehearse) the same calls encode nothing: use() compiles a pipeline that is missing. In a
-// step a missing pipeline is compiled too, and counted: the contract's tests see it.
+// In a rehearsal (Backend::rehearse) the same calls encode nothing: use() compiles a pipeline that is missing, and a
+// threadgroup of more threads than the pipeline has registers for is refused then and there. In a step a missing
+// pipeline is compiled too, and counted: the contract's tests see it.
 class Encoder {
  public:
   Encoder(PipelineCache& pipelines, DeviceCounters& counters) : pipelines_(pipelines), counters_(counters) {
@@ -91,6 +92,7 @@ class Encoder {
   MTL::Fence* fence_ = nullptr;
   bool rehearsing_ = false;
   const Pipeline* current_ = nullptr;
+  size_t threadgroup_bytes_ = 0;  // of the dispatch being built
   std::vector<Access> accesses_;  // since the last barrier; those of the dispatch being built are at the end
   size_t pending_ = 0;            // how many of them belong to the dispatch being built
 

@@ -29,6 +29,9 @@ void begin_encode();
 void end_encode();
 void end_step();
 
+// What a dispatch of a rehearsal would ask for, where something keeps a list of it.
+void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes);
+
 // Products of large matrices by a library of the device's maker, between the dispatches of an encoder: out [rows,
 // outputs] = x [rows, cols] weights [outputs, cols]^T, or out += that, summed in f32. Rows of x and of the weights are
 // `stride` elements apart, those of `out` out_stride; all begin at multiples of 16 bytes.

@@ -31,6 +31,8 @@ void begin_encode() {}
 void end_encode() {}
 void end_step() {}
 
+void note_dispatch(const MTL::ComputePipelineState*, MTL::Size, size_t) {}
+
 std::string gemm_name(const MTL::Device*) { return ""; }
 void prepare_gemm(MTL::Device*, const GemmProduct&) {}
 void encode_gemm(MTL::ComputeCommandEncoder*, const GemmProduct&, BufferView, BufferView, BufferView) {}

@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 #include <link.h>
+#include <softmetal/agx.h>
 #include <softmetal/audit.h>
 #include <softmetal/cuda.h>
 #include <softmetal/gemm.h>
@@ -60,6 +61,10 @@ void begin_step() { softmetal::begin_step(); }
 void begin_encode() { softmetal::begin_encode(); }
 void end_encode() { softmetal::end_encode(); }
 void end_step() { softmetal::end_step(); }
+
+void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes) {
+  softmetal::note_dispatch(pipeline, threads, threadgroup_bytes);
+}
 
 std::string gemm_name(const MTL::Device* device) { return softmetal::gemm_name(device); }
 

@@ -23,6 +23,15 @@ SM_INLINE uint thread_index() {
 // Collectives are joined by all lanes of a simdgroup: that is what kernels do, and the CPU executor shows it.
 inline constexpr uint kAllLanes = ~0u;
 
+// A grid may start while the one before it ends; nothing may come before that one's results but what the kernel says
+// need not wait for them.
+SM_INLINE void begin_grid(bool starts_early) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  if (!starts_early) asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 }  // namespace sm
 
 namespace metal {

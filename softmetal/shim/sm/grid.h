@@ -1,12 +1,18 @@
-// From a kernel's signature to the parameters of a grid: a pointer stays one, a reference travels by value, so that its
-// fields are read from the bank of constants. Types are recovered from the function, as for the CPU.
+// From a kernel's signature to the parameters of a grid: a pointer stays one; a reference travels by value on an NVIDIA
+// GPU, so that its fields are read from the bank of constants, and as a pointer to constant memory on Apple's, where
+// the compiler brings such fields to uniform registers. Types are recovered from the function, as for the CPU.
 #pragma once
 
 #include "sm/arguments.h"
-#include "sm/cuda/runtime.h"
 #include "sm/vector.h"
-
+#ifdef SM_AGX
+#include "sm/agx/runtime.h"
+// As large as the dispatches ask for, which the report says.
+static __attribute__((__shared__, aligned(16))) char softmetal_threadgroup_memory[SM_THREADGROUP_BYTES];
+#else
+#include "sm/cuda/runtime.h"
 extern "C" __attribute__((__shared__, aligned(16))) char softmetal_threadgroup_memory[];
+#endif
 
 namespace sm {
 
@@ -38,9 +44,15 @@ struct Argument<T*> {
 template <class T>
 struct Argument<T&> {
   using pointee = T;
+#ifdef SM_AGX
+  using passed = T __attribute__((address_space(4)))*;
+  static constexpr bool by_value = false;
+  static SM_INLINE T& give(passed p) { return *(T*)p; }
+#else
   using passed = __remove_cv(T);
   static constexpr bool by_value = true;
   static SM_INLINE T& give(passed& v) { return v; }
+#endif
 };
 template <auto Function, uint I>
 using ArgumentOf = Argument<typename Signature<Function>::template at<I>>;
@@ -100,15 +112,6 @@ constexpr abi::GridArgument describe(uint kind) {
   using A = ArgumentOf<Function, I>;
   using T = typename A::pointee;
   return {kind, Index, size_of<T>, align_of<T>, Enabled, !__is_const(T), A::by_value};
-}
-
-// A grid may start while the one before it ends; nothing may come before that one's results but what the kernel says
-// need not wait for them.
-SM_INLINE void begin_grid(bool starts_early) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  if (!starts_early) asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
 }
 
 template <class Tag, class T>

@@ -1,0 +1,64 @@
+// A threadgroup of an Apple GPU in the words of SPIR-V, from which Mesa's compiler makes the GPU's instructions.
+// Nothing of this runs: it is made to be counted (docs/metal.md).
+#pragma once
+
+#include "sm/abi.h"
+#include "sm/types.h"
+
+#define SM_COLLECTIVE __attribute__((convergent)) SM_INLINE
+
+// Names that the translator to SPIR-V knows.
+ulong __spirv_BuiltInLocalInvocationId(int axis) __attribute__((const));
+ulong __spirv_BuiltInWorkgroupId(int axis) __attribute__((const));
+ulong __spirv_BuiltInWorkgroupSize(int axis) __attribute__((const));
+ulong __spirv_BuiltInNumWorkgroups(int axis) __attribute__((const));
+uint __spirv_BuiltInSubgroupLocalInvocationId() __attribute__((const));
+uint __spirv_BuiltInSubgroupId() __attribute__((const));
+__attribute__((convergent)) void __spirv_ControlBarrier(int execution, int memory, int semantics);
+
+namespace sm {
+
+namespace abi = softmetal::abi;
+
+enum class Axis : int { x, y, z };
+SM_INLINE uint sreg_tid(Axis a) { return (uint)__spirv_BuiltInLocalInvocationId((int)a); }
+SM_INLINE uint sreg_ctaid(Axis a) { return (uint)__spirv_BuiltInWorkgroupId((int)a); }
+SM_INLINE uint sreg_ntid(Axis a) { return (uint)__spirv_BuiltInWorkgroupSize((int)a); }
+SM_INLINE uint sreg_nctaid(Axis a) { return (uint)__spirv_BuiltInNumWorkgroups((int)a); }
+#define SM_SREG(name, axis) ::sm::sreg_##name(::sm::Axis::axis)
+
+SM_INLINE uint lane() {
+  const uint lane = __spirv_BuiltInSubgroupLocalInvocationId();
+  __builtin_assume(lane < 32);
+  return lane;
+}
+SM_INLINE uint thread_index() {
+  return SM_SREG(tid, x) + SM_SREG(ntid, x) * (SM_SREG(tid, y) + SM_SREG(ntid, y) * SM_SREG(tid, z));
+}
+
+inline constexpr int kThreadgroupScope = 2, kSimdgroupScope = 3;
+inline constexpr int kAcquireRelease = 0x8, kThreadgroupMemory = 0x100, kDeviceMemory = 0x200;
+
+}  // namespace sm
+
+namespace metal {
+
+enum class mem_flags : uint {
+  mem_none = 0,
+  mem_device = 1,
+  mem_threadgroup = 2,
+  mem_texture = 4,
+  mem_threadgroup_imageblock = 8,
+};
+SM_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((uint)a | (uint)b); }
+
+SM_COLLECTIVE void threadgroup_barrier(mem_flags flags) {
+  __spirv_ControlBarrier(sm::kThreadgroupScope, sm::kThreadgroupScope,
+                         sm::kAcquireRelease | ((uint)flags & 1 ? sm::kDeviceMemory : 0) | sm::kThreadgroupMemory);
+}
+// Lanes keep step: what is left of it is the order of loads and stores.
+SM_COLLECTIVE void simdgroup_barrier(mem_flags) {
+  __spirv_ControlBarrier(sm::kSimdgroupScope, sm::kSimdgroupScope, sm::kAcquireRelease | sm::kThreadgroupMemory);
+}
+
+}  // namespace metal
