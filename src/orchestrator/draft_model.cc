@@ -150,7 +150,7 @@ void DraftModel::find_prefix(const Sequence& sequence, DraftCache& cache) {
   const auto most = std::min<int64_t>(std::ssize(sequence.hashes), (sequence.known() - 1) / size);
   for (int64_t i = 0; i < most; ++i) {
     const std::span<const int32_t> tokens = std::span(sequence.tokens).subspan(i * size, size);
-    const int32_t block = pool_.find(sequence.hashes[static_cast<size_t>(i)], tokens);
+    const int32_t block = pool_.find({sequence.hashes[static_cast<size_t>(i)], i, tokens});
     if (block < 0) break;
     pool_.share(block);
     cache.blocks.push_back(block);
@@ -165,7 +165,8 @@ void DraftModel::remember_blocks(const Sequence& sequence, DraftCache& cache) {
   const int64_t full = std::min(std::ssize(sequence.hashes), cache.agreed / size);
   for (; cache.remembered < full; ++cache.remembered) {
     const auto i = static_cast<size_t>(cache.remembered);
-    pool_.remember(cache.blocks[i], sequence.hashes[i], std::span(sequence.tokens).subspan(i * size, size));
+    pool_.remember(cache.blocks[i],
+                   {sequence.hashes[i], cache.remembered, std::span(sequence.tokens).subspan(i * size, size)});
   }
 }
 
