@@ -67,7 +67,7 @@ LlmOptions llm_options(const ServeArgs& args) {
   options.target_step_ms = args.target_step_ms;
   options.prefix_caching = !args.no_prefix_caching;
   options.min_free_memory = args.min_free_memory;
-  options.speculate = parse_speculation(args.speculate);
+  set_speculation(args.speculation, options);
   return options;
 }
 

@@ -45,7 +45,7 @@ struct ServeArgs {
   int32_t max_waiting = 1024;
   double target_step_ms = 0;
   bool no_prefix_caching = false;
-  std::string speculate = "auto";
+  SpeculationArgs speculation;
   bool priority_scheduling = false;
   uint64_t min_free_memory = 128 << 20;
   std::string chat_template;
