@@ -44,6 +44,7 @@ class DraftModel : public Drafter {
 
   void offer(Guess& guess, int32_t most) override;
   void fill(std::span<Guess> guesses) override;
+  bool shares() const override { return true; }
   double token_us(int32_t sequences) const override;
   double begin_us(const Sequence& sequence) const override;
 
