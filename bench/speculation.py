@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What guessing tokens is worth: the same requests to a server that speculates and to one that does not, by turns.
 
-    bench/speculation.py [-m MODEL] [--rounds 5] [--batches 1,4,16]
+    bench/speculation.py [-m MODEL] [--rounds 5] [--batches 1,4,16] [--speculate lookup] [--draft-model MODEL]
 
 Two tasks: an edit (the answer repeats a text of some 300 tokens with small changes, which the model is held to by a bias towards it:
 a model of 135M parameters does not follow such orders) and free text. Prints speed, the ratio, and what was guessed and came true.
@@ -68,8 +68,11 @@ def main():
     parser.add_argument("-m", "--model")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", default="1,4,16")
+    parser.add_argument("--speculate", default="lookup")
+    parser.add_argument("--draft-model")
     args = parser.parse_args()
-    servers = {kind: fixture.Server("--speculate", kind, model=args.model) for kind in ("off", "lookup")}
+    guesses = ["--speculate", args.speculate] + (["--draft-model", args.draft_model] if args.draft_model else [])
+    servers = {"plain": fixture.Server("--speculate", "off", model=args.model), "guessing": fixture.Server(*guesses, model=args.model)}
     for server in servers.values():
         server.start()
     print(f"{'task':>6} {'batch':>5} {'plain tok/s':>12} {'guessing':>9} {'ratio':>6} {'came true':>10} {'tokens a step':>14}")
@@ -80,14 +83,14 @@ def main():
                     continue
                 for server in servers.values():
                     speed(server, task, batch, tokens // 4, 99)
-                before, speeds = counts(servers["lookup"]), {kind: [] for kind in servers}
+                before, speeds = counts(servers["guessing"]), {kind: [] for kind in servers}
                 for turn in range(args.rounds):
                     for kind, server in servers.items():
                         speeds[kind].append(speed(server, task, batch, tokens, turn))
-                after = counts(servers["lookup"])
+                after = counts(servers["guessing"])
                 did = {name: after[name] - before[name] for name in after}
-                plain, guessing = (statistics.median(speeds[kind]) for kind in ("off", "lookup"))
-                ratio = statistics.median(b / a for a, b in zip(speeds["off"], speeds["lookup"]))
+                plain, guessing = (statistics.median(speeds[kind]) for kind in ("plain", "guessing"))
+                ratio = statistics.median(b / a for a, b in zip(speeds["plain"], speeds["guessing"]))
                 print(f"{task.__name__:>6} {batch:>5} {plain:>12.1f} {guessing:>9.1f} {ratio:>6.2f} "
                       f"{did['right'] / max(did['guessed'], 1):>10.0%} {tokens * batch * args.rounds / did['steps']:>14.2f}", flush=True)
     finally:

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "cli/bench_speculation.h"
 #include "cli/common.h"
 #include "cli/options.h"
 #include "cli/plot.h"
@@ -32,7 +33,9 @@ struct BenchArgs {
   std::string plot;
   bool json = false;
   bool traffic = false;
-  double limit_gb_s = 0;  // what the device can read; 0: measured for the CPU, unknown for others
+  SpeculationArgs speculation{.kind = "off", .draft_model = ""};
+  double draft_acceptance = -1;  // below 0: guesses come true as they do
+  double limit_gb_s = 0;         // what the device can read; 0: measured for the CPU, unknown for others
 };
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -160,8 +163,23 @@ class BatchBench {
   std::function<void(uint64_t, double)> progress_;
 };
 
+void bench_speculation(const BenchArgs& args) {
+  if (!args.plot.empty()) throw_error(ErrorKind::bad_call, "--plot draws the table without --speculate");
+  SpeculationBenchArgs speculation{.model = args.model,
+                                   .speculation = args.speculation,
+                                   .batches = args.batches,
+                                   .prompt_len = args.prompt_len,
+                                   .gen_len = args.gen_len,
+                                   .json = args.json};
+  if (args.draft_acceptance >= 0) speculation.acceptance = args.draft_acceptance;
+  print_speculation(speculation);
+}
+
 void bench(const BenchArgs& args) {
   if (args.traffic) return print_traffic(args.model, args.batches, args.prompt_len, args.json);
+  if (args.speculation.kind != "off" || !args.speculation.draft_model.empty()) return bench_speculation(args);
+  if (args.draft_acceptance >= 0)
+    throw_error(ErrorKind::bad_call, "--draft-acceptance is about guesses: give --speculate too");
   const int32_t largest = *std::max_element(args.batches.begin(), args.batches.end());
   ModelArgs model = args.model;
   EngineOptions& options = model.engine;
@@ -259,6 +277,11 @@ void add_bench(Program& program) {
       .positive();
   command.option("--plot", args.plot, "also draw the table into an SVG file");
   command.flag("--json", args.json, "print one JSON object");
+  add_speculation_options(command, args.speculation);
+  command
+      .option("--draft-acceptance", args.draft_acceptance,
+              "with --speculate: let guesses come true with this chance, whatever the models say; for random weights")
+      .range(0, 1);
   command.flag("--traffic", args.traffic, "count the bytes one decode step moves on the Metal device instead");
 }
 

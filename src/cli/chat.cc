@@ -52,8 +52,8 @@ struct ChatArgs {
   ModelArgs model;
   ChatSettings settings;
   std::string system;
-  std::string speculate = "auto";
   PrefixArgs prefix;
+  SpeculationArgs speculation;
 };
 
 class Chat {
@@ -233,6 +233,7 @@ class Chat {
     if (s.completion_tokens > 1) text += fmt::format(", {:.1f} tok/s", rate);
     if (s.completion_tokens > 0) text += fmt::format(", first after {:.2f} s", s.first_token_s());
     text += fmt::format(", {} of {} prompt tokens cached", s.cached_tokens, s.prompt_tokens);
+    if (s.draft_tokens > 0) text += fmt::format(", {} of {} guesses right", s.accepted_tokens, s.draft_tokens);
     if (finish == FinishReason::cancelled) text += ", stopped";
     if (finish == FinishReason::length) text += ", cut at the token limit";
     return text + "]";
@@ -349,8 +350,8 @@ void chat(const ChatArgs& args) {
   options.engine = args.model.engine;
   options.engine.model = resolve_model(args.model.model);
   options.engine.max_seqs = 1;
-  options.speculate = parse_speculation(args.speculate);
   args.prefix.apply(options);
+  set_speculation(args.speculation, options);
   std::unique_ptr<Llm> llm = load_llm(options);
   if (llm->tokenizer() == nullptr || !llm->tokenizer()->chat_template())
     throw_error(ErrorKind::declined, "{}: this model has no chat template; complete texts with `ingot run`",
@@ -368,8 +369,8 @@ void add_chat(Program& program) {
   add_model_argument(command, args.model);
   command.option("--system", args.system, "how the model should behave");
   add_sampling_options(command, args.settings.sampling);
-  add_speculate_option(command, args.speculate);
   add_prefix_options(command, args.prefix);
+  add_speculation_options(command, args.speculation);
 }
 
 }  // namespace ingot::cli

@@ -71,18 +71,43 @@ void add_device_options(Options command, ModelArgs& args) {
       .non_negative();
 }
 
-void add_speculate_option(Options command, std::string& kind) {
+void add_speculation_options(Options command, SpeculationArgs& args) {
   command
-      .option(
-          "--speculate", kind,
-          "guess tokens from earlier text and verify several in a step, as far as that pays; answers stay the same. "
-          "lookup: from the request alone; suffix, and auto: from the client's last answers too")
+      .option("--speculate", args.kind,
+              "guess tokens and verify several in a step, as far as that pays; answers stay the same. lookup: from the "
+              "request's own text; suffix: from the client's last answers too; draft: by the model of --draft-model; "
+              "auto: draft where there is such a model, else suffix")
       .show_default()
-      .one_of({"auto", "off", "lookup", "suffix"});
+      .one_of({"auto", "off", "lookup", "suffix", "draft"}, {"mtp", "eagle", "eagle3", "medusa"});
+  command.option("--draft-model", args.draft_model,
+                 "a small model with the same vocabulary that guesses tokens, as -m takes it");
 }
 
-Speculation parse_speculation(const std::string& kind) {
-  return kind == "off" ? Speculation::off : kind == "lookup" ? Speculation::lookup : Speculation::suffix;
+void set_speculation(const SpeculationArgs& args, LlmOptions& options) {
+  const bool has_model = !args.draft_model.empty();
+  if (args.kind == "off") {
+    options.speculate = Speculation::off;
+  } else if (args.kind == "lookup") {
+    options.speculate = Speculation::lookup;
+  } else if (args.kind == "draft" || (args.kind == "auto" && has_model)) {
+    if (!has_model)
+      throw_error(ErrorKind::bad_call, "--speculate draft needs a model that guesses: give --draft-model");
+    options.speculate = Speculation::draft;
+    options.draft_model = resolve_model(args.draft_model);
+    return;
+  } else if (args.kind == "auto" || args.kind == "suffix") {
+    options.speculate = Speculation::suffix;
+  } else {
+    throw_error(ErrorKind::declined,
+                "--speculate {}: heads that guess tokens from a model's hidden state (MTP, EAGLE, Medusa) are not run "
+                "here; take a small model with the same vocabulary: --draft-model",
+                args.kind);
+  }
+  if (has_model)
+    throw_error(ErrorKind::bad_call,
+                "--draft-model is for --speculate draft, which is what auto means beside it; "
+                "--speculate {} does without",
+                args.kind);
 }
 
 void add_prefix_options(Options command, PrefixArgs& args) {

@@ -25,8 +25,13 @@ void add_engine_options(Options command, ModelArgs& args);  // both of these
 void add_model_options(Options command, ModelArgs& args);   // which model
 void add_device_options(Options command, ModelArgs& args);  // how it is loaded and run
 
-void add_speculate_option(Options command, std::string& kind);
-Speculation parse_speculation(const std::string& kind);
+// How tokens are guessed.
+struct SpeculationArgs {
+  std::string kind = "auto";
+  std::string draft_model;
+};
+void add_speculation_options(Options command, SpeculationArgs& args);
+void set_speculation(const SpeculationArgs& args, LlmOptions& options);
 
 // Where KV blocks go that leave the device.
 struct PrefixArgs {

@@ -127,8 +127,9 @@ Option Option::not_empty() {
   return Option(*option_->check(
       CLI::Validator([](std::string& text) { return std::string(text.empty() ? "must not be empty" : ""); }, "")));
 }
-Option Option::one_of(std::vector<std::string> values) {
+Option Option::one_of(std::vector<std::string> values, std::vector<std::string> declined) {
   const std::string all = fmt::format("{}", fmt::join(values, ", "));
+  values.insert(values.end(), declined.begin(), declined.end());
   return Option(*option_->check(CLI::Validator(
       [values = std::move(values), all](std::string& text) {
         if (std::ranges::find(values, text) != values.end()) return std::string();

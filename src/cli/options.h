@@ -39,7 +39,8 @@ class Option {
   Option range(double least, double most);
   Option not_empty();
   Option within(const SamplingRange& range);
-  Option one_of(std::vector<std::string> values);
+  // `declined`: what is taken too, for the command to say why not; --help does not name it.
+  Option one_of(std::vector<std::string> values, std::vector<std::string> declined = {});
   Option existing_file();
   Option bytes();  // also as 16MiB or 1G
 

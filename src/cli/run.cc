@@ -24,8 +24,8 @@ struct RunArgs {
   PromptArgs prompt;
   SamplingArgs sampling;
   std::string system;
-  std::string speculate = "auto";
   PrefixArgs prefix;
+  SpeculationArgs speculation;
   int32_t logprobs = -1;
   bool chat = false;
   bool json = false;
@@ -96,8 +96,8 @@ void run(const RunArgs& args) {
   options.engine = args.model.engine;
   options.engine.model = args.model.model;
   options.engine.max_seqs = 1;
-  options.speculate = parse_speculation(args.speculate);
   args.prefix.apply(options);
+  set_speculation(args.speculation, options);
   const std::unique_ptr<Llm> llm = load_llm(options);
   const Tokenizer* tokenizer = llm->tokenizer();
   if (tokenizer == nullptr && prompt.ids.empty())
@@ -156,8 +156,8 @@ void add_run(Program& program) {
   command.flag("--chat", args.chat, "put the prompt into the model's chat template");
   command.option("--system", args.system, "system message, with --chat");
   add_sampling_options(command, args.sampling);
-  add_speculate_option(command, args.speculate);
   add_prefix_options(command, args.prefix);
+  add_speculation_options(command, args.speculation);
   command.option("--logprobs", args.logprobs, "with --json: logprobs of each token and of the k most likely")
       .non_negative();
   command.flag("--json", args.json, "print one JSON object instead of the text");

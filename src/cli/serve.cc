@@ -68,7 +68,7 @@ LlmOptions llm_options(const ServeArgs& args) {
   options.prefix_caching = !args.no_prefix_caching;
   args.prefix.apply(options);
   options.min_free_memory = args.min_free_memory;
-  options.speculate = parse_speculation(args.speculate);
+  set_speculation(args.speculation, options);
   return options;
 }
 

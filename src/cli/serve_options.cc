@@ -106,7 +106,7 @@ void add_serve_options(Options command, ServeArgs& args) {
       .non_negative();
   command.flag("--no-prefix-caching", args.no_prefix_caching, "do not reuse the KV blocks of equal prompt beginnings");
   add_prefix_options(command, args.prefix);
-  add_speculate_option(command, args.speculate);
+  add_speculation_options(command, args.speculation);
   command.flag("--priority-scheduling", args.priority_scheduling,
                "take `priority` from requests: lower runs first. Otherwise clients take turns");
   add_bytes(command, "--min-free-memory", args.min_free_memory, "new requests get 503 while the system has less free");

@@ -46,7 +46,7 @@ struct ServeArgs {
   double target_step_ms = 0;
   bool no_prefix_caching = false;
   PrefixArgs prefix;
-  std::string speculate = "auto";
+  SpeculationArgs speculation;
   bool priority_scheduling = false;
   uint64_t min_free_memory = 128 << 20;
   std::string chat_template;

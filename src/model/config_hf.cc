@@ -18,8 +18,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Parts that guess tokens from a model's hidden state: checkpoints that are nothing else, and layers beside a model's.
+void decline_draft_heads(const JsonView& json, const std::vector<std::string>& architectures) {
+  for (const std::string& name : architectures)
+    for (const char* head : {"Eagle", "Medusa", "MTP"})
+      if (name.find(head) != std::string::npos)
+        throw_error(ErrorKind::declined,
+                    "{}: {} guesses tokens from the hidden state of another model, which is not run here; take a small "
+                    "model with the same vocabulary to guess (--draft-model)",
+                    json.name(), printable(name));
+  for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"})
+    if (const int64_t layers = json.find_int(key).value_or(0); layers > 0)
+      throw_error(
+          ErrorKind::declined,
+          "{}: {} is {}: layers that guess tokens (MTP) are not run here; take a checkpoint without them, and a "
+          "small model with the same vocabulary to guess (--draft-model)",
+          json.name(), key, layers);
+}
+
 const Family& hf_family(const JsonView& json) {
   const std::vector<std::string> names = json.find_strings("architectures");
+  decline_draft_heads(json, names);
   if (!names.empty()) return find_family(&Family::hf, fmt::format("{}", fmt::join(names, ", ")), json.name());
   const std::string type = json.find_string("model_type").value_or("");
   if (type.empty()) throw_error(ErrorKind::bad_file, "{}: architectures is missing", json.name());

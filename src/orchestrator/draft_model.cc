@@ -47,26 +47,30 @@ DraftModel::~DraftModel() = default;
 
 // What steps take, before anybody waits for one: a price that is wrong at first would never be corrected.
 void DraftModel::measure() {
-  const auto run_step = [this](int32_t sequences, int32_t rows) {
-    const Clock::time_point start = Clock::now();
+  const auto step_us = [this](int32_t sequences, int32_t rows) {
+    const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
+    std::vector<int32_t> blocks(static_cast<size_t>(ceil_div(rows, limits_.block_size)));
     builder_.clear();
     for (int32_t s = 0; s < sequences; ++s) {
-      const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
-      std::vector<int32_t> blocks(static_cast<size_t>(ceil_div(rows, limits_.block_size)));
       std::iota(blocks.begin(), blocks.end(), s);
       builder_.sample(builder_.add(ids, 0, blocks) + rows - 1, {.temperature = 0});
     }
-    engine_->run(builder_.finish());
-    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    const Step& step = builder_.finish();
+    StepTicket ticket = engine_->submit(step);
+    Clock::time_point before;
+    for (int i = 0; i < kTries; ++i) {
+      before = Clock::now();
+      const StepTicket next = engine_->submit(step);
+      engine_->wait(std::exchange(ticket, next));
+    }
+    const double us = std::chrono::duration<double, std::micro>(Clock::now() - before).count();
+    engine_->wait(ticket);
+    return us;
   };
   const auto most = std::min<int64_t>({limits_.max_seqs, limits_.num_blocks, Pacer::kMostRows});
-  for (int32_t sequences = 1; sequences <= most; sequences *= 2)
-    for (int i = 0; i < kTries; ++i)
-      if (const double us = run_step(sequences, 1); i + 1 == kTries) pacer_.learn_rows(sequences, us);
-  const auto read =
-      static_cast<int32_t>(std::min<int64_t>({kMeasured, limits_.max_step_tokens, limits_.max_model_len}));
-  for (int i = 0; i < kTries; ++i)
-    if (const double us = run_step(1, read); i + 1 == kTries) pacer_.learn(0, read, us);
+  for (int32_t sequences = 1; sequences <= most; sequences *= 2) pacer_.learn_rows(sequences, step_us(sequences, 1));
+  const auto rows = std::min<int64_t>({kMeasured, limits_.max_step_tokens, limits_.max_model_len});
+  pacer_.learn(0, static_cast<int32_t>(rows), step_us(1, static_cast<int32_t>(rows)));
 }
 
 void DraftModel::offer(Guess& guess, int32_t most) {
@@ -102,31 +106,25 @@ void DraftModel::fill(std::span<Guess> guesses) {
   for (Guess& guess : guesses)
     if (Line line{.guess = &guess, .cache = guess.sequence->draft_cache.get()}; begin(line))
       lines.push_back(std::move(line));
-  // Those that decode come first in a step; and they must not wait for those that read.
-  std::ranges::stable_sort(lines, {}, [](const Line& line) { return line.rows.size(); });
   try {
-    int32_t budget = std::min(kMostRead, limits_.max_step_tokens);
-    while (!lines.empty()) {
-      std::vector<Line*> step;
-      for (Line& line : lines) {
-        if (budget == 0 || std::ssize(step) == limits_.max_seqs) break;
-        line.count = static_cast<int32_t>(std::min<int64_t>(budget, std::ssize(line.rows)));
-        if (!extend_blocks(*line.cache, std::ssize(line.cache->tokens) + line.count)) continue;
-        budget -= line.count;
-        step.push_back(&line);
-      }
-      if (step.empty()) break;
-      run(step);
-      // What has no guess yet was read in part, or found no room: it goes on with its sequence's next draft.
-      std::erase_if(lines, [](const Line& line) { return line.done || line.guess->tokens.empty(); });
-      budget = limits_.max_step_tokens;
+    taken_ = Clock::now();
+    std::optional<Flight> flight = submit_text(lines);
+    while (flight) {
+      std::optional<Flight> next = submit_guesses(lines);
+      take(*flight);
+      flight = std::move(next);
     }
     failures_ = 0;
   } catch (const std::exception&) {
     ++failures_;
+    while (!flying_.empty()) drop_step();
     for (Guess& guess : guesses) guess.tokens.clear();
     for (DraftCache* cache : caches_) release(*cache);
     pool_.forget_all();
+  }
+  for (Guess& guess : guesses) {
+    const auto unknown = [this](int32_t token) { return token < 0 || token >= vocab_; };
+    guess.tokens.erase(std::ranges::find_if(guess.tokens, unknown), guess.tokens.end());
   }
 }
 
@@ -194,40 +192,91 @@ void DraftModel::release(DraftCache& cache) {
   cache.agreed = cache.remembered = 0;
 }
 
-// One step: `count` rows of each, and a guess where those are the last that it has.
-void DraftModel::run(const std::vector<Line*>& lines) {
-  const Clock::time_point start = Clock::now();
+// The text that is new, and the first guess of those whose text ends in the step. The others go on reading with their
+// sequence's next draft.
+std::optional<DraftModel::Flight> DraftModel::submit_text(std::vector<Line>& lines) {
+  // Those that decode come first in a step; and they must not wait for those that read.
+  std::ranges::stable_sort(lines, {}, [](const Line& line) { return line.rows.size(); });
   builder_.clear();
-  for (const Line* line : lines) {
-    const std::span<const int32_t> rows = std::span(line->rows).first(static_cast<size_t>(line->count));
-    const int32_t first = builder_.add(rows, std::ssize(line->cache->tokens), line->cache->blocks);
-    if (rows.size() == line->rows.size()) builder_.sample(first + line->count - 1, {.temperature = 0});
+  std::vector<Line*> drawing;
+  int32_t budget = std::min(kMostRead, limits_.max_step_tokens), sequences = 0;
+  for (Line& line : lines) {
+    DraftCache& cache = *line.cache;
+    const auto count = std::min<int64_t>(budget, std::ssize(line.rows));
+    if (count == 0 || sequences == limits_.max_seqs) break;
+    if (!extend_blocks(cache, std::ssize(cache.tokens) + count)) continue;
+    const std::span<const int32_t> rows = std::span(line.rows).first(static_cast<size_t>(count));
+    builder_.add(rows, std::ssize(cache.tokens), cache.blocks);
+    if (rows.size() == line.rows.size()) drawing.push_back(&line);
+    ++sequences;
+    budget -= static_cast<int32_t>(count);
+    cache.tokens.insert(cache.tokens.end(), rows.begin(), rows.end());
+    cache.agreed = std::ssize(cache.tokens);
+    remember_blocks(*line.guess->sequence, cache);
   }
-  const StepResult result = engine_->run(builder_.finish());
-  size_t next = 0;
-  for (Line* line : lines) {
-    DraftCache& cache = *line->cache;
-    Guess& guess = *line->guess;
-    const bool complete = line->count == std::ssize(line->rows);
-    cache.tokens.insert(cache.tokens.end(), line->rows.begin(), line->rows.begin() + line->count);
-    if (guess.tokens.empty()) {  // these rows were text
-      cache.agreed = std::ssize(cache.tokens);
-      remember_blocks(*guess.sequence, cache);
-    }
-    if (!complete) continue;
-    const int32_t token = result.rows[next++].token;
-    line->done = token < 0 || token >= vocab_;
-    if (line->done) continue;
-    guess.tokens.push_back(token);
-    line->rows = {token};
-    line->done = std::ssize(guess.tokens) == guess.taken;
+  if (sequences == 0) return std::nullopt;
+  const bool reads = builder_.rows() > kFewRows * sequences;
+  Flight flight = submit(std::move(drawing));
+  flight.reads = reads;
+  return flight;
+}
+
+// One more guess of those that want more, behind the guess of the step that was submitted last.
+std::optional<DraftModel::Flight> DraftModel::submit_guesses(std::vector<Line>& lines) {
+  builder_.clear();
+  std::vector<Line*> drawing;
+  for (Line& line : lines) {
+    const int32_t output = std::exchange(line.output, -1);
+    const int64_t position = line.cache->agreed + line.asked - 1;
+    if (output < 0 || line.asked == line.guess->taken || !extend_blocks(*line.cache, position + 1)) continue;
+    const int32_t on_device = -1 - output;
+    builder_.add({&on_device, 1}, position, line.cache->blocks);
+    drawing.push_back(&line);
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (drawing.empty()) return std::nullopt;
+  return submit(std::move(drawing));
+}
+
+// Submits what was built: `lines` are the sequences, or the first of them, whose last row gives a guess.
+DraftModel::Flight DraftModel::submit(std::vector<Line*> lines) {
+  const std::vector<int32_t>& starts = builder_.step().query_start_loc;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    builder_.sample(starts[i + 1] - 1, {.temperature = 0});
+    lines[i]->output = static_cast<int32_t>(i);
+    ++lines[i]->asked;
+  }
   const int32_t rows = builder_.rows();
-  if (rows <= kFewRows * std::ssize(lines))
-    pacer_.learn_rows(rows, seconds * 1e6);
+  flying_.push_back(engine_->submit(builder_.finish()));
+  return {.lines = std::move(lines), .rows = rows};
+}
+
+StepTicket DraftModel::next_ticket() {
+  const StepTicket ticket = flying_.front();
+  flying_.pop_front();
+  return ticket;
+}
+
+// Steps are waited for in order, those too that follow one that failed.
+void DraftModel::drop_step() {
+  try {
+    engine_->wait(next_ticket());
+  } catch (const std::exception&) {
+  }
+}
+
+void DraftModel::take(const Flight& flight) {
+  const StepResult result = engine_->wait(next_ticket());
+  for (size_t i = 0; i < flight.lines.size(); ++i) {
+    Line& line = *flight.lines[i];
+    std::vector<int32_t>& tokens = line.guess->tokens;
+    tokens.push_back(result.rows[i].token);
+    if (line.asked > std::ssize(tokens)) line.cache->tokens.push_back(tokens.back());  // it is being computed
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - std::exchange(taken_, Clock::now())).count();
+  if (flight.reads)
+    pacer_.learn(0, flight.rows, seconds * 1e6);
   else
-    pacer_.learn(0, rows, seconds * 1e6);
+    pacer_.learn_rows(flight.rows, seconds * 1e6);
   ++counts_.steps;
   counts_.seconds += seconds;
 }

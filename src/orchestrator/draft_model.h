@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +44,7 @@ class DraftModel : public Drafter {
 
   void offer(Guess& guess, int32_t most) override;
   void fill(std::span<Guess> guesses) override;
+  bool shares() const override { return true; }
   double token_us(int32_t sequences) const override;
   double begin_us(const Sequence& sequence) const override;
 
@@ -57,11 +60,17 @@ class DraftModel : public Drafter {
   friend struct DraftCache;
   // A guess that is being made.
   struct Line {
-    Guess* guess;
-    DraftCache* cache;
-    std::vector<int32_t> rows;  // to be computed next: text that is new here, then the newest guess
-    int32_t count = 0;          // of them, in this step
-    bool done = false;
+    Guess* guess = nullptr;
+    DraftCache* cache = nullptr;
+    std::vector<int32_t> rows;  // text that is new here
+    int32_t asked = 0;          // tokens that steps submitted so far guess
+    int32_t output = -1;        // where the newest is among the outputs of the step submitted last
+  };
+  // A step on its way. The next is submitted before it has ended, and names what it guesses by its rows.
+  struct Flight {
+    std::vector<Line*> lines;  // of its outputs
+    int32_t rows = 0;
+    bool reads = false;  // more than a few rows of a text
   };
 
   void measure();
@@ -70,7 +79,12 @@ class DraftModel : public Drafter {
   void remember_blocks(const Sequence& sequence, DraftCache& cache);
   bool extend_blocks(DraftCache& cache, int64_t length);
   void release(DraftCache& cache);
-  void run(const std::vector<Line*>& lines);
+  std::optional<Flight> submit_text(std::vector<Line>& lines);
+  std::optional<Flight> submit_guesses(std::vector<Line>& lines);
+  Flight submit(std::vector<Line*> lines);
+  StepTicket next_ticket();
+  void drop_step();
+  void take(const Flight& flight);
 
   const std::unique_ptr<Engine> engine_;
   const EngineLimits& limits_;
@@ -79,9 +93,11 @@ class DraftModel : public Drafter {
   StepBuilder builder_;
   Pacer pacer_;
   std::vector<DraftCache*> caches_;
+  std::deque<StepTicket> flying_;
   uint64_t uses_ = 0;
-  int failures_ = 0;    // in a row
-  int64_t offers_ = 0;  // since one was taken
+  int failures_ = 0;         // in a row
+  int64_t offers_ = 0;       // since one was taken
+  Clock::time_point taken_;  // the last step was, or the next was begun
   Counts counts_;
 };
 

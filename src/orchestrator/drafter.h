@@ -31,6 +31,8 @@ class Drafter {
   // Keeps what an ended sequence said.
   virtual void keep(const Sequence&) {}
 
+  // Whether sequences share the price of guessing: then one alone does not tell whether it pays.
+  virtual bool shares() const { return false; }
   // What guessing takes beside the rows that verify it, in microseconds: one more token of so many sequences, ...
   virtual double token_us(int32_t) const { return 0; }
   // ... and, as the share of one draft, what comes before a sequence's first.

@@ -40,8 +40,8 @@ class GuidedText {
   // -- while it is not pending --
   bool ready() const { return !pending() && error_.empty(); }
   bool may_draw() const { return ready() && jump_.empty(); }  // the mask is that of the sequence's next token
-  const std::string& error() const { return error_; }  // why there is no mask; empty: there is one
-  bool over_budget() const { return over_budget_; }    // that is why
+  const std::string& error() const { return error_; }         // why there is no mask; empty: there is one
+  bool over_budget() const { return over_budget_; }           // that is why
   // Of the next token, or of the one behind `ahead` tokens of the draft; and whether the text may end there.
   std::span<const uint32_t> mask(size_t ahead = 0) const { return rows_[ahead].mask; }
   bool complete(size_t ahead = 0) const { return rows_[ahead].complete; }

@@ -88,6 +88,14 @@ void Speculator::propose(const std::vector<Sequence*>& due, int32_t rows, const 
 
 void Speculator::look(const std::vector<Sequence*>& sequences, int32_t rows, const Pacer& pacer) {
   std::vector<Guess> guesses;
+  const auto weigh = [&] {
+    choose(guesses, rows, pacer);
+    for (const Guess& guess : guesses) {
+      guess.sequence->waits_for_draft = guess.taken > 0;
+      if (guess.taken == 0) guess.sequence->acceptance.fade();
+    }
+    guesses.clear();
+  };
   for (Sequence* sequence : sequences) {
     sequence->waits_for_draft = false;
     if (!may_draft(*sequence)) continue;
@@ -95,13 +103,10 @@ void Speculator::look(const std::vector<Sequence*>& sequences, int32_t rows, con
       drafter_->look(*sequence);
     else if (Guess found = guess(*sequence); found.most > 0)
       guesses.push_back(std::move(found));
+    // Whoever waits keeps all others from being submitted ahead: it must pay by itself, if it can.
+    if (!drafter_->shares() && !guesses.empty()) weigh();
   }
-  if (guesses.empty()) return;
-  choose(guesses, rows, pacer);
-  for (const Guess& guess : guesses) {
-    guess.sequence->waits_for_draft = guess.taken > 0;
-    if (guess.taken == 0) guess.sequence->acceptance.fade();
-  }
+  if (!guesses.empty()) weigh();
 }
 
 void Speculator::keep(const Sequence& sequence) {

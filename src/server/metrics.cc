@@ -111,6 +111,8 @@ void write_stats(MetricsText& text, const MetricsInfo& info, const LlmStats& s) 
     text.sample("", {{"model_name", info.model_name}, {"position", position}},
                 static_cast<double>(s.accepted_at_position[i]));
   }
+  count("ingot:draft_steps_total", "Steps of the draft model.", s.draft_steps);
+  one("ingot:drafting_seconds_total", "counter", "Time that the draft model took to guess.", s.drafting_s);
   text.begin("vllm:request_success_total", "counter", "Requests that ended, by reason.");
   const std::pair<const char*, uint64_t> reasons[] = {{"stop", s.finished_stop},
                                                       {"length", s.finished_length},

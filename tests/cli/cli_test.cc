@@ -185,6 +185,42 @@ TEST_F(Cli, BenchReportsEveryField) {
   EXPECT_THAT(slurp(file("p.svg")), EndsWith("</svg>\n"));
 }
 
+// A model that guesses for itself is always right, unless the measurement says otherwise.
+TEST_F(Cli, BenchSaysWhatGuessingIsWorth) {
+  const std::string model = fixture_model("llama-bf16-llama3");
+  const std::string command = "bench -m " + model + " --speculate draft --draft-model " + model +
+                              " --batch 2 --prompt-len 9 --gen-len 60 --threads 1 --json ";
+  for (const char* acceptance : {"", "--draft-acceptance 0"}) {
+    const Outcome outcome = ingot(command + acceptance);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const json report = json::parse(outcome.out);
+    ASSERT_EQ(report["rows"].size(), 1u);
+    const json& row = report["rows"][0];
+    for (const char* field : {"batch", "plain_tok_s", "speculated_tok_s", "ratio", "draft_tokens", "accepted_tokens",
+                              "tokens_per_step", "draft_steps", "draft_step_ms"})
+      EXPECT_TRUE(row[field].is_number()) << field;
+    EXPECT_GT(row["plain_tok_s"].get<double>(), 0);
+    if (*acceptance != 0)
+      EXPECT_EQ(row["accepted_tokens"], 0);
+    else
+      EXPECT_EQ(row["accepted_tokens"], row["draft_tokens"]);
+  }
+}
+
+// The answer is the same whoever guesses; the figures say how well.
+TEST_F(Cli, RunWithADraftModel) {
+  const std::string model = fixture_model("llama-bf16-llama3");
+  const std::string command = "run -m " + model + " --ids 5,6,7 -n 60 --temperature 0 --threads 1 --json ";
+  const Outcome plain = ingot(command + "--speculate off"), guessing = ingot(command + "--draft-model " + model);
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  ASSERT_EQ(guessing.status, 0) << guessing.err;
+  EXPECT_EQ(json::parse(plain.out)["token_ids"], json::parse(guessing.out)["token_ids"]);
+  EXPECT_EQ(json::parse(plain.out)["timings"]["draft_tokens"], 0);
+  const Outcome other = ingot("run -m " + model + " --ids 5 --draft-model " + fixture_model("llama-bf16-tied"));
+  EXPECT_NE(other.status, 0);
+  EXPECT_THAT(other.err, HasSubstr("take a draft model with the same vocabulary"));
+}
+
 TEST_F(Cli, InspectSaysWhatAndWhere) {
   const Outcome outcome = ingot("inspect " + fixture_model("llama-bf16-llama3"));
   ASSERT_EQ(outcome.status, 0) << outcome.err;

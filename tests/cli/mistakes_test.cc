@@ -62,6 +62,12 @@ const Mistake kMistakes[] = {
     {"run -p x --stop ''", "--stop", "must not be empty"},
     {"run -p x -m $MODEL --device gpu", "--device gpu", "auto, cpu, cuda or metal"},
     {"run --ids 1 -m $MODEL --kv-dtype q4", "--kv-dtype q4", "f16, bf16, int8 or f32"},
+    {"run -p x --speculate guess", "--speculate: must be one of auto, off, lookup, suffix, draft", "ingot run --help"},
+    {"run -p x --speculate mtp", "--speculate mtp", "--draft-model"},
+    {"run -p x --speculate draft", "--speculate draft needs a model", "--draft-model"},
+    {"run -p x --speculate lookup --draft-model y", "--draft-model is for --speculate draft", "auto"},
+    {"bench --draft-acceptance 0.7", "--draft-acceptance", "--speculate"},
+    {"bench --speculate lookup --draft-acceptance 7", "--draft-acceptance: must be at most 1, got 7", ""},
     {"bench --batch 0", "--batch: must be at least 1, got 0", "ingot bench --help"},
     // Words in the wrong place.
     {"run -p", "-p needs a value", "ingot run --help"},

@@ -3,8 +3,10 @@
 
 #include <random>
 
+#include "backend/backend.h"
 #include "backend/cuda_device.h"
 #include "backend/metal_mode.h"
+#include "engine/internals.h"
 #include "orchestrator/structured_rig.h"
 
 namespace ingot::testing {
@@ -214,6 +216,24 @@ TEST(LlmSpeculation, ADraftModelWithFewBlocks) {
   }
   for (size_t i = 0; i < requests.size(); ++i) expect_equal(collect(*running[i]), answer(*plain, requests[i]), i);
   EXPECT_GT(llm.stats().accepted_tokens, 0u);
+  expect_clean(llm);
+}
+
+// A step of the draft model that fails costs guesses and nothing else.
+TEST(LlmSpeculation, ADraftModelThatFails) {
+  const LlmOptions options = with(Speculation::draft);
+  const std::unique_ptr<Llm> plain = speculating(with(Speculation::off), word_tokenizer());
+  std::unique_ptr<Engine> draft_engine = Engine::load(options.engine);
+  Backend& device = EngineInternals::device(*draft_engine);
+  Llm llm(Engine::load(options.engine), word_tokenizer(), options, std::move(draft_engine));
+  std::mt19937 random(37);
+  for (size_t i = 0; i < 12; ++i) {
+    const GenerationRequest request = random_request(random, 40, 40);
+    if (i % 3 == 1) device.inject_failure();
+    expect_equal(answer(llm, request), answer(*plain, request), i);
+  }
+  EXPECT_GT(llm.stats().accepted_tokens, 0u);
+  EXPECT_EQ(llm.stats().failed_steps, 0u);
   expect_clean(llm);
 }
 

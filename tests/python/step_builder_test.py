@@ -65,7 +65,7 @@ class TinyScheduler:
                 cached.all_token_ids[req_id] = list(seq["tokens"])
         output = SimpleNamespace(
             finished_req_ids=self.finished, preempted_req_ids=self.preempted, scheduled_new_reqs=new,
-            scheduled_cached_reqs=cached, num_scheduled_tokens=scheduled)
+            scheduled_cached_reqs=cached, num_scheduled_tokens=scheduled, scheduled_spec_decode_tokens={})
         self.finished, self.preempted = set(), set()
         for req_id, count in scheduled.items():
             self.seqs[req_id]["computed"] += count
@@ -159,6 +159,37 @@ class StepBuilderTest(unittest.TestCase):
         builder.set_grammar(plan, SimpleNamespace(structured_output_request_ids=["1"], grammar_bitmask=bits))
         tokens = self.engine.run(plan.step).tokens[plan.output_rows].tolist()
         self.assertEqual(tokens, [self.expected[0][0], 77])
+
+    def test_drafts_are_verified_row_by_row(self):
+        """Of the first two guesses are right, the second is held to its mask and wrong, the third has only vLLM's padding."""
+        builder, scheduler = StepBuilder(self.engine.limits), TinyScheduler(self.prompts[:3], make_params(), 200)
+        output = scheduler.schedule()
+        builder.update(output)
+        plan = builder.build(output)
+        result = self.engine.run(plan.step)
+        builder.apply(plan, result, result.tokens[plan.output_rows])
+        scheduler.commit(plan, result)
+        output = scheduler.schedule()
+        right, other = self.expected[0], (self.expected[0][3] + 1) % 100
+        drafts = output.scheduled_spec_decode_tokens = {"0": [right[1], right[2], other], "1": [77, 5], "2": [-1, -1]}
+        for req_id, tokens in drafts.items():
+            output.num_scheduled_tokens[req_id] += len(tokens)
+        builder.update(output)
+        plan = builder.build(output)
+        self.assertEqual((plan.step.num_decode_tokens, plan.step.num_generated_tokens), (1, 4 + 3))
+        bits = np.full((3, -(-self.engine.limits.vocab // 32)), -1, np.int32)
+        bits[0] = 0
+        bits[0, 77 // 32] = 1 << (77 % 32)
+        builder.set_grammar(plan, SimpleNamespace(structured_output_request_ids=["1"], grammar_bitmask=bits))
+        tokens = self.engine.run(plan.step).tokens[plan.output_rows]
+        counts = plan.accepted(tokens)
+        drawn = {req_id: [] for req_id in drafts}
+        for i, token in zip(plan.restricted(counts).sampled.tolist(), tokens[counts].tolist()):
+            drawn[plan.req_ids[i]].append(token)
+        self.assertEqual(drawn["0"], right[1:4])
+        self.assertEqual(drawn["1"][0], 77)
+        self.assertEqual(len(drawn["1"]), 2)
+        self.assertEqual(drawn["2"], self.expected[2][1:2])
 
     def test_the_next_step_names_tokens_the_host_does_not_know(self):
         builder, scheduler = StepBuilder(self.engine.limits), TinyScheduler(self.prompts[:2], make_params(), 200)

@@ -56,6 +56,16 @@ TEST(OpenaiAnswer, Completion) {
   EXPECT_EQ(rig.generator->last()->request.max_tokens, 16);
 }
 
+TEST(OpenaiAnswer, GuessesInTheUsage) {
+  Rig rig;
+  rig.generator->on_submit = [](ScriptedGeneration& generation) {
+    generation.push_text("hey", 0);
+    generation.finish(FinishReason::stop, {.draft_tokens = 9, .accepted_tokens = 7});
+  };
+  EXPECT_EQ(Json::parse(rig.post(kText, {{"prompt", "hello"}}).body)["usage"]["completion_tokens_details"].dump(),
+            R"({"accepted_prediction_tokens":7,"rejected_prediction_tokens":2})");
+}
+
 TEST(OpenaiAnswer, ChoicesOfSeveralPrompts) {
   Rig rig;
   const Json json =

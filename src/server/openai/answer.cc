@@ -62,10 +62,14 @@ Json answer_head(const AnswerContext& context, const char* object) {
 }
 
 Json usage_json(const Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  Json json = {{"prompt_tokens", usage.prompt_tokens},
+               {"completion_tokens", usage.completion_tokens},
+               {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+               {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.draft_tokens > 0)
+    json["completion_tokens_details"] = {{"accepted_prediction_tokens", usage.accepted_tokens},
+                                         {"rejected_prediction_tokens", usage.draft_tokens - usage.accepted_tokens}};
+  return json;
 }
 
 Json finish_json(FinishReason reason) {

@@ -28,7 +28,8 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;
-  double prefill_s = 0, decode_s = 0;  // once it is done; the longest of several prompts
+  int64_t draft_tokens = 0, accepted_tokens = 0;  // guessed, and of those drawn; once it is done
+  double prefill_s = 0, decode_s = 0;             // once it is done; the longest of several prompts
 };
 
 // How much of a prompt was read, as llama-server tells it (return_progress).

@@ -145,6 +145,8 @@ Usage Call::final_usage() const {
     usage.prompt_tokens += summary.prompt_tokens;
     usage.cached_tokens += summary.cached_tokens;
     usage.completion_tokens += summary.completion_tokens;
+    usage.draft_tokens += summary.draft_tokens;
+    usage.accepted_tokens += summary.accepted_tokens;
     usage.prefill_s = std::max(usage.prefill_s, summary.prefill_s);
     usage.decode_s = std::max(usage.decode_s, summary.decode_s);
   }
@@ -217,6 +219,8 @@ bool Call::pull_events(std::string& out) {
     const Usage all = final_usage();
     so_far_.prefill_s = all.prefill_s;
     so_far_.decode_s = all.decode_s;
+    so_far_.draft_tokens = all.draft_tokens;
+    so_far_.accepted_tokens = all.accepted_tokens;
   }
   std::optional<ErrorReply> failure;
   for (size_t i = 0; i < generations_.size() && !failure; ++i) {

@@ -62,6 +62,8 @@ const Answers = (() => {
         node.stats.prompt = usage.prompt_tokens - before;
         const details = usage.prompt_tokens_details;
         if (details && Number.isFinite(details.cached_tokens)) node.stats.cached = Math.min(details.cached_tokens, node.stats.prompt);
+        const guesses = usage.completion_tokens_details;
+        if (guesses && guesses.accepted_prediction_tokens > 0) node.stats.guessed = guesses.accepted_prediction_tokens;
       }
     };
     const request = {model, messages: messagesFor(chat, node, continues), ...Settings.parameters(chat.settings)};

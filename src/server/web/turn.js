@@ -144,6 +144,7 @@ class Turn {
       if (s.first > 0) add('first', seconds(s.first), 'to first token');
       if (s.completion >= 0) add('tokens', numbers.format(s.completion), s.completion === 1 ? 'token' : 'tokens');
       if (s.prompt > 0 && s.cached >= 0) add('cached', `${numbers.format(s.cached)} of ${numbers.format(s.prompt)}`, 'prompt tokens cached');
+      if (s.guessed > 0) add('guessed', numbers.format(s.guessed), 'guessed right');
       if (s.prompt > 0) line.append(this.barNode(s));
     }
     if (end) line.append(h('span', {class: 'stat end'}, end));

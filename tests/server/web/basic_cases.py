@@ -27,6 +27,7 @@ class Basics:
         if self.mock:
             self.assertEqual(text, "Answer 1 to: hello there")
             self.assertEqual(p.text("[data-stat=cached]"), "96 of 120 prompt tokens cached")
+            self.assertEqual(p.text("[data-stat=guessed]"), "7 guessed right")
         self.assertRegex(p.text("[data-stat=rate]"), r"^[\d.]+ tok/s$")
         self.assertRegex(p.text("[data-stat=first]"), r"^[\d.]+ m?s to first token$")
         self.assertRegex(p.text("[data-stat=tokens]"), r"^[\d,]+ tokens?$")

@@ -260,7 +260,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             else:
                 self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": end}]})
                 self.event({"choices": [], "usage": {"prompt_tokens": 120, "completion_tokens": len(pieces),
-                                                     "prompt_tokens_details": {"cached_tokens": 96}}})
+                                                     "prompt_tokens_details": {"cached_tokens": 96},
+                                                     "completion_tokens_details": {"accepted_prediction_tokens": 7}}})
             self.chunk(b"data: [DONE]\n\n")
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
