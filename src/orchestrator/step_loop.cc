@@ -41,6 +41,7 @@ StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, const Tokenizer* tokenize
       speculator_(options.speculate, options.draft_tokens, engine.limits()),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
+  observe_tiers(stats_, {}, tiers.counts());
   thread_ = std::thread([this] { run(); });
 }
 

@@ -87,6 +87,7 @@ class PrefixTest(unittest.TestCase):
         for kill in range(KILLS + 1):
             server = self.serve("--prefix-dir", cache, "--kv-blocks", 80, "--max-seqs", 4)
             server.start()
+            self.addCleanup(server.kill)
             wrong, over = [], threading.Event()
 
             def client(seed):
