@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a known prompt costs after a restart: time to its first token, computed and read from files; and what streams beside it notice.
 
-    bench/prefix_tiers.py [-m MODEL] [--tokens 4000] [--rounds 3] [--streams 4] [--parts ttft,streams]
+    scripts/python_test.sh bench/prefix_tiers.py [-m MODEL] [--tokens 4000] [--rounds 3] [--streams 4] [--parts ttft,streams]
 
 Each round starts with an empty folder: one process computes the prompt, the next finds it. Then streams run alone and with known prompts
 coming in from files; printed are the median and the 99th percentile of the gaps between two tokens of a stream.

@@ -138,7 +138,7 @@ std::shared_ptr<BlockLookup> PrefixTiers::look(int64_t first, std::span<const Bl
 }
 
 void PrefixTiers::wait(std::chrono::microseconds most) {
-  if (disk_ && (disk_->looking() || has_unsaved())) disk_->wait_for_any(most);
+  if (disk_ && (disk_->looking() || !unsaved_.empty())) disk_->wait_for_any(most);
 }
 
 PrefixTierCounts PrefixTiers::counts() const {

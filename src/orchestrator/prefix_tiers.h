@@ -54,7 +54,8 @@ class PrefixTiers {
   // A block that the step being scheduled, or an earlier one, fills: it is saved by a later one.
   void filled(int32_t block, const BlockHash& hash);
   void save_filled(const BlockPool& pool);
-  bool has_unsaved() const { return !unsaved_.empty(); }
+  // Something is to be saved, or its step is yet to come.
+  bool has_unsaved() const { return !unsaved_.empty() || has_moves(); }
 
   // The host block with this content, held until release() or the end of the step that loads it; -1: none.
   int32_t hold(const BlockContent& content) { return host_ ? host_->hold(content) : -1; }

@@ -50,6 +50,7 @@ StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftMode
       speculator_(make_drafter(options.speculate, draft_model_), options.draft_tokens, engine.limits()),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
+  observe_tiers(stats_, {}, tiers.counts());
   thread_ = std::thread([this] { run(); });
 }
 

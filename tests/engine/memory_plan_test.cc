@@ -61,6 +61,24 @@ TEST(MemoryPlan, AddsUpAndTakesWhatItIsGiven) {
   EXPECT_GT(plan.work_bytes, 0u);
 }
 
+TEST(MemoryPlan, HostBlocksAreAsManyAsFit) {
+  EngineOptions options = tiny_options();
+  options.kv_blocks = 10;
+  EXPECT_EQ(inspect_model(options).plan.limits.host_blocks, 0);
+  const uint64_t block = inspect_model(options).plan.kv_bytes / 10;
+  options.host_cache_bytes = static_cast<int64_t>(7 * block + block / 2);
+  const MemoryPlan plan = inspect_model(options).plan;
+  EXPECT_EQ(plan.limits.host_blocks, 7);
+  EXPECT_EQ(plan.host_cache_bytes, 7 * block);
+  EXPECT_THAT(plan.describe(), HasSubstr("host blocks"));
+  options.host_cache_bytes = -1;  // as many as one may want
+  EXPECT_GT(inspect_model(options).plan.limits.host_blocks, 1000);
+  options.host_cache_bytes = static_cast<int64_t>(block - 1);
+  EXPECT_THAT(load_error(options), HasSubstr("--prefix-ram"));
+  options.host_cache_bytes = int64_t{1} << 50;
+  EXPECT_THAT(load_error(options), HasSubstr("does not fit"));
+}
+
 // Rows are gathered for their experts before they are multiplied: three vectors of 64 floats a row in this model.
 TEST(MemoryPlan, ExpertsNeedRoomForTheirRows) {
   EngineOptions options = tiny_options();

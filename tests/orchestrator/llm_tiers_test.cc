@@ -178,6 +178,25 @@ TEST(LlmTiersAlone, SaltsAreWallsInFilesToo) {
   EXPECT_EQ(cached("c", 0), 0);
 }
 
+// With nothing more to do all that was computed goes to files, and no request has to come for it.
+TEST(LlmTiersAlone, WhatWasComputedIsWrittenWhenAllIsQuiet) {
+  const TempDir dir;
+  const LlmOptions options = with_files(dir.path() / "cache");
+  const std::unique_ptr<Llm> llm = make(options);
+  const auto files = [&] {
+    int64_t count = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(dir.path() / "cache/blocks"))
+      count += entry.is_regular_file();
+    return count;
+  };
+  for (uint32_t round = 1; round <= 20; ++round) {
+    ask(*llm, greedy(random_ids(90, llm->limits().vocab, round), 1));
+    for (int i = 0; i < 5000 && files() < round * 11; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_EQ(files(), round * 11) << "of 11 blocks a round";
+  }
+  expect_clean(*llm);
+}
+
 // Files of another model, another format of the cache, another path of the CPU are not this one's.
 TEST(LlmTiersAlone, FilesAreOfOneModelAndOneWayOfComputing) {
   const TempDir dir;

@@ -269,6 +269,21 @@ class EmbedTest(unittest.TestCase):
         asyncio.run(ask())
 
 
+class PrefixTest(unittest.TestCase):
+    def test_a_later_model_finds_what_an_earlier_one_computed(self):
+        with tempfile.TemporaryDirectory() as place:
+            prompt, texts, hits = "You are a careful clerk. " * 8, [], []
+            for _ in range(2):
+                llm, folder = tiny(prefix_dir=pathlib.Path(place) / "cache", prefix_ram=1 << 20, prefix_dir_bytes=1 << 24)
+                texts.append(llm.generate(prompt, max_tokens=8, temperature=0).outputs[0].text)
+                hits.append(llm.stats()["prefix_disk_hits"])
+                llm.close()
+                folder.cleanup()
+            self.assertEqual(texts[0], texts[1])
+            self.assertEqual(hits[0], 0)
+            self.assertGreater(hits[1], 100)
+
+
 class CloseTest(unittest.TestCase):
     def test_what_is_closed_says_so(self):
         llm, folder = tiny()
