@@ -36,10 +36,14 @@ class Tools:
         self.identity = hashlib.sha256(b"".join(parts)).hexdigest()
         keep.mkdir(parents=True, exist_ok=True)
 
+    def key(self, source: str, threads: tuple[int, int, int], threadgroup_bytes: int) -> str:
+        """What is kept of a kernel; where it stands among others does not count."""
+        lines = [line for line in source.split("\n") if line.strip() and not re.match(r"# \d", line)]
+        return hashlib.sha256("\n".join([self.identity, f"{threads} {threadgroup_bytes}", *lines]).encode()).hexdigest()
+
     def figures(self, source: str, threads: tuple[int, int, int], threadgroup_bytes: int) -> dict:
         """Instructions by Mesa's names in "kinds", registers, spills and so on beside it."""
-        key = hashlib.sha256(f"{self.identity} {threads} {threadgroup_bytes}\n{source}".encode()).hexdigest()
-        kept = self.keep / f"{key}.json"
+        kept = self.keep / f"{self.key(source, threads, threadgroup_bytes)}.json"
         if kept.exists():
             return json.loads(kept.read_text())
         with tempfile.TemporaryDirectory() as name:

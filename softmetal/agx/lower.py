@@ -33,6 +33,10 @@ def bfloats(line: str, fresh) -> list[str]:
         return [line]
     line = re.sub(r"0xR([0-9A-F]{4})", lambda m: str(int(m[1], 16)), line)
     found = CONVERSION.match(line)
+    if absolute := re.match(r"\s*(%[\w.-]+) = (?:tail )?call .*@llvm\.fabs\.bf16\(bfloat (?:noundef )?(\S+)\)", line):
+        return [f"  {absolute[1]} = and i16 {absolute[2]}, 32767"]
+    if line.startswith("declare"):
+        return []
     if not found:
         if re.search(r"= (fadd|fsub|fmul|fdiv|frem|fcmp) .*bfloat|bf16\(", line):
             raise ValueError(f"arithmetic in bfloat: {line.strip()}")
@@ -80,6 +84,17 @@ def bfloats(line: str, fresh) -> list[str]:
 PLACE = re.compile(r"getelementptr (?:inbounds |nuw |nusw )*\((\w+), (ptr(?: addrspace\(\d\))?) (@[\w.$]+), (i\d+ -?\d+)\)")
 
 
+def flat_as_global(text: str) -> str:
+    """Where flat pointers are to global or constant memory alone, one load made of two, they are pointers to global memory."""
+    casts = re.findall(r"addrspacecast \(?ptr addrspace\((\d)\)", "\n".join(line for line in text.splitlines() if not line.startswith("@")))
+    if not casts or not set(casts) <= {"1", "4"}:
+        return text
+    text = re.sub(r"%([\w.]+) = addrspacecast ptr addrspace\((\d)\) (%[\w.]+) to ptr\b",
+                  r'%"\1.bits" = ptrtoint ptr addrspace(\2) \3 to i64\n  %\1 = inttoptr i64 %"\1.bits" to ptr addrspace(1)', text)
+    return "\n".join(line if line.startswith("@") else re.sub(r"(?<![\w%@.])ptr(?![\w.])(?! addrspace)", "ptr addrspace(1)", line)
+                     for line in text.splitlines()) + "\n"
+
+
 def named_places(lines: list[str]) -> list[str]:
     """Places within variables, named at the start of the function: the translator gets those that stand within an instruction wrong."""
     out, entry, names = [], 0, {}
@@ -98,7 +113,7 @@ def named_places(lines: list[str]) -> list[str]:
 
 
 def lower(text: str, threads: tuple[int, int, int]) -> str:
-    counter = iter(range(1 << 30))
+    counter, text = iter(range(1 << 30)), flat_as_global(text)
     out = [f'target datalayout = "{LAYOUT}"', 'target triple = "spir64-unknown-unknown"']
     for line in text.splitlines():
         if line.startswith("target ") or DROPPED.search(line):

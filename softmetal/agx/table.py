@@ -17,6 +17,9 @@ KINDS = [
 COLUMNS = ["matrix", "float", "integer", "device", "threadgroup", "simd", "move", "control"]
 HEADER = ["kernel", "constants", "instructions", *COLUMNS, "registers", "spills : fills", "threads", "of at most", "bytes", "occupancy", "before"]
 
+# packed_format() of the shipped dtypes, for reading: kernels/params.h has how the numbers are made.
+FORMATS = {"1": "f16", "2": "bf16", "8392832": "q8_0", "12352": "q4_k"}
+
 MOST_THREADS = 1024        # of a core
 THREADGROUP_BYTES = 61440  # of a core: 60 KiB, as others measured on M1; Mesa models none
 
@@ -47,10 +50,13 @@ def short_constants(kernels: list[dict]) -> list[str]:
         mine = values.get(k["kernel"], {})
         words = []
         for name, value in k["constants"].items():
-            if len(mine[name]) < 2:
+            # Two matrices of one product nearly always have one format.
+            if len(mine[name]) < 2 or (name.endswith("_FORMAT_UP") and value == k["constants"].get(name.removesuffix("_UP"))):
                 continue
             value = value.rstrip("u")
             label = name.split("_", 1)[-1].lower().replace("_", " ")
+            if label.startswith("format"):
+                value = FORMATS.get(value, value)
             if value in ("true", "false"):
                 words += [label] if value == "true" else []
             else:
@@ -110,7 +116,8 @@ def worst(table: list[dict]) -> list[dict]:
         count[name] = count.get(name, 0) + 1
         if name not in best or weight(row) > weight(best[name]):
             best[name] = row
-    return [row | {"constants": (f"{count[name]} variants; this one: " if count[name] > 1 else "") + row["constants"]} for name, row in best.items()]
+    return [row | {"constants": "; ".join([f"{count[name]} variants"] * (count[name] > 1) + [row["constants"]] * (row["constants"] != ""))}
+            for name, row in best.items()]
 
 
 def weight(row: dict) -> tuple:

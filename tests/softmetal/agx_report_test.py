@@ -37,6 +37,8 @@ class LowerTest(unittest.TestCase):
         self.assertEqual(bfloats("  %c = load <4 x bfloat>, ptr addrspace(1) %p, align 8"), ["  %c = load <4 x i16>, ptr addrspace(1) %p, align 8"])
         self.assertEqual(bfloats("  %e = select i1 %q, bfloat %r, bfloat 0xR3F80"), ["  %e = select i1 %q, i16 %r, i16 16256"])
         self.assertEqual(bfloats("  %n = fneg bfloat %c"), ["  %n = xor i16 %c, -32768"])
+        self.assertEqual(bfloats("declare bfloat @llvm.fabs.bf16(bfloat) #4", "  %a = tail call bfloat @llvm.fabs.bf16(bfloat %x)"),
+                         ["  %a = and i16 %x, 32767"])
 
     def test_bfloat_is_rounded(self):
         lowered = bfloats("  %b = fptrunc <2 x float> %y to <2 x bfloat>")
@@ -46,6 +48,13 @@ class LowerTest(unittest.TestCase):
     def test_arithmetic_in_bfloat_is_refused(self):
         with self.assertRaises(ValueError):
             bfloats("  %s = fadd bfloat %a, %b")
+
+    def test_a_load_from_either_memory_is_from_global(self):
+        text = lower.flat_as_global("  %5 = addrspacecast ptr addrspace(4) %a to ptr\n  %6 = load i32, ptr %5, align 4\n")
+        self.assertEqual(text, '  %"5.bits" = ptrtoint ptr addrspace(4) %a to i64\n  %5 = inttoptr i64 %"5.bits" to ptr addrspace(1)\n'
+                               "  %6 = load i32, ptr addrspace(1) %5, align 4\n")
+        both = "  %5 = addrspacecast ptr addrspace(3) %a to ptr\n"
+        self.assertEqual(lower.flat_as_global(both), both)
 
     def test_places_within_variables_have_names(self):
         place = "getelementptr inbounds (i8, ptr addrspace(3) @s, i32 16)"
@@ -78,6 +87,10 @@ class TableTest(unittest.TestCase):
         kernels = [kernel("a", {"A_ROWS": "8u", "A_BIAS": "true", "A_TYPE": "1u"}), kernel("a", {"A_ROWS": "16u", "A_BIAS": "false", "A_TYPE": "1u"})]
         self.assertEqual(table.short_constants(kernels), ["rows 8, bias", "rows 16"])
 
+    def test_formats_by_name(self):
+        kernels = [kernel("a", {"A_FORMAT": "2u", "A_FORMAT_UP": "2u"}), kernel("a", {"A_FORMAT": "12352u", "A_FORMAT_UP": "2u"})]
+        self.assertEqual(table.short_constants(kernels), ["format bf16", "format q4_k"])
+
     def test_kinds(self):
         row = table.rows([kernel("a", {})])[0]
         self.assertEqual([row[k] for k in table.COLUMNS], [1, 3, 2, 2, 0, 0, 0, 1])
@@ -98,7 +111,7 @@ class TableTest(unittest.TestCase):
     def test_the_worst_of_each_kernel(self):
         rows = table.compare(table.rows([kernel("a", {"A_ROWS": "8u"}), kernel("a", {"A_ROWS": "16u"}, spills=7), kernel("b", {})]), [])
         self.assertEqual([(r["kernel"], r["constants"], r["spills : fills"]) for r in table.worst(rows)],
-                         [("a", "2 variants; this one: rows 16", "7 : 7"), ("b", "", "0 : 0")])
+                         [("a", "2 variants; rows 16", "7 : 7"), ("b", "", "0 : 0")])
 
     def test_faults(self):
         broken = {"kernel": "d", "constants": {}, "threads": (32, 1, 1), "bytes": 0, "error": "it does not compile"}
