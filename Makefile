@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run wheel test test-quick test-release test-vllm agents soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check
+.PHONY: help run wheel test test-quick test-release test-vllm agents soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check agx-report
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -23,6 +23,7 @@ help:
 	@echo 'make setup        install what is missing, nothing else'
 	@echo 'make model        fetch the default model, nothing else'
 	@echo 'make mac-check    on a Mac: the Metal device checked and measured on the real GPU, with a report (MODEL=...)'
+	@echo 'make agx-report   what the kernels are on M1 and M2, by an open compiler: instructions, registers, spills (AGX=--help)'
 	@echo 'make format       clang-format every source file'
 	@echo 'make clean        remove the build folders (the model cache stays)'
 
@@ -101,6 +102,11 @@ cuda-kernels: build
 peer:
 	@scripts/setup.sh bench
 	@scripts/bench.sh --peer
+
+agx-report:
+	@scripts/setup.sh agx
+	@scripts/build.sh release ingot softmetal_cc
+	@scripts/agx_report.sh $(AGX)
 
 format:
 	@scripts/setup.sh format

@@ -25,6 +25,7 @@ TABLE = [
     ("src/backend/cpu/sampling", ["backend_sampling", "backend_cpu", "backend_threads", "engine_contract", "engine_invariance", "orchestrator_"]),
     ("src/backend/", ["backend_cpu", "backend_threads", "backend_host", "backend_operations", "backend_attention", "ingot_cpu", "backend_invariance", "backend_sampling",
                       "engine_invariance", "engine_model", "engine_rest", "engine_contract"]),
+    ("softmetal/agx/", ["softmetal_agx"]),
     ("softmetal/", ["softmetal_", "backend_operations", "backend_sampling", "backend_linear", "backend_gemm", "engine_cuda_compile",
                     "engine_contract", "engine_rest", "engine_metal"]),
     ("src/core/", ["core_", "formats_", "orchestrator_parts", "engine_rest", "backend_cpu", "orchestrator_llm", "memory_peak",

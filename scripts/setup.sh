@@ -4,6 +4,7 @@
 #   scripts/setup.sh quick    ... and the release suite: Python packages in an environment of their own, curl, a browser
 #   scripts/setup.sh test     ... and the sanitizer suites
 #   scripts/setup.sh bench    ... and the benchmarks
+#   scripts/setup.sh agx      ... and what `make agx-report` builds Mesa's compiler with
 #   scripts/setup.sh format   clang-format alone
 source "$(dirname "$0")/lib.sh"
 goal=${1:-build}
@@ -98,8 +99,19 @@ setup_debian() {
       need python3-pip
     fi
     # 19 compiles the Metal kernels too; an older one will do for the sanitizer suites alone.
-    if [ "$goal" = test ] && ! have clang++-19 && { [ -z "$(find_clangxx)" ] || [ -n "$(candidate clang-19)" ]; }; then
+    if { [ "$goal" = test ] || [ "$goal" = agx ]; } && ! have clang++-19 && { [ -z "$(find_clangxx)" ] || [ -n "$(candidate clang-19)" ]; }; then
       need clang++
+    fi
+    if [ "$goal" = agx ]; then
+      have curl || need curl
+      have bison || need bison
+      have flex || need flex
+      have glslangValidator || need glslang-tools
+      have xz || need xz-utils
+      pkg-config --exists libdrm 2>/dev/null || need libdrm-dev
+      pkg-config --exists zlib 2>/dev/null || need zlib1g-dev
+      pkg-config --exists expat 2>/dev/null || need libexpat1-dev
+      if [ -z "$(find_venv_python)" ]; then need python3-venv; fi
     fi
     if runs_python; then
       have curl || need curl

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # `make soak`: the long forms of the suite, one after the other until SOAK_MINUTES (60) are over; every part runs even when one before
 # it failed. The suite itself runs a seeded sample of each.
-#   scripts/soak.sh [PART]...      pairings, loads, prefix, speculation, structured, openapi, threads, fuzz; all by default
+#   scripts/soak.sh [PART]...      pairings, loads, prefix, speculation, structured, openapi, agx, threads, fuzz; all by default
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 use_cmake
 INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
 export INGOT_DEFAULT_MODEL INGOT_SOAK=1
 minutes=${SOAK_MINUTES:-60}
-if [ $# -eq 0 ]; then set -- pairings loads prefix speculation structured openapi threads fuzz; fi
+if [ $# -eq 0 ]; then set -- pairings loads prefix speculation structured openapi agx threads fuzz; fi
 share=$((minutes * 60 / $#))  # seconds of a part
 
 failed=""
@@ -59,6 +59,12 @@ openapi() {
   INGOT_BINARY=$root/build/bin/ingot within "$share" "$environment/bin/python" tests/server/openapi_check.py 200 || return
 }
 
+# Mesa's compiler for Apple GPUs, of which the suite has the table only.
+agx() {
+  scripts/setup.sh agx && scripts/build.sh release softmetal_cc ingot || return
+  scripts/python_test.sh tests/softmetal/agx_compiler_test.py || return
+}
+
 # The race detector over everything with threads.
 threads() {
   scripts/build.sh tsan
@@ -79,8 +85,8 @@ fuzz() {
 
 for part in "$@"; do
   case "$part" in
-    pairings | loads | prefix | speculation | structured | openapi | threads | fuzz) ;;
-    *) die "unknown part '$part'" "Known: pairings loads prefix speculation structured openapi threads fuzz" ;;
+    pairings | loads | prefix | speculation | structured | openapi | agx | threads | fuzz) ;;
+    *) die "unknown part '$part'" "Known: pairings loads prefix speculation structured openapi agx threads fuzz" ;;
   esac
   say "$part: up to $((share / 60)) minutes"
   "$part" || failed="$failed $part"

@@ -79,7 +79,7 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
                             const std::vector<ConstantValue>& constants);
 
 // The same for Mesa's compiler for Apple GPUs: HIP in clang's terms, `softmetal_grid` with as many bytes of threadgroup
-// memory for its arguments as SM_THREADGROUP_BYTES says.
+// memory for its arguments as SM_THREADGROUP_BYTES says, in threadgroups of SM_THREADS_X, _Y and _Z threads.
 std::string specialize_agx(const Program& program, const KernelInfo& kernel,
                            const std::vector<ConstantValue>& constants);
 

@@ -10,7 +10,6 @@
 // Names that the translator to SPIR-V knows.
 ulong __spirv_BuiltInLocalInvocationId(int axis) __attribute__((const));
 ulong __spirv_BuiltInWorkgroupId(int axis) __attribute__((const));
-ulong __spirv_BuiltInWorkgroupSize(int axis) __attribute__((const));
 ulong __spirv_BuiltInNumWorkgroups(int axis) __attribute__((const));
 uint __spirv_BuiltInSubgroupLocalInvocationId() __attribute__((const));
 uint __spirv_BuiltInSubgroupId() __attribute__((const));
@@ -23,7 +22,10 @@ namespace abi = softmetal::abi;
 enum class Axis : int { x, y, z };
 SM_INLINE uint sreg_tid(Axis a) { return (uint)__spirv_BuiltInLocalInvocationId((int)a); }
 SM_INLINE uint sreg_ctaid(Axis a) { return (uint)__spirv_BuiltInWorkgroupId((int)a); }
-SM_INLINE uint sreg_ntid(Axis a) { return (uint)__spirv_BuiltInWorkgroupSize((int)a); }
+// What dispatches ask for; the compiler is told with the source.
+SM_INLINE constexpr uint sreg_ntid(Axis a) {
+  return a == Axis::x ? SM_THREADS_X : a == Axis::y ? SM_THREADS_Y : SM_THREADS_Z;
+}
 SM_INLINE uint sreg_nctaid(Axis a) { return (uint)__spirv_BuiltInNumWorkgroups((int)a); }
 #define SM_SREG(name, axis) ::sm::sreg_##name(::sm::Axis::axis)
 
