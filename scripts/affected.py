@@ -23,6 +23,7 @@ TABLE = [
     ("src/backend/metal/attention", ["backend_attention", "backend_invariance", "metal_device_host", "engine_metal"]),
     ("src/backend/metal/", ["backend_operations", "metal_device_host", "engine_contract", "engine_rest", "engine_metal", "backend_", "server_metal"]),
     ("src/backend/cpu/sampling", ["backend_sampling", "backend_cpu", "backend_threads", "engine_contract", "engine_invariance", "orchestrator_"]),
+    ("src/collective/", ["engine_rest", "cli_ranks"]),
     ("src/backend/", ["backend_cpu", "backend_threads", "backend_host", "backend_operations", "backend_attention", "ingot_cpu", "backend_invariance", "backend_sampling",
                       "engine_invariance", "engine_model", "engine_rest", "engine_contract"]),
     ("softmetal/agx/", ["softmetal_agx"]),

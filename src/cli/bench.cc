@@ -119,6 +119,8 @@ class BatchBench {
       if (i > 0) gap_us_.push_back(result.stats.gap_us);
       encode_us_.push_back(result.stats.encode_us);
       weight_bytes_ += static_cast<double>(result.stats.weight_bytes);
+      wire_bytes_ = result.stats.wire_bytes;
+      wire_messages_ = result.stats.wire_messages;
       lap = now;
       ticket = next;
       if (progress_)
@@ -134,6 +136,8 @@ class BatchBench {
   double weight_bytes() const { return weight_bytes_; }
   uint32_t most_submissions() const { return submissions_; }
   uint32_t most_waits() const { return waits_; }
+  uint64_t wire_bytes() const { return wire_bytes_; }  // of the last step
+  uint64_t wire_messages() const { return wire_messages_; }
 
  private:
   const Step& decode_step(int64_t index, const std::vector<int32_t>& tokens) {
@@ -160,6 +164,7 @@ class BatchBench {
   std::vector<double> step_ms_, gap_us_, encode_us_;
   double weight_bytes_ = 0;
   uint32_t submissions_ = 0, waits_ = 0;
+  uint64_t wire_bytes_ = 0, wire_messages_ = 0;
   std::function<void(uint64_t, double)> progress_;
 };
 
@@ -176,6 +181,7 @@ void bench_speculation(const BenchArgs& args) {
 }
 
 void bench(const BenchArgs& args) {
+  if (followed_rank_0(args.model)) return;
   if (args.traffic) return print_traffic(args.model, args.batches, args.prompt_len, args.json);
   if (args.speculation.kind != "off" || !args.speculation.draft_model.empty()) return bench_speculation(args);
   if (args.draft_acceptance >= 0)
@@ -222,6 +228,10 @@ void bench(const BenchArgs& args) {
                     {"weight_gb_s", counted ? nlohmann::ordered_json(run.weight_bytes() / decode / 1e9) : nullptr},
                     {"submissions_per_step", run.most_submissions()},
                     {"waits_per_step", run.most_waits()}});
+    if (options.tp > 1) {
+      rows.back()["wire_bytes_per_step"] = run.wire_bytes();
+      rows.back()["wire_messages_per_step"] = run.wire_messages();
+    }
     before += work(batch);
   }
   progress.clear();

@@ -346,6 +346,7 @@ class Chat {
 };
 
 void chat(const ChatArgs& args) {
+  if (followed_rank_0(args.model)) return;
   LlmOptions options;
   options.engine = args.model.engine;
   options.engine.model = resolve_model(args.model.model);

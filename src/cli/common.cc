@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,10 +13,12 @@
 #include "cli/hub_models.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "collective/mpi_group.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/threads.h"
 #include "core/utf8.h"
+#include "engine/follower.h"
 
 namespace ingot::cli {
 namespace {
@@ -58,6 +61,9 @@ void add_device_options(Options command, ModelArgs& args) {
       .show_default()
       .range(0, 1024);
   command.option("--isa", e.isa, "force a CPU path; `ingot doctor` lists those that run here");
+  command.option("--tp", e.tp, "processes that share the model, 1, 2 or 4; start them by `mpirun -n N ingot ...`")
+      .show_default()
+      .one_of({"1", "2", "4"});
   command
       .option("-c,--max-model-len,--ctx-size", e.max_model_len,
               "longest sequence; 0: the model's own, as far as memory allows")
@@ -184,9 +190,27 @@ std::string resolve_model(const std::string& given) {
   return fetched_default_model();
 }
 
+bool followed_rank_0(const ModelArgs& args) {
+  EngineOptions options = args.engine;
+  if (options.tp == 1) return false;
+  options.group = join_mpi(options.tp);
+  if (options.group->rank() == 0) return false;
+  // Rank 0 says when it is over: what it drains still needs the others.
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_IGN);
+  try {
+    options.model = resolve_model(args.model);
+    follow(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "ingot: rank {} on {}: {}\n", options.group->rank(), options.group->machine(), error.what());
+    options.group->abort();
+  }
+  return true;
+}
+
 std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
   EngineOptions options = args.engine;
   options.model = resolve_model(args.model);
+  if (options.tp > 1) options.group = join_mpi(options.tp);
   warn_of_threads(options);
   Progress progress("loading", Progress::Unit::bytes);
   options.progress = [&](size_t done, size_t total) { progress.update(done, total); };
@@ -195,6 +219,7 @@ std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
 
 std::unique_ptr<Llm> load_llm(LlmOptions options) {
   options.engine.model = resolve_model(options.engine.model);
+  if (options.engine.tp > 1) options.engine.group = join_mpi(options.engine.tp);
   warn_of_threads(options.engine);
   Progress progress("loading", Progress::Unit::bytes);
   options.engine.progress = [&progress, told = options.engine.progress](size_t done, size_t total) {

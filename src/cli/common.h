@@ -68,6 +68,9 @@ std::string resolve_model(const std::string& given);
 std::string default_model();          // where it is, or would be
 std::string fetched_default_model();  // ... once it is there: the command of the Python package fetches it
 
+// With --tp: whether this process is a rank other than 0. If so it has followed rank 0 to the end, and is done.
+bool followed_rank_0(const ModelArgs& args);
+
 // Loads, and shows how far it is; calls `progress` of the options too.
 std::unique_ptr<Engine> load_engine(const ModelArgs& args);
 std::unique_ptr<Llm> load_llm(LlmOptions options);  // options.engine.model: what -m says

@@ -28,6 +28,7 @@ std::vector<std::string> read_texts(const EmbedArgs& args) {
 }
 
 void embed(const EmbedArgs& args) {
+  if (followed_rank_0(args.model)) return;
   const std::vector<std::string> texts = read_texts(args);
   LlmOptions options;
   options.engine = args.model.engine;

@@ -55,6 +55,27 @@ void print_tensors(const Checkpoint& checkpoint, bool all) {
     fmt::print("  {:<14} {} tensors, {}\n", name, sum.first, format_bytes(sum.second));
 }
 
+std::string describe(const char* what, const Range& range, int64_t all) {
+  return fmt::format("{} {} to {} of {}", what, range.begin, range.end - 1, all);
+}
+
+// How the model is cut for --tp, and what a token costs on the way between ranks.
+void print_ranks(const EngineOptions& options) {
+  for (int rank = 0; rank < options.tp; ++rank) {
+    const auto [config, share, plan] = inspect_model(options, rank);
+    fmt::print("  rank {}         {}, {}, {}", rank, describe("heads", share.heads, config.heads),
+               describe("KV heads", share.kv_heads, config.kv_heads), describe("MLP", share.ffn, config.ffn));
+    if (config.experts > 0) fmt::print(", {}", describe("experts", share.experts, config.experts));
+    fmt::print("\n                 {} (of {} available)\n", plan.describe(), format_bytes(plan.available_bytes));
+  }
+  const ModelConfig config = inspect_model(options).config;
+  const int rounds = options.tp == 2 ? 1 : 2;
+  const uint64_t sums = static_cast<uint64_t>((2 * config.layers + 1) * rounds);
+  const uint64_t logits = static_cast<uint64_t>(config.vocab / options.tp) * sizeof(float);
+  fmt::print("  a rank sends   {} messages and {} a token, {} of logits more to rank 0 for one that is drawn\n", sums,
+             format_bytes(sums * static_cast<uint64_t>(config.hidden) * sizeof(float)), format_bytes(logits));
+}
+
 void inspect(const InspectArgs& args) {
   EngineOptions options = args.model.engine;
   options.model = resolve_model(args.model.model);
@@ -71,10 +92,15 @@ void inspect(const InspectArgs& args) {
     options.device = device.name;
     try {
       const ModelInspection model = inspect_model(options);
+      if (options.tp > 1) inspect_model(options, options.tp - 1);  // whether the last has a share, too
       accepted = true;
       fmt::print("{:<16} accepted: {}\n", device.name, device.detail);
-      fmt::print("  memory plan    {} (of {} available)\n", model.plan.describe(),
-                 format_bytes(model.plan.available_bytes));
+      if (options.tp > 1) {
+        print_ranks(options);
+      } else {
+        fmt::print("  memory plan    {} (of {} available)\n", model.plan.describe(),
+                   format_bytes(model.plan.available_bytes));
+      }
       fmt::print("  limits         {} tokens and {} sequences a step, {} KV blocks of {}, sequences up to {}\n",
                  model.plan.limits.max_step_tokens, model.plan.limits.max_seqs, model.plan.limits.num_blocks,
                  model.plan.limits.block_size, model.plan.limits.max_model_len);

@@ -31,6 +31,7 @@ std::string npy_header(size_t rows, size_t cols) {
 }
 
 void logits(const LogitsArgs& args) {
+  if (followed_rank_0(args.model)) return;
   std::shared_ptr<const Tokenizer> tokenizer;
   const Prompt prompt = read_prompt(args.prompt);
   if (prompt.ids.empty()) tokenizer = open_tokenizer(resolve_model(args.model.model));

@@ -78,6 +78,7 @@ class Scorer {
 };
 
 void perplexity(const PerplexityArgs& args) {
+  if (followed_rank_0(args.model)) return;
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(resolve_model(args.model.model));
   const std::vector<int32_t> ids =
       tokenizer->encode(read_file(args.file), {.add_special = true, .parse_special = false});

@@ -85,6 +85,7 @@ nlohmann::ordered_json scores_json(const std::vector<TokenScore>& scores) {
 }
 
 void run(const RunArgs& args) {
+  if (followed_rank_0(args.model)) return;
   if (!args.system.empty() && !args.chat)
     throw_error(ErrorKind::bad_call, "--system is part of a conversation: give --chat too");
   if (args.logprobs >= 0 && !args.json)

@@ -149,6 +149,7 @@ void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, dou
 }
 
 void serve(const ServeArgs& args) {
+  if (followed_rank_0(args.model)) return;
   return_large_blocks();
   StopSignals signals;
   LlmOptions options = llm_options(args);

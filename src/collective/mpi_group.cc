@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "collective/mpi_library.h"
+#include "collective/mpi_watch.h"
 #include "core/error.h"
 
 namespace ingot {
@@ -35,9 +37,17 @@ class MpiGroup final : public Group {
     int length = 0;
     mpi_.Get_processor_name(name, &length);
     machine_.assign(name, static_cast<size_t>(length));
+    std::vector<std::string> machines;
+    for (const std::vector<std::byte>& other : compare(std::as_bytes(std::span(machine_))))
+      machines.emplace_back(reinterpret_cast<const char*>(other.data()), other.size());
+    MPI_Comm beats{};
+    mpi_.Comm_dup(mpi_.world, &beats);
+    watch_ = std::make_unique<MpiWatch>(mpi_, beats, rank_, std::move(machines));
   }
   ~MpiGroup() override {
     if (rank_ == 0) say({});
+    mpi_.Barrier(words_);  // watched: another rank may hang before it comes here
+    watch_.reset();
     mpi_.Finalize();
   }
 
@@ -108,6 +118,7 @@ class MpiGroup final : public Group {
   int rank_ = 0, size_ = 1, neighbours_ = 1;
   std::string machine_;
   MPI_Comm steps_{}, words_{};  // what devices say to one another, and what rank 0 says
+  std::unique_ptr<MpiWatch> watch_;
 };
 
 // What mpirun tells the processes it starts.

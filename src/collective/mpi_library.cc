@@ -43,6 +43,7 @@ MpiLibrary load() {
   take(mpi.Improbe, "MPI_Improbe");
   take(mpi.Mrecv, "MPI_Mrecv");
   take(mpi.Get_count, "MPI_Get_count");
+  take(mpi.Barrier, "MPI_Barrier");
   take(mpi.Allgather, "MPI_Allgather");
   take(mpi.Allgatherv, "MPI_Allgatherv");
   mpi.world = static_cast<MPI_Comm>(find(library, "ompi_mpi_comm_world"));

@@ -21,6 +21,7 @@ struct MpiLibrary {
   decltype(&MPI_Improbe) Improbe = nullptr;
   decltype(&MPI_Mrecv) Mrecv = nullptr;
   decltype(&MPI_Get_count) Get_count = nullptr;
+  decltype(&MPI_Barrier) Barrier = nullptr;
   decltype(&MPI_Allgather) Allgather = nullptr;
   decltype(&MPI_Allgatherv) Allgatherv = nullptr;
   MPI_Comm world{};

@@ -46,7 +46,7 @@ bool has(WeightId LayerWeights::* slot, const ModelLayout& layout) {
 void require(const Range& range, const ModelShare& share, const std::string& what) {
   if (range.size() > 0) return;
   throw_error(ErrorKind::declined,
-              "--tp {}: this model cannot be cut for so many ranks, {} would get no {}; try --tp {}", share.ranks,
+              "--tp {}: this model cannot be cut for so many ranks, rank {} would get no {}; try --tp {}", share.ranks,
               share.rank, what, share.ranks / 2);
 }
 

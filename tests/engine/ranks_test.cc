@@ -105,7 +105,7 @@ TEST_P(Ranks, HaveTheBitsOfOne) {
   }
 }
 
-const std::vector<std::string> kModels = {
+const std::vector<std::string> kSharedModels = {
     "llama-f16-untied-sharded",
     "llama-bf16-bias",
     "gguf-q4_0-llama3",
@@ -130,10 +130,11 @@ const std::vector<std::string> kModels = {
     "llama-mlx-mixed",
     "qwen3moe-mlx-4bit",
 };
-const std::vector<std::string> kSanitizedModels = {
+const std::vector<std::string> kSharedWithASanitizer = {
     "llama-f16-untied-sharded", "qwen3moe-gguf-q8_0", "gpt2-bf16", "qwen2-gguf-f16", "llama-gptq-act",
 };
-INSTANTIATE_TEST_SUITE_P(Models, Ranks, ::testing::ValuesIn(unless_sanitized(kModels, kSanitizedModels)), test_name);
+INSTANTIATE_TEST_SUITE_P(Models, Ranks, ::testing::ValuesIn(unless_sanitized(kSharedModels, kSharedWithASanitizer)),
+                         test_name);
 
 // Blocks of 256, in a model that has several of them in a row.
 TEST(RanksOfSuperBlocks, HaveTheBitsOfOne) {

@@ -102,7 +102,7 @@ void exercise(const KernelTable& kernels) {
   if (kernels.round_to_bf16 != nullptr) kernels.round_to_bf16(in, kSuper, 1, kSuper, 0, kSuper / kBlock, act);
   for (int type = 0; type < kNumDTypes; ++type) {
     const int64_t end = kSuper;
-    const TileArgs args = {weights, sizeof weights, 1, 1, &end, act, true, in, kSuper, out};
+    const TileArgs args = {weights, sizeof weights, 1, 1, &end, act, true, in, kSuper, out, nullptr};
     kernels.tile[type][0](args);
   }
   for (auto store : kernels.store) {

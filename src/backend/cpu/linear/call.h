@@ -108,7 +108,9 @@ struct Call {
   void run_tile(const PackedMatrix::Impl& matrix, const Segment& segment, int64_t panel, int panels, int64_t tile,
                 float* out) const {
     const int64_t row = tile_start(tile);
+    alignas(64) float waiting[2 * kMaxTileRows * kPanelRows];
     TileArgs args;
+    args.waiting = waiting;
     args.panel = matrix.panel_data(segment, panel);
     args.panel_bytes = segment.panel_bytes;
     args.panels = panels;

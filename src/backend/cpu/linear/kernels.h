@@ -26,6 +26,7 @@ struct TileArgs {
   const float* in;     // float formats: the tile's first row
   int64_t in_stride;   // in floats
   float* out;          // [panels][rows of the tile][16]
+  float* waiting;      // room for add_slice(): [2][kMaxTileRows][16]
 };
 
 // The results of some panels and a tile on their way to memory.

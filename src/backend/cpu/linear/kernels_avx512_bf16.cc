@@ -46,14 +46,14 @@ INGOT_INLINE void step(const uint8_t* codes, const uint8_t* act, int pair, __m51
 
 // add_slice() of tiles.h.
 template <int kRows>
-INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kRows], __m512 (&waiting)[2][kRows]) {
-  for (int level = 0; level < 2; ++level) {
+INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kRows], float* waiting) {
+  for (int level = 0; level < 2; ++level, waiting += kRows * kPanelRows) {
     const bool last = (slice >> level & 1) == 0;
     INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
       if (last) {
-        waiting[level][r] = acc[r];
+        _mm512_storeu_ps(waiting + r * kPanelRows, acc[r]);
       } else {
-        acc[r] = _mm512_add_ps(waiting[level][r], acc[r]);
+        acc[r] = _mm512_add_ps(_mm512_loadu_ps(waiting + r * kPanelRows), acc[r]);
       }
     }
     if (last) return;
@@ -64,7 +64,7 @@ INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kRows], __m512 (&waiting)[2
 template <int kRows>
 void tile(const TileArgs& args) {
   for (int i = 0; i < args.panels; ++i) {
-    __m512 even[kRows], odd[kRows], waiting[2][kRows];
+    __m512 even[kRows], odd[kRows];
     const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
     const uint8_t* act = args.act;
     int64_t column = 0;
@@ -83,7 +83,7 @@ void tile(const TileArgs& args) {
       at += pairs * 64;
       if (pairs > 0) act += kRows * 64;  // blocks are whole
       INGOT_UNROLL for (int r = 0; r < kRows; ++r) even[r] = _mm512_add_ps(even[r], odd[r]);
-      add_slice<kRows>(slice, even, waiting);
+      if (args.slices > 1) add_slice<kRows>(slice, even, args.waiting);
       column = args.slice_ends[slice];
     }
     float* out = args.out + i * kRows * kPanelRows;

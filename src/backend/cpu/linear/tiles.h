@@ -20,17 +20,19 @@ constexpr int kPrefetch = 2048;
 constexpr int log2_of(int n) { return n <= 1 ? 0 : 1 + log2_of(n / 2); }
 
 // Slice `slice` is in acc; adds it to its neighbours that are there already. After the last one acc is
-// (0 + 1) + (2 + 3). waiting: a slice, and the sum of two, that wait for their neighbour.
+// (0 + 1) + (2 + 3). waiting: a slice, and the sum of two, that wait for their neighbour; in memory, so that they take
+// no registers from the loops.
 template <class V, int kUnits, int kRows>
-INGOT_INLINE void add_slice(int slice, typename V::F (&acc)[kUnits][kRows],
-                            typename V::F (&waiting)[2][kUnits][kRows]) {
-  for (int level = 0; level < 2; ++level) {
+INGOT_INLINE void add_slice(int slice, typename V::F (&acc)[kUnits][kRows], float* waiting) {
+  constexpr int kFloats = kUnits * kRows * V::kLanes;
+  for (int level = 0; level < 2; ++level, waiting += kFloats) {
     const bool last = (slice >> level & 1) == 0;
     INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      float* at = waiting + (u * kRows + r) * V::kLanes;
       if (last) {
-        waiting[level][u][r] = acc[u][r];
+        V::store(at, acc[u][r]);
       } else {
-        acc[u][r] = V::add(waiting[level][u][r], acc[u][r]);
+        acc[u][r] = V::add(V::load_float(at), acc[u][r]);
       }
     }
     if (last) return;
@@ -194,7 +196,6 @@ struct BlockTile {
     for (int i = 0; i < args.panels; ++i) {
       for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
         Floats acc;
-        F waiting[2][kUnits][kRows];
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
         const uint8_t* act = args.act;
         int64_t column = 0;
@@ -218,7 +219,7 @@ struct BlockTile {
               for (uint32_t level = 0; level < count; ++level) record(at, act + level * fine, lane, d, dmin, acc);
             }
           }
-          add_slice<V>(slice, acc, waiting);
+          if (args.slices > 1) add_slice<V>(slice, acc, args.waiting);
           act = next;
           column = args.slice_ends[slice];
         }
@@ -269,7 +270,6 @@ struct FloatTile {
     for (int i = 0; i < args.panels; ++i) {
       for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
         Floats even_acc, odd_acc;
-        F waiting[2][kUnits][kRows];
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes + lane * kLaneBytes;
         int64_t k = 0;
         for (int slice = 0; slice < args.slices; ++slice) {  // all of them begin at even columns
@@ -284,7 +284,7 @@ struct FloatTile {
           if (k < end) step<false>(at, args.in + k, args.in_stride, even_acc, odd_acc);
           INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
               V::add(even_acc[u][r], odd_acc[u][r]);
-          add_slice<V>(slice, even_acc, waiting);
+          if (args.slices > 1) add_slice<V>(slice, even_acc, args.waiting);
         }
         float* out = args.out + i * kRows * kPanelRows + lane;
         INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
