@@ -76,7 +76,7 @@ METAL_FUNC LinearEight<T> linear_of_floats(Float8 v) {
 }
 template <typename T>
 METAL_FUNC void linear_put(threadgroup T* to, LinearEight<T> e) {
-  PACKED_UNROLL for (uint i = 0; i < 4; ++i)((threadgroup vec<T, 2>*)to)[i] = e.at[i];
+  PACKED_UNROLL for (uint i = 0; i < 2; ++i)((threadgroup vec<T, 4>*)to)[i] = vec<T, 4>(e.at[2 * i], e.at[2 * i + 1]);
 }
 
 METAL_FUNC float linear_x(device const uchar* x, ulong i) {

@@ -12,6 +12,7 @@ namespace {
 // Sums of so many outputs and rows, [kPieceRows][kPieceOutputs], stay in the GPU's cache while slices are added to
 // them.
 constexpr int64_t kPieceOutputs = 4096;  // of both matrices together
+constexpr int64_t kPieceGranule = 256;
 constexpr int64_t kPieceRows = 2048;
 
 const char* suffix(DType type) { return type == DType::f16 ? "_f16" : "_bf16"; }
@@ -87,7 +88,10 @@ void Gemm::multiply(Context& context, const LinearShape& shape, DType format, in
 
 void Gemm::encode(Context& context, const LinearShape& shape, const GemmOperands& operands) {
   const bool gated = shape.activation.has_value(), alike = !gated || shape.format == shape.format_up;
-  const int64_t matrices = gated ? 2 : 1, piece = kPieceOutputs / matrices;
+  const int64_t matrices = gated ? 2 : 1;
+  // Pieces as equal as they can be.
+  const int64_t pieces = ceil_div(shape.outputs * matrices, kPieceOutputs);
+  const int64_t piece = ceil_div(ceil_div(shape.outputs, pieces), kPieceGranule) * kPieceGranule;
   const int64_t stride = padded_columns(shape.format, shape.cols);
   const int64_t stride_up = gated ? padded_columns(shape.format_up, shape.cols) : 0;
   const DType format_up = gated ? shape.format_up : shape.format;

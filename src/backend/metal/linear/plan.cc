@@ -139,7 +139,8 @@ LinearOut linear_out(const LinearShape& shape) {
           .bias_up = shape.bias_up};
 }
 
-// Blocks of scales stay whole, and so do turns of tiles.
+// Blocks of scales stay whole, and so do turns of tiles. Half as many slices of rows below 8192 columns were tried on
+// an H200: decoding lost 4 %, prefill by the library won 13 %.
 int64_t slice_columns(DType format, int64_t cols) {
   const int64_t part = is_block_quantized(format) ? kSuperColumns : kLinearTurn;
   return ceil_div(ceil_div(cols, part), int64_t{kLinearMostSlices}) * part;
