@@ -96,6 +96,16 @@ void check_beams(const GenerationRequest& spec) {
   if (!std::isfinite(spec.length_penalty)) throw_bad_parameter("length_penalty", "must be a number");
 }
 
+// What one process has for itself, and other ranks would not know of.
+void check_ranks(const LlmOptions& options) {
+  const auto refuse = [&](const char* what) {
+    throw_error(ErrorKind::declined, "{} cannot be combined with --tp {}: leave it out", what, options.engine.tp);
+  };
+  if (!options.prefix_dir.empty()) refuse("--prefix-dir");
+  if (options.engine.host_cache_bytes != 0) refuse("--prefix-ram");
+  if (!options.draft_model.empty()) refuse("--draft-model");
+}
+
 }  // namespace
 
 struct Llm::Impl {
@@ -235,6 +245,7 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
 
 std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   LlmOptions options = given;
+  if (options.engine.tp > 1) check_ranks(options);
   if (!options.prefix_dir.empty() && options.engine.host_cache_bytes == 0) options.engine.host_cache_bytes = -1;
   std::shared_ptr<const Tokenizer> tokenizer;
   try {

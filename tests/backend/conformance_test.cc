@@ -241,7 +241,7 @@ TEST_P(Conformance, PrefillProducts) {
     run(TestStep{}, [&](Backend& backend) {
       for (const LinearOp* op : {&set, &biased, &add, &activated, &gated, &few_set, &few_gated}) backend.encode(*op);
     });
-    const double limit = is_block_quantized(type) ? 4e-2 : tolerance(*device_, 1e-2);
+    const double limit = is_block_quantized(type) ? 4e-2 : tolerance(*device_, 2e-2);  // inputs may become bf16
     const std::string what(dtype_name(type));
     compare(set.out, residual.size(), limit, what);
     compare(biased.out, residual.size(), limit, what + ", with bias");

@@ -353,5 +353,25 @@ TEST(LlmTiersAlone, EverythingAtOnce) {
   }
 }
 
+TEST(LlmTiersAlone, RanksThatShareAModelHaveNone) {
+  LlmOptions options = tiny_options();
+  options.engine.tp = 2;
+  const auto refused = [](const LlmOptions& wanted) {
+    try {
+      Llm::load(wanted);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  LlmOptions host = options, files = options, draft = options;
+  host.engine.host_cache_bytes = 1 << 20;
+  files.prefix_dir = "somewhere";
+  draft.draft_model = "another";
+  EXPECT_EQ(refused(host), "--prefix-ram cannot be combined with --tp 2: leave it out");
+  EXPECT_EQ(refused(files), "--prefix-dir cannot be combined with --tp 2: leave it out");
+  EXPECT_EQ(refused(draft), "--draft-model cannot be combined with --tp 2: leave it out");
+}
+
 }  // namespace
 }  // namespace ingot::testing
