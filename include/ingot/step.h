@@ -101,7 +101,7 @@ struct Step {
   int32_t num_seqs_active = 0;       // S
   int32_t num_decode_tokens = 0;     // rows of decode sequences; they come first
   // Rows of the sequences behind them, of several rows each, that are generated text and not prompt: a draft, or an
-  // answer that is computed again. They have the bits of decode rows, whatever rows of prompts have.
+  // answer that is computed again. No device makes a difference: all rows have the same order of summation.
   int32_t num_generated_tokens = 0;
   int32_t max_query_len = 0;  // most rows of one sequence
   int32_t max_seq_len = 0;    // largest of seq_lens

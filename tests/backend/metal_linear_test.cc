@@ -230,8 +230,9 @@ TEST_P(MetalLinear, LoadsWeightsOnceForAllRows) {
           unique += buffer.unique_loaded;
         }
     EXPECT_EQ(unique, w->packed.size()) << rows << " rows";
-    // Scales of a block of 256 are shared by lanes that each load them.
-    EXPECT_LE(static_cast<double>(loaded), 1.35 * static_cast<double>(unique)) << rows << " rows";
+    // Scales of a block of 256 are shared by lanes that each load them: of q4_k 16 bytes by eight, beside 128 of codes.
+    const double most = GetParam() == DType::q4_k ? 256.0 / 144 : 1.35;
+    EXPECT_LE(static_cast<double>(loaded), most * static_cast<double>(unique)) << rows << " rows";
   }
 }
 
