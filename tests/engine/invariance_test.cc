@@ -41,6 +41,7 @@ class Invariance : public ::testing::TestWithParam<std::string> {
   }
   std::string model() const { return case_.model == "default" ? default_model() : fixture_model(case_.model); }
   bool cpu() const { return case_.device == "cpu"; }
+  int64_t most_positions() const { return case_.model.starts_with("gpt2") ? 64 : 256; }
   // Of the software device each size of a step is a kernel to compile.
   bool small() const { return case_.device == "metal" && !soak(); }
 
@@ -51,7 +52,7 @@ class Invariance : public ::testing::TestWithParam<std::string> {
     options.device = case_.device;
     options.threads = threads;
     options.block_size = block_size;
-    options.max_model_len = 256;
+    options.max_model_len = most_positions();
     options.max_seqs = small() ? 3 : 16;
     options.kv_blocks = 16 * 256 / block_size;
     options.max_step_tokens = small() ? 20 : 512;
@@ -67,7 +68,7 @@ TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
   const std::unique_ptr<Engine> engine = Engine::load(options(2, 16));
   const bool large = case_.model == "default" && !soak();
   const auto seqs = static_cast<uint32_t>(engine->limits().max_seqs);
-  const size_t length = large || small() ? 40 : 70;
+  const size_t length = large || small() ? 40 : std::min<int64_t>(70, most_positions());
   const std::vector<int64_t> chunks = large        ? std::vector<int64_t>{7}
                                       : kSanitized ? std::vector<int64_t>{7, 64}
                                                    : std::vector<int64_t>{1, 7, 64};
@@ -75,16 +76,17 @@ TEST_P(Invariance, AloneCrowdedChunkedShuffled) {
   const Logits alone = run_alone(*engine, ids);
 
   for (int64_t chunk : chunks) {
-    Sequence sequence{ids, assign_blocks(engine->limits(), 1, 256, 11)[0], chunk};
+    Sequence sequence{ids, assign_blocks(engine->limits(), 1, most_positions(), 11)[0], chunk};
     expect_same_bits(alone, run_sequences(*engine, {sequence})[0], "in chunks of " + std::to_string(chunk));
   }
   for (int64_t chunk : chunks) {
     // Neighbours: decoding, prefilling in odd chunks, and of all lengths.
-    const auto blocks = assign_blocks(engine->limits(), seqs, 256, 23);
+    const auto blocks = assign_blocks(engine->limits(), seqs, most_positions(), 23);
     std::vector<Sequence> crowd;
     for (uint32_t s = 0; s < seqs; ++s) {
-      Sequence neighbour{random_ids(3 + s * (large ? 2 : 5), engine->limits().vocab, 100 + s), blocks[s],
-                         s % 3 == 0 ? 1 : 1 + s * 2, false};
+      const size_t others = std::min<int64_t>(3 + s * (large ? 2 : 5), most_positions());
+      Sequence neighbour{random_ids(others, engine->limits().vocab, 100 + s), blocks[s], s % 3 == 0 ? 1 : 1 + s * 2,
+                         false};
       crowd.push_back(neighbour);
     }
     const uint32_t own = std::min(5u, seqs - 2);

@@ -72,6 +72,13 @@ SM_INLINE void simdgroup_store(const simdgroup_matrix<T, 8, 8>& m, T* to, ulong 
   }
 }
 
+// d += a
+template <class T>
+SM_INLINE void softmetal_add(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matrix<T, 8, 8>& a) {
+  d.e.d[0] += a.e.d[0];
+  d.e.d[1] += a.e.d[1];
+}
+
 template <class D, class A, class B, class C>
 SM_COLLECTIVE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
                                                  const simdgroup_matrix<B, 8, 8>& b,
