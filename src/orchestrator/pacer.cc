@@ -93,8 +93,8 @@ bool Pacer::waiting_pays(int32_t guided_rows, int32_t free_rows) const {
   return step == 0 || guided_rows * (step - gap_us_) > 2 * free_rows * gap_us_;
 }
 
-void Pacer::learn_gap(double gap_us) {
-  if (gap_us > 0) follow(gap_us_, gap_us);
+void Pacer::learn_gap(double gap_us, double drafting_us) {
+  if (gap_us > drafting_us) follow(gap_us_, gap_us - drafting_us);
 }
 
 void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {

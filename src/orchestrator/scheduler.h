@@ -40,6 +40,7 @@ struct ScheduledStep {
   int32_t prefill_rows = 0;
   bool follows = false;                            // another step was in flight when this was scheduled
   bool waited = false;                             // the step before it was waited for first
+  double drafting_us = 0;                          // in which its drafts were guessed
   std::vector<std::shared_ptr<Sequence>> loading;  // whose blocks it loads
   bool empty() const { return sequences.empty() && !moves_blocks(step); }
 };

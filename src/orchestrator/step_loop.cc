@@ -120,10 +120,13 @@ void StepLoop::step() {
   if (waited) finish(*std::exchange(in_flight_, std::nullopt));
   masks_.wait_for_cheap(kMaskPatience);
   jump_ahead();
+  const Clock::time_point before_drafts = Clock::now();
   propose_drafts();
+  const double drafting_us = std::chrono::duration<double, std::micro>(Clock::now() - before_drafts).count();
   mask_drafts();
   ScheduledStep scheduled = scheduler_.schedule(in_flight_.has_value());
   scheduled.waited = waited;
+  scheduled.drafting_us = drafting_us;
   std::optional<InFlight> next = submit(std::move(scheduled));
   if (in_flight_ && !finish(*std::exchange(in_flight_, std::nullopt)) && next) withdraw(*next);
   in_flight_ = std::move(next);
@@ -294,7 +297,7 @@ void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) 
     pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
   if (scheduled.prefill_rows == 0 && !scheduled.sequences.empty())
     pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
-  if (scheduled.waited) pacer.learn_gap(result.stats.gap_us);
+  if (scheduled.waited) pacer.learn_gap(result.stats.gap_us, scheduled.drafting_us);
   for (const ScheduledSequence& part : scheduled.sequences) commit_sequence(part, result, now);
   look(scheduled);
 }

@@ -29,8 +29,7 @@ class StepLoop {
  public:
   // `draft_model`: null unless LlmOptions::speculate wants one.
   StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftModel> draft_model, const Tokenizer* tokenizer,
-           Grammars& grammars,
-           const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes);
+           Grammars& grammars, const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes);
   ~StepLoop();  // cancels what is running
 
   // From any thread.

@@ -76,6 +76,14 @@ TEST(Pacer, TakesTheNearestBatchSizeItKnows) {
   EXPECT_EQ(pacer.decode_us(4), 4000);
 }
 
+TEST(Pacer, GuessingIsNoGap) {
+  Pacer pacer(0, 8, 64);
+  pacer.learn_gap(28'163, 28'100);
+  EXPECT_NEAR(pacer.gap_us(), 63, 1);
+  pacer.learn_gap(500, 800);  // it was guessed while the device worked
+  EXPECT_NEAR(pacer.gap_us(), 63, 1);
+}
+
 TEST(Pacer, WaitsForGuidedRowsWhereThatGivesMoreTokens) {
   Pacer pacer(0, 16, 2048);
   EXPECT_FALSE(pacer.waiting_pays(0, 4));
