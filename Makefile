@@ -1,6 +1,6 @@
 # Two commands to begin with: `make run` and `make test`. Each installs what is missing, builds, and goes.
 .DEFAULT_GOAL := help
-.PHONY: help run wheel test test-quick test-release test-vllm agents soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check agx-report
+.PHONY: help run wheel test test-quick test-release test-vllm agents replicas soak mutants build cuda-kernels setup model bench bench-server peer format clean mac-check agx-report
 .NOTPARALLEL:
 
 PRESET ?= release
@@ -13,12 +13,14 @@ help:
 	@echo 'make test-release the release suite alone'
 	@echo 'make test-vllm    the Python package and the vLLM plugin, with two versions of vLLM (4 GB, kept in the cache)'
 	@echo 'make agents       the server through LangChain, instructor and litellm (100 MB of packages, kept in the cache)'
+	@echo 'make replicas     several servers behind routers and Ray Serve, and the objects for Kubernetes (200 MB of packages, kept in the cache)'
 	@echo 'make soak         the long forms: every pairing and order of threads, loads of minutes, fuzzers (SOAK_MINUTES=60)'
 	@echo 'make mutants      80 one-line faults, one at a time: does the suite notice? Hours; goes on where it was stopped (MUTANTS=--list)'
 	@echo 'make build        build only (PRESET=release, debug, asan or tsan)'
 	@echo 'make cuda-kernels compile what the shipped configs need on an NVIDIA GPU into the cache; no GPU is needed'
 	@echo 'make wheel        a wheel of the Python package for this Python, into dist/'
-	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that)'
+	@echo 'make bench        speed of the default model, and the race against llama.cpp (make peer builds that;'
+	@echo '                  an hour and more; make bench ONLY=smollm2,q4_0,prefill-512 for less)'
 	@echo 'make bench-server the server: the race against llama-server, and a long prompt among running streams'
 	@echo 'make setup        install what is missing, nothing else'
 	@echo 'make model        fetch the default model, nothing else'
@@ -78,6 +80,11 @@ agents:
 	@scripts/build.sh release ingot scripted_server
 	@scripts/fetch_model.sh
 	@scripts/agents_test.sh
+
+replicas:
+	@scripts/setup.sh build
+	@scripts/build.sh release ingot
+	@scripts/replicas_test.sh
 
 mutants:
 	@scripts/setup.sh test

@@ -16,7 +16,7 @@ import random
 import sys
 import time
 
-import race_llama_cpp as base
+import racing as base
 from race_llama_server import body, percentile, text_ids
 
 sys.path.insert(0, str(base.ROOT / "tests" / "server"))

@@ -28,7 +28,7 @@ import time
 import urllib.error
 import urllib.request
 
-import race_llama_cpp as base
+import racing as base
 
 sys.path.insert(0, str(base.ROOT / "tests" / "server"))
 import light_client  # noqa: E402

@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 
-import race_llama_cpp as base
+import racing as base
 
 sys.path.insert(0, str(base.ROOT / "tests" / "server"))
 import light_client  # noqa: E402

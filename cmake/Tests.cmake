@@ -1,20 +1,39 @@
 # One GoogleTest binary a folder, run as several ctest entries, so that cores share its work and a label builds and runs what it
 # needs.
 
-# ingot_test_binary(name [HOT] SOURCES a_test.cc ... LIBS lib ...): the binary alone; its cases are run by its parts. HOT: its own
-# code takes so much of its time that optimizing it pays.
-function(ingot_test_binary name)
-  cmake_parse_arguments(ARG "HOT" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_definitions(${name} PRIVATE INGOT_FIXTURES="${PROJECT_SOURCE_DIR}/tests/fixtures")
+function(ingot_test_flags name hot)
+  # As libraries are, for a program has no headers to share.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
   if(INGOT_SANITIZE)
     target_compile_definitions(${name} PRIVATE INGOT_SANITIZED)
     # It is the libraries that are looked at.
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${ARG_HOT}>,-O1,-O0>)
+    target_compile_options(${name} PRIVATE $<IF:$<BOOL:${hot}>,-O1,-O0>)
+  endif()
+endfunction()
+
+if(INGOT_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  ingot_headers(ingot_test_headers
+    HEADERS <algorithm> <array> <atomic> <chrono> <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <random> <span>
+      <string> <thread> <unordered_map> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp> <gtest/gtest.h> <gmock/gmock.h>
+    LIBS fmt::fmt nlohmann_json::nlohmann_json GTest::gtest GTest::gmock)
+  ingot_test_flags(ingot_test_headers OFF)
+endif()
+
+# ingot_test_binary(name [HOT] SOURCES a_test.cc ... LIBS lib ...): the binary alone; its cases are run by its parts. HOT: its own
+# code takes so much of its time that optimizing it pays.
+function(ingot_test_binary name)
+  cmake_parse_arguments(ARG "HOT" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ingot_flags fmt::fmt ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE INGOT_FIXTURES="${PROJECT_SOURCE_DIR}/tests/fixtures")
+  ingot_test_flags(${name} ${ARG_HOT})
+  if(NOT ARG_HOT)
+    ingot_reads(${name} ingot_test_headers)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()

@@ -4,6 +4,7 @@
 # then
 #   cmake -S . -B build-aarch64 -G Ninja --toolchain cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release
 #   ninja -C build-aarch64 backend_test && ctest --test-dir build-aarch64 -R backend_cpu
+# tests/neon is a smaller project that needs none of those libraries.
 # INGOT_AARCH64_ROOT may name another place where those libraries are unpacked.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

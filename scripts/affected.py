@@ -14,10 +14,10 @@ TABLE = [
     # The kernels: each file's own subject, then a whole model.
     ("src/backend/metal/kernels/attention", ["backend_attention", "backend_invariance", "metal_device_kernels", "engine_contract", "engine_metal"]),
     ("src/backend/metal/kernels/sampl", ["backend_sampling", "metal_device_kernels", "engine_contract", "engine_metal"]),
-    ("src/backend/metal/kernels/linear", ["backend_linear", "backend_operations", "metal_device_kernels", "backend_gemm", "engine_metal_invariance", "engine_metal"]),
+    ("src/backend/metal/kernels/linear", ["backend_linear", "backend_cuts", "backend_operations", "metal_device_kernels", "backend_gemm", "engine_metal_invariance", "engine_metal"]),
     ("src/backend/metal/kernels/", ["backend_operations", "backend_linear", "metal_device_kernels", "backend_attention", "backend_sampling",
                                     "engine_contract", "engine_metal"]),
-    ("src/backend/metal/linear", ["backend_linear", "metal_device_host", "backend_operations", "backend_gemm", "backend_cpu", "engine_metal",
+    ("src/backend/metal/linear", ["backend_linear", "backend_cuts", "metal_device_host", "backend_operations", "backend_gemm", "backend_cpu", "engine_metal",
                                   "engine_cuda_compile"]),
     ("src/backend/metal/sampling", ["backend_sampling", "metal_device_host", "engine_contract", "engine_metal"]),
     ("src/backend/metal/attention", ["backend_attention", "backend_invariance", "metal_device_host", "engine_metal"]),
@@ -60,6 +60,7 @@ TABLE = [
     ("tests/model/", ["model_"]),
     ("tests/backend/", ["backend_"]),
     ("tests/softmetal/", ["softmetal_"]),
+    ("tests/neon/", ["neon_"]),
     ("tests/step/", ["step_"]),
     ("tests/prefix/", ["prefix_"]),
     ("tests/tree/", ["tree_"]),
@@ -82,6 +83,7 @@ TABLE = [
     ("bench/", []),
     ("scripts/", []),
     ("tests/agents/", []),
+    ("tests/replicas/", []),
     ("tests/vllm/", []),
     ("tests/fuzz/", []),
 ]

@@ -16,11 +16,9 @@ fi
 if [ -f "$target/versions" ]; then exit; fi
 [ "$(uname -sm)" = "Linux x86_64" ] || die "llvm-spirv is pinned for Linux on x86-64 alone"
 
-dir=$(make_cache_dir .)
 python=$(find_venv_python)
 [ -n "$python" ] || die "python3 with venv is missing; it builds Mesa" "Run: scripts/setup.sh agx"
-work=$(mktemp -d "$dir/.agx.XXXXXX") || die "cannot write to the cache folder $dir"
-trap 'rm -rf "$work"' EXIT
+make_work_dir .
 
 say "Fetching Mesa $version (47 MB, once) and llvm-spirv (13 MB)"
 archive=mesa_$version.orig.tar.xz

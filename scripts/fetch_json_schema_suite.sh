@@ -17,9 +17,7 @@ fi
 if [ -d "$target/tests" ]; then exit; fi
 have curl || die "curl is missing; it fetches JSON-Schema-Test-Suite" "Run: make setup"
 
-dir=$(make_cache_dir .)
-work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
-trap 'rm -rf "$work"' EXIT
+make_work_dir .
 say "Fetching JSON-Schema-Test-Suite (an archive of 400 KB, once)"
 curl -fsSL --retry 2 "$url" -o "$work/archive.tar.gz" || die "could not fetch $url (is this machine offline?)"
 [ "$(sha256 "$work/archive.tar.gz")" = "$hash" ] || die "jsonschema-$version.tar.gz is not what was pinned"

@@ -13,11 +13,9 @@ fi
 if [ -f "$target/katex.js" ] && [ -f "$target/katex.css" ]; then exit; fi
 [ -z "${INGOT_KATEX:-}" ] || die "INGOT_KATEX names a folder without katex.js and katex.css: $target" "Unset it to use the pinned one."
 
-dir=$(make_cache_dir .)
 python=$(find_pip_python)
 [ -n "$python" ] || die "python3 with pip is missing; it fetches KaTeX" "Run: make setup"
-work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
-trap 'rm -rf "$work"' EXIT
+make_work_dir .
 say "Fetching KaTeX (a wheel of 1.3 MB, once)"
 fetch_wheel katex.txt "$work" --quiet || die "could not fetch KaTeX from PyPI (pip's words are above; is this machine offline?)"
 "$python" - "$work" <<'PY' || die "could not unpack KaTeX into $dir (is the disk full?)"

@@ -14,11 +14,9 @@ if [ -x "$target" ]; then exit; fi
 [ -z "${SOFTMETAL_PTXAS:-}" ] || die "SOFTMETAL_PTXAS names no program: $target" "Unset it to use the pinned one."
 [ "$(uname -sm)" = "Linux x86_64" ] || die "ptxas is pinned for Linux on x86-64 alone"
 
-dir=$(make_cache_dir .)
 python=$(find_pip_python)
 [ -n "$python" ] || die "python3 with pip is missing; it fetches NVIDIA's ptxas" "Run: make setup"
-work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
-trap 'rm -rf "$work"' EXIT
+make_work_dir .
 say "Fetching NVIDIA's ptxas (a wheel of 40 MB, once)"
 fetch_wheel ptxas.txt "$work" --quiet ||
   die "could not fetch nvidia-cuda-nvcc-cu12 from PyPI (pip's words are above; is this machine offline?)"

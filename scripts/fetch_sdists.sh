@@ -17,9 +17,7 @@ fi
 while IFS='|' read -r name place hash; do
   if [ -d "$target/$name/tests" ]; then continue; fi
   have curl || die "curl is missing; it fetches the tests of $name" "Run: make setup"
-  dir=$(make_cache_dir sdists)
-  work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
-  trap 'rm -rf "$work"' EXIT
+  make_work_dir sdists
   say "Fetching the tests of $name (an archive of 2 MB, once)"
   url=https://files.pythonhosted.org/packages/$place/$name.tar.gz
   curl -fsSL --retry 2 "$url" -o "$work/archive.tar.gz" || die "could not fetch $url (is this machine offline?)"

@@ -5,9 +5,6 @@ set -euo pipefail
 # shellcheck disable=SC2034  # used by the scripts that source this file
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# Compiled files are the same wherever the checkout lies, so that a fresh clone builds from the compiler cache.
-export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
-
 say() { printf '==> %s\n' "$*"; }
 warn() { printf 'warning: %s\n' "$*" >&2; }
 
@@ -43,6 +40,13 @@ make_cache_dir() {
     die "cannot write to the cache folder $dir" "Choose another one: add INGOT_CACHE=/some/folder to the make command."
   fi
   printf '%s\n' "$dir"
+}
+
+# make_work_dir FOLDER: $dir, that folder of the cache, and $work, a new one in it that is gone at the end.
+make_work_dir() {
+  dir=$(make_cache_dir "$1")
+  work=$(mktemp -d "$dir/.fetch.XXXXXX") || die "cannot write to the cache folder $dir"
+  trap 'rm -rf "$work"' EXIT
 }
 
 # fetch_wheel REQUIREMENTS FOLDER [PIP OPTION]...: the one wheel that scripts/REQUIREMENTS pins by hash. Fails with pip's words on

@@ -80,7 +80,7 @@ class Workspace:
     # -- building ---------------------------------------------------------------------------------------------------
 
     def environment(self):
-        env = dict(os.environ, CCACHE_BASEDIR=str(self.tree), CCACHE_NOHASHDIR="1", PYTHONDONTWRITEBYTECODE="1",
+        env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
                    GTEST_FAIL_FAST="1", UBSAN_OPTIONS="print_stacktrace=1")
         if "INGOT_DEFAULT_MODEL" not in env:
             path = subprocess.run([self.root / "scripts/fetch_model.sh", "--path"], capture_output=True, text=True)

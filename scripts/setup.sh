@@ -121,6 +121,12 @@ setup_debian() {
       if [ -z "$python" ] || ! has_python_headers "$python"; then need python3-dev; fi
       # A model shared by several processes (--tp); the program builds and runs without it.
       have mpirun || need openmpi-bin
+      # The CPU's kernels for 64-bit Arm, compiled and run under an emulator.
+      if [ "$(uname -m)" = x86_64 ]; then
+        have aarch64-linux-gnu-g++ || need g++-aarch64-linux-gnu
+        have qemu-aarch64 || need qemu-user
+      fi
+      have ip || need iproute2  # its hosts, in a test, are network namespaces
       compgen -G '/usr/lib/*/openmpi/include/mpi.h' >/dev/null || need libopenmpi-dev
       # Ubuntu has Chromium as a snap only: there the test of the chat page is skipped unless one is installed by hand.
       if ! grep -qs '^ID=ubuntu' /etc/os-release; then

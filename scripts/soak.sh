@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # `make soak`: the long forms of the suite, one after the other until SOAK_MINUTES (60) are over; every part runs even when one before
 # it failed. The suite itself runs a seeded sample of each.
-#   scripts/soak.sh [PART]...      pairings, loads, prefix, speculation, structured, openapi, agx, threads, fuzz; all by default
+#   scripts/soak.sh [PART]...      pairings, loads, prefix, speculation, structured, openapi, replicas, agx, neon, vllm, faults, threads, fuzz; all by default
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 use_cmake
 INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
 export INGOT_DEFAULT_MODEL INGOT_SOAK=1
 minutes=${SOAK_MINUTES:-60}
-if [ $# -eq 0 ]; then set -- pairings loads prefix speculation structured openapi agx threads fuzz; fi
+if [ $# -eq 0 ]; then set -- pairings loads prefix speculation structured openapi replicas agx neon vllm faults threads fuzz; fi
 share=$((minutes * 60 / $#))  # seconds of a part
 
 failed=""
@@ -29,6 +29,13 @@ loads() {
   done
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/siege_test.py || return  # 10,000 requests, some of which mean harm
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/many_test.py --requests $((share * 20)) || return
+}
+
+# 200 ranks that die or stand still under clients that stream; every kind of model across two hosts.
+faults() {
+  scripts/build.sh release ingot
+  INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/faults_test.py || return
+  INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/hosts_test.py || return
 }
 
 # 200 kills of a server that writes its prefix cache; 10,000 conversations through a few MiB.
@@ -59,10 +66,32 @@ openapi() {
   INGOT_BINARY=$root/build/bin/ingot within "$share" "$environment/bin/python" tests/server/openapi_check.py 200 || return
 }
 
+# Servers behind routers and Ray Serve, killed and drained.
+replicas() {
+  scripts/build.sh release ingot
+  INGOT_BINARY=$root/build/bin/ingot within "$share" scripts/replicas_test.sh || return
+}
+
+# The CPU device on 64-bit Arm under qemu-user: every product of formats and shapes, whole models, and that no bits depend on neighbours.
+neon() {
+  local emulator="qemu-aarch64 -L /usr/aarch64-linux-gnu" filter='*-*etal*:*uda*'
+  scripts/build.sh release neon_tests
+  cmake -DINGOT_NEON_DOTPROD=ON build/neon >/dev/null && cmake --build build/neon -j "$(cores)" --target neon_backend_test neon_engine_test || return
+  # shellcheck disable=SC2086  # words on purpose
+  within "$share" $emulator build/neon/neon_backend_test --gtest_brief=1 --gtest_filter="$filter" || return
+  # shellcheck disable=SC2086
+  within "$share" $emulator build/neon/neon_engine_test --gtest_brief=1 --gtest_filter="$filter" || return
+}
+
 # Mesa's compiler for Apple GPUs, of which the suite has the table only.
 agx() {
   scripts/setup.sh agx && scripts/build.sh release softmetal_cc ingot || return
   scripts/python_test.sh tests/softmetal/agx_compiler_test.py || return
+}
+
+# Every way in which vLLM's workers share a model, with both versions and both executors; a Ray cluster of two hosts.
+vllm() {
+  PYTEST_ADDOPTS="-k 'ranks or hosts'" scripts/vllm_test.sh || return
 }
 
 # The race detector over everything with threads.
@@ -85,8 +114,8 @@ fuzz() {
 
 for part in "$@"; do
   case "$part" in
-    pairings | loads | prefix | speculation | structured | openapi | agx | threads | fuzz) ;;
-    *) die "unknown part '$part'" "Known: pairings loads prefix speculation structured openapi agx threads fuzz" ;;
+    pairings | loads | faults | prefix | speculation | structured | openapi | replicas | agx | neon | vllm | threads | fuzz) ;;
+    *) die "unknown part '$part'" "Known: pairings loads faults prefix speculation structured openapi replicas agx neon vllm threads fuzz" ;;
   esac
   say "$part: up to $((share / 60)) minutes"
   "$part" || failed="$failed $part"

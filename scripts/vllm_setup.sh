@@ -79,7 +79,7 @@ install() {
   # uv would take the dependencies from the wheel on PyPI, the one with kernels: so the wheel is built first.
   VLLM_VERSION_OVERRIDE=$version VLLM_TARGET_DEVICE=empty PATH=$dir/bin:$PATH "$dir/bin/python" -m pip wheel --quiet \
     --disable-pip-version-check --no-input --no-deps --no-build-isolation --no-binary vllm -w "$dir/wheel" "vllm==$version"
-  uv pip install -c "$constraints" --override "$left_out" "torch==$torch" "$dir"/wheel/vllm-*.whl
+  uv pip install -c "$constraints" --override "$left_out" "torch==$torch" "$dir"/wheel/vllm-*.whl ray
   rm -rf "$dir/uv" "$dir/wheel"
 }
 # Not as a condition: there `set -e` has no effect, and a step that fails would be passed over.

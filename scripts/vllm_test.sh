@@ -90,7 +90,7 @@ test_version() {
   state=$(cache_dir)/vllm/state-$version
   # As the documents have it: strict mode on, so that every test is one of it too.
   VLLM_CACHE_ROOT=$state VLLM_CONFIG_ROOT=$state PYTHONPYCACHEPREFIX=${python%/bin/python}/pycache VLLM_APPLE_USE_ENGINE=1 \
-    VLLM_METAL_STRICT_NO_MPS=1 within 900 "$python" -m pytest -q --durations=8 tests/vllm >"$work/$version.log" 2>&1 || rc=$?
+    VLLM_METAL_STRICT_NO_MPS=1 within $((900 + 3 * ${INGOT_SOAK:-0} * 900)) "$python" -m pytest -q --durations=8 tests/vllm >"$work/$version.log" 2>&1 || rc=$?
   echo "$((SECONDS - start)) $rc" >"$work/$version.result"
 }
 

@@ -23,6 +23,7 @@ struct EngineOptions {
   std::string quantize;        // int8 or int4: quantize plain weights while they are loaded; empty: as in the file
   int threads = 0;             // CPU: 0 = one a core this process may use
   std::string isa;             // CPU: force a path (portable, avx2, avx512, ...); empty: the best that runs
+  bool profile = false;        // time every operation; steps are slower then
   int64_t max_model_len = 0;   // longest sequence; 0: the model's own, as far as memory allows
   int64_t kv_blocks = 0;       // 0: enough for max_seqs * max_model_len, capped by memory
   int64_t block_size = 16;
@@ -34,10 +35,14 @@ struct EngineOptions {
   int32_t max_logits_rows = 16;  // most rows of full logits in a step
   bool embeddings = false;       // pool texts of models that are not made for it, too
   std::string pooling = "auto";  // auto: as the model's files say, else last; last, mean or cls (implies embeddings)
-  // Ranks that share the model, each in a process of its own; 1, 2 or 4. `group` connects them, and has as many.
-  int tp = 1;
+  // Ranks that have the model together, each in a process of its own: `tp` (1, 2 or 4) share the layers of each of `pp`
+  // stages. `group` connects them: rank = stage * tp + share.
+  int tp = 1, pp = 1;
+  std::vector<int> pp_layers;  // of each stage; empty: by what they cost
   std::shared_ptr<Group> group;
   std::function<void(size_t done, size_t total)> progress;  // called while loading, in bytes; may be empty
+
+  int ranks() const { return tp * pp; }
 };
 
 // What an orchestrator must keep within; a step over any of them is refused by validate().
@@ -56,6 +61,8 @@ struct EngineLimits {
   int64_t max_list_words =
       0;            // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
   Pooling pooling;  // none: Step::pooled must be empty
+  int32_t steps_in_flight = 2;
+  bool chains_tokens = true;  // token ids may name what the previous step samples; not where stages are apart
 };
 
 // What a loaded model is, in numbers.
@@ -87,7 +94,7 @@ struct MemoryUse {
   uint64_t scratch_bytes = 0;  // activations of a step, within VLLM_METAL_SCRATCH_POOL_MB
   uint64_t work_bytes = 0;     // what the device's operations use beside them
   uint64_t sampler_bytes = 0;
-  uint64_t io_bytes = 0;          // staged inputs (twice) and outputs (twice)
+  uint64_t io_bytes = 0;          // staged inputs and outputs of every step in flight
   uint64_t host_cache_bytes = 0;  // KV blocks in host memory, where that is the device's too
   uint64_t available_bytes = 0;   // before loading; 0: unknown, nothing is refused
 
@@ -102,7 +109,7 @@ struct FileNotes {
   std::function<void(const std::string& name, const std::string& hash)> set;
 };
 
-// Handle of a submitted step. At most two are in flight; they are waited for in order.
+// Handle of a submitted step. At most EngineLimits::steps_in_flight are in flight; they are waited for in order.
 struct StepTicket {
   uint64_t id = 0;
 };

@@ -208,6 +208,7 @@ struct LlmStats {
   int64_t blocks_used = 0;    // held by running requests
   int64_t blocks_cached = 0;  // held by nobody, with content that a prompt may find again; the rest are free
   uint64_t steps = 0;
+  int32_t most_in_flight = 0;  // steps, at any time so far
   uint64_t failed_steps = 0;
   uint64_t failed_in_a_row = 0;  // steps since the last one that came through
   std::string failure;           // of the last of them

@@ -100,11 +100,8 @@ struct Step {
   int32_t num_scheduled_tokens = 0;  // T
   int32_t num_seqs_active = 0;       // S
   int32_t num_decode_tokens = 0;     // rows of decode sequences; they come first
-  // Rows of the sequences behind them, of several rows each, that are generated text and not prompt: a draft, or an
-  // answer that is computed again. No device makes a difference: all rows have the same order of summation.
-  int32_t num_generated_tokens = 0;
-  int32_t max_query_len = 0;  // most rows of one sequence
-  int32_t max_seq_len = 0;    // largest of seq_lens
+  int32_t max_query_len = 0;         // most rows of one sequence
+  int32_t max_seq_len = 0;           // largest of seq_lens
 
   std::vector<int32_t> token_ids;        // [T]; -1 - r: the token that row r of the previous step sampled
   std::vector<int32_t> positions;        // [T]
@@ -163,7 +160,8 @@ struct StepStats {
   uint64_t weight_bytes = 0;        // weights read, as stored on the device
   uint64_t kv_bytes = 0;            // K and V read
   uint64_t wire_bytes = 0;          // sent to other ranks by this one, inputs of the step not counted,
-  uint32_t wire_messages = 0;       // in so many messages
+  uint32_t wire_messages = 0;       // in so many messages,
+  uint32_t collectives = 0;         // for so many operations of all ranks together
 };
 
 struct StepResult {

@@ -19,12 +19,8 @@ class StepBuilder {
   bool empty() const { return step_.token_ids.empty(); }
   int32_t rows() const { return static_cast<int32_t>(step_.token_ids.size()); }
 
-  // What rows are. Generated text comes first: sequences of one such row are decoding, behind them are those of several
-  // (Step::num_generated_tokens), then prompts.
-  enum class Text : uint8_t { by_rows, prompt, generated };  // by_rows: one is generated, several are prompt
-
   // Adds rows for positions [start, start + ids.size()) of a sequence whose blocks are `blocks`; returns its first row.
-  int32_t add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks, Text text = Text::by_rows);
+  int32_t add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks);
   // Asks for the output of a row (rows in ascending order). `mask`: the tokens it may draw, ceil(vocab / 32) words that
   // live until finish(); empty: all.
   void sample(int32_t row, SamplingParams params, int32_t slot = -1, RowOutput output = {},
@@ -42,13 +38,11 @@ class StepBuilder {
   int64_t block_size_;
   Step step_;
   std::vector<int32_t> blocks_;                   // those that each sequence fills, one sequence after the other
-  std::vector<bool> generated_;                   // of each sequence
   std::vector<int32_t> num_blocks_;               // how many of them a sequence has
   std::vector<std::span<const uint32_t>> masks_;  // of each sampled row
 };
 
-// The kind and the totals that follow from a step's arrays; the first `num_decode` sequences are decoding, the next
-// rows, `num_generated`, are generated text.
-void set_totals(Step& step, int32_t num_decode, int32_t num_generated = 0);
+// The kind and the totals that follow from a step's arrays; the first `num_decode` sequences are decoding.
+void set_totals(Step& step, int32_t num_decode);
 
 }  // namespace ingot

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Union
 
 from . import _ingot
 
@@ -129,6 +130,9 @@ class Answering:
         self._outputs = [Choice(index) for index in range(params.n)]
         self._timed_out = False
 
+    def cancel(self) -> None:
+        self.generation.cancel()
+
     def take(self) -> list[Delta]:
         return [self._delta(*entry) for entry in self.generation.take()]
 
@@ -173,6 +177,17 @@ class Answering:
 
     def _name(self, token: int) -> Optional[str]:
         return self._core.decode([token], False) if self._core.has_tokenizer else None
+
+
+@contextlib.contextmanager
+def together(running: list[Any]) -> Iterator[None]:
+    """What goes wrong with one of them ends all."""
+    try:
+        yield
+    except BaseException:
+        for one in running:
+            one.cancel()
+        raise
 
 
 def embedding_of(generation: _ingot.Generation, dimensions: Optional[int]) -> list[float]:

@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, AsyncIterator, Literal, Mapping, Optional, Sequence, Union, overload
 
 from . import _ingot
-from .answers import Answering, Completion, Delta, ReadingProgress, embedding_of
+from .answers import Answering, Completion, Delta, ReadingProgress, embedding_of, together
 from .base import MOST_SUBMITTED, LoadedModel, Messages, Plan, Prompt, Sampling
 from .llm import LLM, Progress
 from .params import nearest_names
@@ -159,17 +159,13 @@ class AsyncLLM(LoadedModel):
         single, every = self._plan_texts(texts)
         generations: list[_ingot.Generation] = []
         vectors, waker = [], self._waker()
-        try:
+        with together(generations):
             for number in range(len(every)):
                 while len(generations) < min(len(every), number + MOST_SUBMITTED):
                     generations.append(self._submit_text(every[len(generations)], waker.bell))
                 while not generations[number].done:
                     await waker.wait(1.0)
                 vectors.append(embedding_of(generations[number], dimensions))
-        except BaseException:
-            for generation in generations:
-                generation.cancel()
-            raise
         return vectors[0] if single else vectors
 
     embed.__doc__ = LLM.embed.__doc__
@@ -185,17 +181,13 @@ class AsyncLLM(LoadedModel):
         answers: list[Answering] = []
         told = ReadingProgress(progress, plans) if progress else None
         completions, waker = [], self._waker()
-        try:
+        with together(answers):
             for number in range(len(plans)):
                 while len(answers) < min(len(plans), number + MOST_SUBMITTED):
                     answers.append(self._submit(plans[len(answers)], waker.bell))
                 async for delta in _read(answers[number], waker, told, answers):
                     answers[number].add(delta)
                 completions.append(answers[number].completion())
-        except BaseException:
-            for answer in answers:
-                answer.generation.cancel()
-            raise
         return completions
 
     async def _stream(self, plan: Plan, progress: Optional[Progress]) -> AsyncIterator[Delta]:
@@ -205,7 +197,7 @@ class AsyncLLM(LoadedModel):
             async for delta in _read(answer, waker, ReadingProgress(progress, [plan]) if progress else None, [answer]):
                 yield delta
         finally:
-            answer.generation.cancel()
+            answer.cancel()
 
 
 async def _read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Literal, Mapping, Optional, Sequence, Union, overload
 
 from . import _ingot
-from .answers import Answering, Completion, Delta, ReadingProgress, embedding_of
+from .answers import Answering, Completion, Delta, ReadingProgress, embedding_of, together
 from .base import MOST_SUBMITTED, LoadedModel, Messages, Plan, Prompt, Sampling
 from .params import nearest_names
 
@@ -136,34 +136,26 @@ class LLM(LoadedModel):
         single, every = self._plan_texts(texts)
         generations: list[_ingot.Generation] = []
         vectors = []
-        try:
+        with together(generations):
             for number in range(len(every)):
                 while len(generations) < min(len(every), number + MOST_SUBMITTED):
                     generations.append(self._submit_text(every[len(generations)]))
                 while not generations[number].done:
                     generations[number].wait(1.0)
                 vectors.append(embedding_of(generations[number], dimensions))
-        except BaseException:
-            for generation in generations:
-                generation.cancel()
-            raise
         return vectors[0] if single else vectors
 
     def _answer(self, plans: list[Plan], progress: Optional[Progress]) -> list[Completion]:
         answers: list[Answering] = []
         told = ReadingProgress(progress, plans) if progress else None
         completions = []
-        try:
+        with together(answers):
             for number in range(len(plans)):
                 while len(answers) < min(len(plans), number + MOST_SUBMITTED):
                     answers.append(self._submit(plans[len(answers)]))
                 for delta in _read(answers[number], told, answers):
                     answers[number].add(delta)
                 completions.append(answers[number].completion())
-        except BaseException:
-            for answer in answers:
-                answer.generation.cancel()
-            raise
         return completions
 
     def _stream(self, plan: Plan, progress: Optional[Progress]) -> Iterator[Delta]:
@@ -171,7 +163,7 @@ class LLM(LoadedModel):
         try:
             yield from _read(answer, ReadingProgress(progress, [plan]) if progress else None, [answer])
         finally:
-            answer.generation.cancel()
+            answer.cancel()
 
 
 def _read(answer: Answering, told: Optional[ReadingProgress], answers: list[Answering]) -> Iterator[Delta]:

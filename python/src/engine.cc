@@ -1,16 +1,21 @@
 #include "ingot/engine.h"
 
 #include <nanobind/stl/function.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "collective/group.h"
 #include "engine/loader.h"
 #include "engine/memory_plan.h"
 #include "engine_thread.h"
+#include "follower_thread.h"
 #include "module.h"
 #include "step_result.h"
 
@@ -55,7 +60,8 @@ class PyEngine {
 
 EngineOptions make_options(std::string model, std::string load_format, std::string quantize, std::string device,
                            int threads, std::string isa, int64_t max_model_len, int64_t kv_blocks, int64_t block_size,
-                           std::string kv_dtype, int32_t max_step_tokens, int32_t max_seqs, int32_t max_logits_rows) {
+                           std::string kv_dtype, int32_t max_step_tokens, int32_t max_seqs, int32_t max_logits_rows,
+                           int tp, int pp, std::vector<int> pp_layers) {
   EngineOptions options;
   options.model = std::move(model);
   options.load_format = std::move(load_format);
@@ -70,33 +76,45 @@ EngineOptions make_options(std::string model, std::string load_format, std::stri
   options.max_step_tokens = max_step_tokens;
   options.max_seqs = max_seqs;
   options.max_logits_rows = max_logits_rows;
+  options.tp = tp;
+  options.pp = pp;
+  options.pp_layers = std::move(pp_layers);
   return options;
 }
 
 template <typename... Args>
-std::unique_ptr<PyEngine> load(Args... args) {
-  const EngineOptions options = make_options(std::move(args)...);
+std::unique_ptr<PyEngine> load(Args... args, std::shared_ptr<Group> group) {
+  EngineOptions options = make_options(std::move(args)...);
+  options.group = std::move(group);
   const nb::gil_scoped_release release;
   return std::make_unique<PyEngine>(Engine::load(options));
 }
 
 template <typename... Args>
-ModelInspection inspect(Args... args) {
-  const EngineOptions options = make_options(std::move(args)...);
+std::unique_ptr<FollowerThread> follow(Args... args, std::shared_ptr<Group> group) {
+  EngineOptions options = make_options(std::move(args)...);
+  options.group = std::move(group);
   const nb::gil_scoped_release release;
-  return inspect_model(options);
+  return std::make_unique<FollowerThread>(std::move(options));
 }
 
-// The arguments of make_options, for load and inspect alike.
+template <typename... Args>
+ModelInspection inspect(Args... args, int rank) {
+  const EngineOptions options = make_options(std::move(args)...);
+  const nb::gil_scoped_release release;
+  return inspect_model(options, rank);
+}
+
+// The arguments of make_options, for those three alike.
 #define INGOT_ENGINE_TYPES                                                                                      \
   std::string, std::string, std::string, std::string, int, std::string, int64_t, int64_t, int64_t, std::string, \
-      int32_t, int32_t, int32_t
+      int32_t, int32_t, int32_t, int, int, std::vector<int>
 #define INGOT_ENGINE_ARGS                                                                                            \
   nb::arg("model"), nb::kw_only(),                                                                                   \
       nb::arg("load_format") = "auto", nb::arg("quantize") = "", nb::arg("device") = "auto", nb::arg("threads") = 0, \
       nb::arg("isa") = "", nb::arg("max_model_len") = 0, nb::arg("kv_blocks") = 0, nb::arg("block_size") = 16,       \
       nb::arg("kv_dtype") = "f16", nb::arg("max_step_tokens") = 0, nb::arg("max_seqs") = 64,                         \
-      nb::arg("max_logits_rows") = 16
+      nb::arg("max_logits_rows") = 16, nb::arg("tp") = 1, nb::arg("pp") = 1, nb::arg("pp_layers") = std::vector<int>()
 
 nb::dict memory(const MemoryUse& plan) {
   nb::dict result;
@@ -150,18 +168,26 @@ void bind_engine(nb::module_& m) {
           "memory", [](const ModelInspection& i) { return memory(i.plan); }, "a dict of the memory plan, in bytes")
       .def_prop_ro(
           "config", [](const ModelInspection& i) { return config(describe(i.config)); },
-          "a dict of the model's dimensions");
-  m.def("inspect", &inspect<INGOT_ENGINE_TYPES>, INGOT_ENGINE_ARGS,
-        "Plans a model as Engine() would, without loading it; raises what that would raise.");
+          "a dict of the model's dimensions")
+      .def_prop_ro(
+          "kv_heads", [](const ModelInspection& i) { return i.plan.kv.kv_heads; }, "KV heads that the rank has")
+      .def_prop_ro(
+          "layers",
+          [](const ModelInspection& i) { return nb::make_tuple(i.share.stage.layers.begin, i.share.stage.layers.end); },
+          "(first, end): the layers that the rank has");
+  m.def("inspect", &inspect<INGOT_ENGINE_TYPES>, INGOT_ENGINE_ARGS, nb::arg("rank") = 0,
+        "Plans a model as Engine() would, without loading it; raises what that would raise. `rank`: of those that "
+        "share it.");
 
   nb::class_<PyEngine>(m, "Engine",
                        "One model on one device: Steps in, tokens out. It owns every tensor; the caller holds block "
                        "numbers only. At most two steps are in flight and they are waited for in order. The GIL is "
                        "released while the engine loads or runs.")
-      .def(nb::new_(&load<INGOT_ENGINE_TYPES>), INGOT_ENGINE_ARGS,
+      .def(nb::new_(&load<INGOT_ENGINE_TYPES>), INGOT_ENGINE_ARGS, nb::arg("group").none() = nb::none(),
            "Loads a GGUF file or a Hugging Face folder (`load_format=\"dummy\"`: made-up weights in its shapes). "
            "Raises Error with kind \"declined\" and the reason when this "
-           "engine does not run the model. 0 leaves a size to the engine.")
+           "engine does not run the model. 0 leaves a size to the engine. `tp` ranks share the layers of each "
+           "of `pp` stages where `group` connects them: this is rank 0, the others are Followers.")
       .def_prop_ro(
           "limits", [](const PyEngine& e) { return e.get().limits(); }, "EngineLimits")
       .def_prop_ro(
@@ -177,6 +203,13 @@ void bind_engine(nb::module_& m) {
            "The one wait for a step. Raises Error when it failed. `overlap`: another thread plans the next step and is "
            "let in first, for up to half of the time a step takes.")
       .def("run", &PyEngine::run, nb::arg("step"), "submit() and wait() in one call.");
+
+  nb::class_<FollowerThread>(
+      m, "Follower",
+      "A rank other than 0 of those that share a model: it runs the steps that rank 0 hands out, on a "
+      "thread of its own, until rank 0 is gone.")
+      .def(nb::new_(&follow<INGOT_ENGINE_TYPES>), INGOT_ENGINE_ARGS, nb::arg("group"),
+           "Loads this rank's share; the options that decide what is computed are rank 0's.");
 }
 
 }  // namespace ingot::python

@@ -105,6 +105,7 @@ NB_MODULE(_ingot, m) {
       "Whether a text can be the name of a model on the hub; what ingot.find_model goes by.");
   bind_step(m);
   bind_keep(m);
+  bind_group(m);
   bind_engine(m);
   bind_request(m);
   bind_llm(m);

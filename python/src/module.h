@@ -18,6 +18,7 @@ namespace nb = nanobind;
 void bind_gather(nb::class_<Step>& step);
 void bind_keep(nb::module_& m);
 void bind_step(nb::module_& m);
+void bind_group(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_request(nb::module_& m);
 void bind_llm(nb::module_& m);

@@ -174,6 +174,7 @@ ResultArrays to_arrays(const StepResult& result) {
   stats["kv_bytes"] = s.kv_bytes;
   stats["wire_bytes"] = s.wire_bytes;
   stats["wire_messages"] = s.wire_messages;
+  stats["collectives"] = s.collectives;
   const size_t vocab = logits_rows == 0 ? 0 : logits.size() / logits_rows;
   return {to_numpy(tokens),
           to_numpy(logprobs),
@@ -206,8 +207,6 @@ void bind_step(nb::module_& m) {
       .def_rw("num_scheduled_tokens", &Step::num_scheduled_tokens, "T")
       .def_rw("num_seqs_active", &Step::num_seqs_active, "S")
       .def_rw("num_decode_tokens", &Step::num_decode_tokens, "rows of decode sequences; they come first")
-      .def_rw("num_generated_tokens", &Step::num_generated_tokens,
-              "rows behind them of generated text, several a sequence: computed as decode rows are")
       .def_rw("max_query_len", &Step::max_query_len)
       .def_rw("max_seq_len", &Step::max_seq_len);
   def_array(step, "token_ids", &Step::token_ids, "int32 [T]; -1 - r: what output row r of the previous step sampled");
@@ -232,9 +231,8 @@ void bind_step(nb::module_& m) {
            "The R rows that produce output, ascending. Row r is sampled with params[params_index[r]] (-1: greedy), "
            "keeps its history in slots[r] (-1: none) and returns an OUTPUT_* of kinds[r] with tops[r] alternatives; "
            "targets[r] is the token an OUTPUT_SCORE row rates.")
-      .def("set_totals", &ingot::set_totals, nb::arg("num_decode"), nb::arg("num_generated") = 0,
-           "Fills in kind and the totals from the arrays; the first `num_decode` sequences have one row each, the next "
-           "`num_generated` rows are generated text.");
+      .def("set_totals", &ingot::set_totals, nb::arg("num_decode"),
+           "Fills in kind and the totals from the arrays; the first `num_decode` sequences have one row each.");
   bind_gather(step);
 }
 

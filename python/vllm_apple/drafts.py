@@ -26,8 +26,8 @@ def check(config) -> None:
         value = getattr(config, name, usual)
         if value != usual and value:
             raise Declined(f"speculative_config {name}={value}: the engine has {usual} only")
-    if (getattr(config, "draft_tensor_parallel_size", None) or 1) > 1:
-        raise Declined("speculative_config draft_tensor_parallel_size: the draft model runs on one device")
+    if method == "draft_model" and (getattr(config, "draft_tensor_parallel_size", None) or 1) > 1:
+        raise Declined("speculative_config draft_tensor_parallel_size: the draft model runs on one rank, set it to 1")
 
 
 class NgramDrafter:
@@ -74,9 +74,9 @@ class ModelDrafter:
             while builder.known[row] - self.done[row] > self.count + 1:  # one at a time: they may share blocks
                 most = min(self.engine.limits.max_step_tokens, int(builder.known[row] - self.done[row]) - 1)
                 self._run(builder, builder.known, [row], [most])
-        known, guesses = builder.known.copy(), [[] for _ in rows]
+        known, guesses, going = builder.known.copy(), {row: [] for row in rows}, rows
         for i in range(self.count):
-            going = [row for row in rows if self._has_room(builder, row, int(known[row])) and len(guesses[rows.index(row)]) == i]
+            going = [row for row in going if self._has_room(builder, row, int(known[row]))]
             if not going:
                 break
             going.sort(key=lambda row: known[row] - self.done[row] > 1)
@@ -84,8 +84,8 @@ class ModelDrafter:
             for row, token in zip(going, drawn):
                 builder.tokens[row, known[row]] = self.guessed[row, i] = token
                 known[row] += 1
-                guesses[rows.index(row)].append(int(token))
-        return guesses
+                guesses[row].append(int(token))
+        return list(guesses.values())
 
     def _follow(self, builder, row: int) -> None:
         """Keeps what it computed of guesses that came true."""

@@ -5,7 +5,7 @@ from typing import Optional
 
 import ingot
 
-from . import drafts, quantization
+from . import drafts, quantization, ranks
 from .declined import Declined
 
 _KV_DTYPES = {
@@ -38,9 +38,8 @@ def kv_dtype(vllm_config) -> str:
 
 def check_features(vllm_config) -> None:
     """Declines what the engine does not do, before anything is loaded."""
-    parallel, model = vllm_config.parallel_config, vllm_config.model_config
-    if parallel.world_size > 1 or getattr(parallel, "data_parallel_size", 1) > 1:
-        raise Declined("tensor, pipeline and data parallelism are not there yet: set every parallel size to 1")
+    model = vllm_config.model_config
+    ranks.check(vllm_config)
     if vllm_config.lora_config is not None:
         raise Declined("LoRA adapters are not supported: merge the adapter into the model")
     if vllm_config.speculative_config is not None:

@@ -4,7 +4,7 @@ import ingot
 import torch
 from vllm.platforms.interface import Platform, PlatformEnum
 
-from . import compat, quantization, strict
+from . import compat, quantization, ranks, strict
 from .declined import Declined
 from .engine_options import check_features, make_options, wants_logits
 
@@ -14,11 +14,11 @@ MOST_STEP_TOKENS = 2048  # more rows in a step than this gain nothing; Metal's o
 
 class ApplePlatform(Platform):
     _enum = PlatformEnum.OOT
-    device_name = "apple"
+    device_name = "cpu"  # torch.device() is made of it for the process group
     device_type = "cpu"  # what torch sees: tensors that cross are in host memory
     dispatch_key = "CPU"
     dist_backend = "gloo"
-    ray_device_key = ""
+    ray_device_key = "GPU"  # what a machine lends, by `ray start --num-gpus`; Ray numbers no resources of other names
     simple_compile_backend = "eager"
     supported_quantization: list[str] = []
 
@@ -35,6 +35,8 @@ class ApplePlatform(Platform):
         compat.warn_if_untested()
         ingot.settings()  # a bad variable ends the start-up here, by name
         check_features(vllm_config)
+        ranks.remember_replicas(vllm_config)
+        ranks.keep_ray_from_nccl(vllm_config)
         parallel = vllm_config.parallel_config
         if parallel.worker_cls == "auto":
             parallel.worker_cls = "vllm_apple.worker.AppleWorker"
@@ -62,6 +64,8 @@ class ApplePlatform(Platform):
         scheduler = vllm_config.scheduler_config
         model = vllm_config.model_config
         options = make_options(vllm_config)
+        parallel = vllm_config.parallel_config
+        options.update(tp=parallel.tensor_parallel_size, pp=parallel.pipeline_parallel_size, pp_layers=ranks.given_layers())
         options["max_step_tokens"] = 0  # the device's own most
         options["max_seqs"] = 1
         try:
@@ -137,6 +141,9 @@ class ApplePlatform(Platform):
 def use_scheduler(vllm_config) -> None:
     """vLLM's own scheduler, with one thing added: a failed step ends its requests instead of the server."""
     scheduler = vllm_config.scheduler_config
+    if scheduler.async_scheduling and vllm_config.parallel_config.pipeline_parallel_size > 1:
+        compat.logger.info("async scheduling is off: steps that are in different stages have different requests")
+        scheduler.async_scheduling = False
     if scheduler.async_scheduling and vllm_config.speculative_config is not None:
         compat.logger.info("async scheduling is off: drafts follow from the tokens before them")
         scheduler.async_scheduling = False

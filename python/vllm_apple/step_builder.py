@@ -242,9 +242,7 @@ class StepBuilder:
                 req_id: count - len(asked.get(req_id, ())) + len(drafts.get(req_id, ()))
                 for req_id, count in output.num_scheduled_tokens.items()
             }
-            # Decode sequences first, then drafts, then prompts.
-            order = lambda req_id: 0 if scheduled[req_id] == 1 else 1 if req_id in drafts else 2  # noqa: E731
-            req_ids = sorted(scheduled, key=order)
+            req_ids = sorted(scheduled, key=lambda req_id: scheduled[req_id] > 1)  # decode sequences first
             requests = [self.requests[req_id] for req_id in req_ids]
             counts = np.array([scheduled[req_id] for req_id in req_ids], np.int32)
             computed = np.array([request.computed for request in requests], np.int32)
@@ -301,7 +299,6 @@ class StepBuilder:
         guessed = None
         if drafts:
             lengths = np.array([len(drafts.get(req_id, ())) for req_id in req_ids], np.int32)
-            step.set_totals(int((counts == 1).sum()), int(counts[lengths > 0].sum()))
             rest = lengths[sampled]  # a row each for the tokens of a draft, in front of the last
             at = np.repeat(np.arange(len(sampled)), rest + 1)
             behind = rest[at] - (np.arange(len(at)) - (np.cumsum(rest + 1) - rest - 1)[at])

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 
 import ingot
 import numpy as np
@@ -17,7 +18,7 @@ from vllm.v1.outputs import (
 )
 from vllm.v1.worker.worker_base import WorkerBase
 
-from . import compat, strict
+from . import compat, ranks, strict
 from .declined import Declined
 from .drafts import ModelDrafter, NgramDrafter
 from .engine_options import make_draft_options, make_options, wants_logits
@@ -34,42 +35,55 @@ class AppleWorker(WorkerBase):
 
     # -- lifecycle, in the order vLLM calls it --------------------------------------------------------------------
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.is_async = bool(self.scheduler_config.async_scheduling)
+        self.overlaps = self.is_async or self.parallel_config.pipeline_parallel_size > 1
+        # Stages work on several steps at once, so a worker must take the next one before it has answered this. vLLM gives a
+        # worker a thread that answers where this says so; the scheduler, in another process, goes by its own.
+        self.scheduler_config.async_scheduling = self.overlaps
+
     def init_device(self) -> None:
         strict.install()
         self.device = torch.device("cpu")
-        self.engine = None
+        self.place = ranks.connect(self)
+        self.model_runner = Runner(self)
+        self.engine = None  # of the rank that leads
+        self.follower = None  # of the others
         self.plan = None  # built by execute_model(), not yet asked for by sample_tokens()
-        self.last = None  # the output of the last step, with async scheduling
+        self.flying = deque(maxlen=8)  # outputs of the last steps, where vLLM asks for them while it plans the next
         self.drafter = None
         self.drawn = None  # the plan of the last step, until its requests' drafts are asked for
-        self.is_async = bool(self.vllm_config.scheduler_config.async_scheduling)
 
     def load_model(self, *, load_dummy_weights: bool = False) -> None:
         """Only plans: the engine allocates the KV cache as it loads, and how large that is vLLM says later."""
-        self.options = make_options(self.vllm_config)
+        self.options = {**make_options(self.vllm_config), **self.place.options}
         if load_dummy_weights:
             self.options["load_format"] = "dummy"
-        self.draft_options = make_draft_options(self.vllm_config)
+        self.draft_options = make_draft_options(self.vllm_config) if self.place.leads else None
         try:
-            self.inspection = ingot.inspect(**self.options, kv_blocks=self._least_blocks())
+            self.inspection = self._inspect(self.place.rank)
             if self.draft_options is not None:
                 self.draft_inspection = ingot.inspect(**self.draft_options, kv_blocks=self._least_blocks())
         except ingot.Error as error:
             raise Declined(str(error)) from None
 
+    def _inspect(self, rank: int):
+        return ingot.inspect(**self.options, kv_blocks=self._least_blocks(), rank=rank)
+
     def _least_blocks(self) -> int:
         return -(-self.options["max_model_len"] // self.options["block_size"]) + 1
 
     def get_kv_cache_spec(self) -> dict:
-        """For vLLM's arithmetic only: it hands out block numbers, the engine has the blocks."""
+        """For vLLM's arithmetic only: it hands out block numbers, the engine has the blocks. The same on all ranks."""
         config, dtype = self.inspection.config, self.options["kv_dtype"]
         spec = FullAttentionSpec(
             block_size=self.options["block_size"],
-            num_kv_heads=config["kv_heads"],
+            num_kv_heads=max(self._inspect(rank).kv_heads for rank in range(self.place.tp * self.place.pp)),
             head_size=config["head_size"] + (_SCALE_BYTES if dtype == "int8" else 0),
             dtype=_TORCH_DTYPES[dtype],
         )
-        return {f"model.layers.{i}.self_attn.attn": spec for i in range(config["layers"])}
+        return {f"model.layers.{i}.self_attn.attn": spec for i in range(*self.inspection.layers)}
 
     def determine_available_memory(self) -> int:
         """Bytes for the KV cache: gpu_memory_utilization of what is free, less everything else the engine will hold."""
@@ -77,7 +91,7 @@ class AppleWorker(WorkerBase):
         if given := getattr(cache, "kv_cache_memory_bytes", None):
             return int(given)
         memory = self.inspection.memory
-        available = memory["available"] or 0
+        available = (memory["available"] or 0) // self.place.sharers
         usable = min(int(available * cache.gpu_memory_utilization), available - RESERVE) - fixed_bytes(memory)
         if self.draft_inspection is None:
             return max(0, usable)
@@ -88,8 +102,16 @@ class AppleWorker(WorkerBase):
 
     def initialize_from_config(self, kv_cache_config) -> None:
         start = time.monotonic()
+        group, self.place.group = self.place.group, None  # the engine's from here on
+        options = {**self.options, "kv_blocks": kv_cache_config.num_blocks, "group": group}
+        if self.place.pp > 1:  # as they were planned, whichever machine turns out to be the fastest
+            bounds = [self._inspect(stage * self.place.tp).layers for stage in range(self.place.pp)]
+            options["pp_layers"] = [end - first for first, end in bounds]
         try:
-            self.engine = ingot.Engine(**self.options, kv_blocks=kv_cache_config.num_blocks)
+            if not self.place.leads:
+                self.follower = ingot.Follower(**options)
+                return
+            self.engine = ingot.Engine(**options)
         except ingot.Error as error:
             raise Declined(str(error)) from None
         limits, seed = self.engine.limits, self.model_config.seed or 0
@@ -100,9 +122,9 @@ class AppleWorker(WorkerBase):
         self.builder = StepBuilder(limits, seed, self.logits is not None, top)
         self.drafter = self._make_drafter(kv_cache_config.num_blocks)
         compat.logger.info(
-            "ingot %s on %s: %s, %d KV blocks of %d, loaded in %.1f s",
-            ingot.__version__, self.engine.device, self.engine.config["weight_format"], kv_cache_config.num_blocks,
-            self.options["block_size"], time.monotonic() - start,
+            "ingot %s on %s, %d ranks: %s, %d KV blocks of %d, loaded in %.1f s",
+            ingot.__version__, self.engine.device, self.parallel_config.world_size, self.engine.config["weight_format"],
+            kv_cache_config.num_blocks, self.options["block_size"], time.monotonic() - start,
         )
 
     def _make_drafter(self, blocks: int):
@@ -136,7 +158,7 @@ class AppleWorker(WorkerBase):
         return
 
     def shutdown(self) -> None:
-        self.engine = None
+        self.engine = self.follower = None
 
     # -- what vLLM may ask for now and then -----------------------------------------------------------------------
 
@@ -173,6 +195,8 @@ class AppleWorker(WorkerBase):
     # -- a step ---------------------------------------------------------------------------------------------------
 
     def execute_model(self, scheduler_output):
+        if not self.place.leads:
+            return None
         self.builder.update(scheduler_output)
         if not scheduler_output.total_num_scheduled_tokens:
             return EMPTY_MODEL_RUNNER_OUTPUT
@@ -196,17 +220,17 @@ class AppleWorker(WorkerBase):
                 self.builder.set_grammar(plan, grammar_output)
             self._submit(plan)
         output = StepOutput(self, plan)
-        if not self.is_async:
+        if not self.overlaps:
             self.drawn = plan
             return output.get_output()
-        self.last = output
+        self.flying.append(output)
         return output
 
     def _score_long_prompts(self, scheduler_output) -> None:
         """The one case of more than one step: more prompt logprobs than a step has output rows."""
         plans = self.builder.build_scores(scheduler_output)
-        if plans and self.last is not None:
-            self.last.get_output()  # steps are waited for in order
+        for output in list(self.flying) if plans else ():
+            output.get_output()  # steps are waited for in order
         for plan in plans:
             result = self.engine.run(plan.step)
             self.builder.apply(plan, result, result.tokens[plan.output_rows])
@@ -220,6 +244,21 @@ class AppleWorker(WorkerBase):
                 self.builder.submitted(plan)
         except RuntimeError as error:  # ingot.Error is one
             plan.error = str(error)
+
+
+class Runner:
+    """What Ray's older executor calls instead of the worker."""
+
+    supports_mm_inputs = False
+
+    def __init__(self, worker: AppleWorker):
+        self.worker = worker
+
+    def execute_model(self, scheduler_output, intermediate_tensors=None):
+        return self.worker.execute_model(scheduler_output)
+
+    def sample_tokens(self, grammar_output):
+        return self.worker.sample_tokens(grammar_output)
 
 
 class StepOutput(AsyncModelRunnerOutput):
@@ -240,7 +279,7 @@ class StepOutput(AsyncModelRunnerOutput):
         index = {req_id: i for i, req_id in enumerate(plan.req_ids)}
         if plan.error is None:
             try:
-                result = self.worker.engine.wait(plan.ticket, self.worker.is_async)
+                result = self.worker.engine.wait(plan.ticket, self.worker.overlaps)
             except RuntimeError as error:
                 plan.error = str(error)
         if plan.error is not None:

@@ -46,6 +46,12 @@ void begin_encode() {
 void end_encode() { step.encoding = false; }
 void end_step() { step = {}; }
 
+void host_access(const MTL::Buffer* buffer, size_t offset, size_t bytes, bool writes) {
+  const std::string error =
+      Access::state(buffer->device()).executor->host_access(*Access::memory(buffer), offset, bytes, writes);
+  if (!error.empty() && auditing) violate(error);
+}
+
 Counters counters() {
   return {counts.submissions, counts.waits,    counts.allocations, counts.compilations,
           counts.dispatches,  counts.barriers, counts.copies};

@@ -1,3 +1,5 @@
+#include "softmetal/stream.h"
+
 #include "mtl/state.h"
 
 namespace softmetal {
@@ -8,6 +10,11 @@ MTL::CommandBuffer* Access::new_command_buffer(MTL::CommandQueue* queue, bool re
   buffer->queue_ = NS::RetainPtr(queue);
   buffer->retained_ = retained;
   return buffer->autorelease();
+}
+
+void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)> act) {
+  if (!Access::has_list(commands)) violate("encode_call(): the command buffer is committed");
+  Access::list(commands).commands.emplace_back(CallCommand{std::move(act)});
 }
 
 }  // namespace softmetal
@@ -64,9 +71,10 @@ void CommandBuffer::encodeSignalEvent(const Event* event, uint64_t value) {
 void CommandBuffer::encodeWait(const Event* event, uint64_t value) {
   if (encoding_) violate("encodeWait(): an encoder has not ended");
   list_->commands.emplace_back(EventCommand{[state = Access::event(event), value] {
-    std::unique_lock lock(state->mutex);
-    state->changed.wait(lock, [&] { return state->value >= value; });
-  }});
+                                              std::unique_lock lock(state->mutex);
+                                              state->changed.wait(lock, [&] { return state->value >= value; });
+                                            },
+                                            true});
 }
 
 void CommandBuffer::addScheduledHandler(const HandlerFunction& function) {

@@ -141,6 +141,12 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
   std::string gemm_name() override { return options_.gemm == Gemm::all ? "a plain loop" : ""; }
   std::string prepare_gemm(const GemmShape&) override { return ""; }
 
+  std::string host_access(Memory& memory, size_t offset, size_t bytes, bool writes) override {
+    if (!tracker_) return "";
+    std::lock_guard lock(device_);
+    return tracker_->host(static_cast<CpuMemory&>(memory), offset, bytes, writes);
+  }
+
   // Runs one list. Streams take turns a command at a time.
   void execute(CommandList& list, bool alone, Completion& completion) {
     completion.start = now();
@@ -150,7 +156,13 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
     }
     for (Command& command : list.commands) {
       if (auto* event = std::get_if<EventCommand>(&command)) {
+        if (!event->waits) note_event(false);
         event->act();
+        if (event->waits) note_event(true);
+        continue;
+      }
+      if (auto* call = std::get_if<CallCommand>(&command)) {
+        call->act(nullptr);
         continue;
       }
       std::lock_guard lock(device_);
@@ -161,6 +173,11 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
   }
 
  private:
+  void note_event(bool waits) {
+    if (!tracker_) return;
+    std::lock_guard lock(device_);
+    tracker_->event(waits);
+  }
   Driver& driver() {
     std::lock_guard lock(driver_mutex_);
     if (!driver_) driver_.emplace(options_);
@@ -173,6 +190,7 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
   }
 
   std::string one(CommandList&, EventCommand&) { return ""; }
+  std::string one(CommandList&, CallCommand&) { return ""; }
   std::string one(CommandList&, EncoderCommand& c) {
     if (tracker_ && c.begin) tracker_->begin_encoder(c.concurrent);
     return "";

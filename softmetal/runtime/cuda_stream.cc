@@ -268,6 +268,9 @@ void CudaStream::launch(CommandList& list, std::string& error) {
       check(d.launch_host(
                 stream_, [](void* act) { (*static_cast<std::function<void()>*>(act))(); }, &event->act),
             "an event");
+    } else if (auto* call = std::get_if<CallCommand>(&command)) {
+      launch_all(error);
+      call->act(stream_);
     }
     // Barriers, fences and encoders: the stream is in order as it is.
   }

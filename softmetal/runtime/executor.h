@@ -128,9 +128,14 @@ struct FenceCommand {
 };
 struct EventCommand {
   std::function<void()> act;  // signals, or blocks until signalled
+  bool waits = false;
+};
+// What another library puts on the stream itself: a cudaStream_t, or nullptr on CPU threads.
+struct CallCommand {
+  std::function<void(void* stream)> act;
 };
 using Command = std::variant<DispatchCommand, GemmCommand, CopyCommand, FillCommand, BarrierCommand, EncoderCommand,
-                             FenceCommand, EventCommand>;
+                             FenceCommand, EventCommand, CallCommand>;
 
 // One command buffer. Keeps what it refers to alive.
 struct CommandList {
@@ -187,6 +192,8 @@ class Executor {
   virtual std::shared_ptr<Kernel> build(const Program& program, const std::string& kernel,
                                         const std::vector<ConstantValue>& constants) = 0;
   virtual std::unique_ptr<Stream> new_stream() = 0;
+  // The host reads or writes memory that both reach, while command lists run. An error, or empty.
+  virtual std::string host_access(Memory&, size_t /*offset*/, size_t /*bytes*/, bool /*writes*/) { return ""; }
   // What multiplies matrices for GemmCommand; empty: nothing does.
   virtual std::string gemm_name() { return ""; }
   // Before the first command of a shape. An error, or empty.

@@ -223,6 +223,7 @@ bool Tracker::allowed(Worker& worker, const void* pointer, size_t bytes, const v
 
 bool Tracker::ordered(const CpuMemory& memory, uint32_t other) const {
   if (other == command_ || other == 0) return true;
+  if (by_host(other)) return other < waited_;
   if (other >= encoder_begin_) return !concurrent_ || other < std::max(barrier_epoch_, memory.shadow->barrier_epoch);
   return memory.tracked || past_.has(other);
 }
@@ -235,8 +236,8 @@ bool Tracker::hazardous(const CpuMemory& memory, const ByteHistory& h, Kind kind
 
 std::string Tracker::hazard(const CpuMemory& memory, const ByteHistory& h, Kind kind) const {
   auto text = [&](const char* what, uint32_t other) {
-    return std::string(what) + names_[other] + " with no " + (other >= encoder_begin_ ? "barrier" : "fence") +
-           " between";
+    const char* order = by_host(other) ? "event" : other >= encoder_begin_ ? "barrier" : "fence";
+    return std::string(what) + names_[other] + " with no " + order + " between";
   };
   if (!ordered(memory, h.write_command))
     return text(!kind.stores ? "reads what is written by " : "writes what is written by ", h.write_command);
@@ -408,6 +409,28 @@ std::string Tracker::fill(CpuMemory& to, size_t offset, size_t bytes) {
   std::vector<Region> regions = {{&to, -1, 0, 0, {to.label, 0, 0, 0, 0}}};
   if (std::string error = transfer(regions[0], offset, bytes, kStore); !error.empty()) return "fillBuffer() " + error;
   report(regions, "a fill");
+  return "";
+}
+
+bool Tracker::by_host(uint32_t command) const {
+  return !host_commands_.empty() && std::binary_search(host_commands_.begin(), host_commands_.end(), command);
+}
+
+std::string Tracker::host(CpuMemory& memory, size_t offset, size_t bytes, bool writes) {
+  if (mode_ != Mode::strict) return "";
+  begin_command("the host");
+  host_commands_.push_back(command_);
+  ByteHistory* h = memory.shadow->history() + offset;
+  for (size_t i = 0; i < bytes; ++i) {
+    const auto unordered = [&](uint32_t other) { return other >= signalled_ && other != 0 && !by_host(other); };
+    const uint32_t reader = unordered(h[i].read_command) ? h[i].read_command : h[i].earlier_read_command;
+    const bool written = unordered(h[i].write_command);
+    if (written || (writes && unordered(reader)))
+      return "the host " + std::string(writes ? "writes" : "reads") + " what is " + (written ? "written" : "read") +
+             " by " + names_[written ? h[i].write_command : reader] + " with no event between, at offset " +
+             std::to_string(offset + i) + " of the buffer" + name_of(memory);
+    remember(h[i], 0, writes ? kStore : kLoad);
+  }
   return "";
 }
 

@@ -33,6 +33,8 @@ class Tracker {
   void barrier(CpuMemory& memory) { memory.shadow->barrier_epoch = command_ + 1; }
   void update_fence(const void* fence);
   void wait_fence(const void* fence);
+  // A signal tells the host of everything before it, a wait what follows of what the host did.
+  void event(bool waits) { (waits ? waited_ : signalled_) = command_ + 1; }
 
   // --- commands
   // -------------------------------------------------------------------------------------------------------
@@ -54,6 +56,8 @@ class Tracker {
   std::string copy(CpuMemory& from, size_t from_offset, CpuMemory& to, size_t to_offset, size_t bytes);
   std::string fill(CpuMemory& to, size_t offset, size_t bytes);
   std::string indirect(CpuMemory& from, size_t offset);
+  // What the host does to memory that both reach.
+  std::string host(CpuMemory& memory, size_t offset, size_t bytes, bool writes);
   struct Touched {
     CpuMemory* memory;
     size_t offset, bytes;
@@ -110,6 +114,7 @@ class Tracker {
   bool never_written(const CpuMemory& memory, const ByteHistory& h, size_t offset) const;
   std::string transfer(Region& region, size_t offset, size_t bytes, Kind kind);
   bool ordered(const CpuMemory& memory, uint32_t other) const;
+  bool by_host(uint32_t command) const;
   void begin_command(const std::string& name);
   void report(std::vector<Region>& regions, const std::string& name);
   std::string place(const void* pc) const;
@@ -128,6 +133,8 @@ class Tracker {
   uint32_t ended_ = 1;  // commands below it had ended when the running list was committed
   Past past_;           // of the running encoder
   std::map<const void*, Past> fences_;
+  std::vector<uint32_t> host_commands_;  // what the host did, as commands
+  uint32_t signalled_ = 0, waited_ = 0;  // commands below were before the last event of each kind
 
   std::string kernel_;
   const Module* module_ = nullptr;

@@ -31,7 +31,7 @@ std::optional<std::string> Backend::decline(const ModelShape& m, const KvLayout&
   if (m.experts > most.experts || m.experts_per_token > most.experts_per_token)
     return fmt::format("{} of {} experts a token: {} up to {} of {}", m.experts_per_token, m.experts, most.runs,
                        most.experts_per_token, most.experts);
-  if (m.ranks > 1 && !most.groups) return fmt::format("--tp {}: only the CPU shares a model with other ranks", m.ranks);
+  if (m.ranks > 1 && !most.no_groups.empty()) return fmt::format("{} ranks: {}", m.ranks, most.no_groups);
   return std::nullopt;
 }
 
@@ -76,9 +76,10 @@ void Backend::create_sampler(const SamplerLayout& layout) {
   has_.sampler = layout;
 }
 
-void Backend::create_io(size_t stage_bytes, const OutputLayout& output) {
-  const auto stages = make_io(stage_bytes, output);
-  for (size_t ring = 0; ring < 2; ++ring) rings_[ring].stage = stages[ring];
+void Backend::create_io(size_t stage_bytes, const OutputLayout& output, int rings) {
+  rings_.assign(static_cast<size_t>(rings), Ring());
+  const auto stages = make_io(stage_bytes, output, rings);
+  for (size_t ring = 0; ring < stages.size(); ++ring) rings_[ring].stage = stages[ring];
   has_.output = output;
 }
 
@@ -144,13 +145,13 @@ void Backend::rehearse(const StagedStep& step, const std::function<void()>& enco
 
 void Backend::begin(const StagedStep& step) {
   phase_ = Phase::idle;  // a step whose encoding threw is dropped
-  const int index = step.ring & 1;
-  if (rings_[index].submitted)
+  const Ring& ring = ring_at(step.ring);
+  if (ring.submitted)
     throw_error(ErrorKind::internal, "{}: ring {} is still in flight; wait for it first", has_.who, step.ring);
   has_.step = step;
-  has_.stage = rings_[index].stage.data();
+  has_.stage = ring.stage.data();
   has_.times = {};
-  begin_step(index);
+  begin_step(step.ring);
   failing_ = fail_next_.exchange(false);
   phase_ = Phase::encoding;
   encode(PrepareOp{});
@@ -166,28 +167,26 @@ void Backend::encode(const Op& op) {
 void Backend::submit() {
   if (phase_ != Phase::encoding) throw_error(ErrorKind::internal, "{}: submit() without begin()", has_.who);
   phase_ = Phase::idle;
-  const int index = has_.step.ring & 1;
-  submit_step(index);
-  Ring& ring = rings_[index];
+  submit_step(has_.step.ring);
+  Ring& ring = ring_at(has_.step.ring);
   ring.submitted = true;
   ring.fails = failing_;
+  if (failing_) tell_failure(failure());
   ring.times = has_.times;
 }
 
 StepTimes Backend::wait(int index) {
-  Ring& ring = rings_[index & 1];
+  Ring& ring = ring_at(index);
   if (!ring.submitted) throw_error(ErrorKind::internal, "{}: ring {} has no step to wait for", has_.who, index);
   ring.submitted = false;
-  finish_step(index & 1, ring.times);
-  if (ring.fails)
-    throw_error(ErrorKind::device, "{}: the step failed on the device; its outputs are lost, submit it again",
-                has_.who);
+  finish_step(index, ring.times);
+  if (ring.fails) throw Error(ErrorKind::device, failure() + ", submit it again");
   return ring.times;
 }
 
 std::span<const std::byte> Backend::output(int ring) {
   ++counters_.readbacks;
-  return output_of(ring & 1);
+  return output_of(ring);
 }
 
 }  // namespace ingot

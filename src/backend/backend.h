@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include "backend/kv_layout.h"
 #include "backend/matrix.h"
 #include "backend/op.h"
+#include "backend/profile.h"
 #include "core/dtype.h"
 
 // What a device must do: a dozen fused LLM operations (op.h), each *encoded* during a step and run after submit(). It
@@ -53,11 +53,11 @@ struct ModelLimits {
   int64_t group = kAny;      // query heads a KV head
   int64_t experts = kAny, experts_per_token = kAny;
   std::string no_bf16_cache;  // why there can be none; empty: there can
-  bool groups = false;        // it can be one of several ranks
+  std::string no_groups;      // why it cannot be one of several ranks; empty: it can
 };
 
 // A device: what all of them do alike is here, what each does in its own way are the virtuals at the end. It may be
-// used by one thread at a time. The two rings must be waited for in the order of submission.
+// used by one thread at a time. Rings must be waited for in the order of submission.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -72,6 +72,10 @@ class Backend {
   virtual size_t sampler_bytes(const SamplerLayout& layout) const = 0;
   // What the device uses of its own beside scratch, for `rows` rows and matrices of `cols` columns.
   virtual size_t work_bytes(int64_t rows, int64_t cols) const = 0;
+  // The same of sums of slices (MatrixSpec::slices), `dim` of them a row.
+  virtual size_t slice_bytes(int64_t /*rows*/, int64_t /*dim*/) const { return 0; }
+  // Of mailboxes, where it has such, for what ranks send and receive at once, in bytes.
+  virtual size_t mailbox_bytes(size_t /*sent*/, size_t /*received*/) const { return 0; }
 
   // -- load: everything is allocated here, once --
   WeightId load_matrix(const MatrixSpec& spec);
@@ -80,7 +84,7 @@ class Backend {
   void create_kv_cache(const KvLayout& layout);
   void create_host_blocks(int64_t count);  // of the cache's size; before create_io()
   void create_sampler(const SamplerLayout& layout);
-  void create_io(size_t stage_bytes, const OutputLayout& output);
+  void create_io(size_t stage_bytes, const OutputLayout& output, int rings = 2);
 
   // Encodes a step like those to come without running it, so that what it needs (compiled kernels, work memory) is
   // there when it comes. Only the numbers of `step` are looked at, none of its arrays.
@@ -95,13 +99,20 @@ class Backend {
   // A block of host memory: Step::block_saves, block_loads.
   std::span<std::byte> host_block(int64_t block) const;
 
-  // -- a step: stage, begin, operations in order, submit, wait. Two may be in flight, on alternating rings --
-  std::span<std::byte> stage(int ring) { return rings_[ring & 1].stage; }
+  // -- a step: stage, begin, operations in order, submit, wait. One may be in flight on each ring; what operations
+  // leave for the next step (sampled tokens) is kept of two --
+  std::span<std::byte> stage(int ring) { return ring_at(ring).stage; }
   void begin(const StagedStep& step);  // also encodes its PrepareOp
   void encode(const Op& op);
   void submit();
   StepTimes wait(int ring);  // throws Error(device) when the step failed
   std::span<const std::byte> output(int ring);
+
+  // Called as soon as a step is known to have failed, from any thread: other ranks wait for what it would have sent.
+  void on_failure(std::function<void(const std::string& why)> told) { failed_ = std::move(told); }
+
+  // Where the time went since the last call, of a device that was made to profile; empty of others.
+  virtual Profile take_profile() { return {}; }
 
   // For tests: the next step fails as if the device had.
   void inject_failure() { fail_next_ = true; }
@@ -110,7 +121,12 @@ class Backend {
   explicit Backend(std::string who) { has_.who = std::move(who); }
   // What a device says of itself when it is made.
   void describe(DeviceInfo info, ModelLimits limits);
-  bool in_flight(int ring) const { return rings_[ring].submitted; }
+  std::string failure() const { return has_.who + ": the step failed on the device; its outputs are lost"; }
+  // on_failure(), if somebody is to be told.
+  void tell_failure(const std::string& why) const {
+    if (failed_) failed_(why);
+  }
+  bool in_flight(size_t ring) const { return rings_[ring].submitted; }
 
   Inventory has_;
   DeviceCounters counters_;
@@ -125,7 +141,8 @@ class Backend {
   // A span for each block, of `bytes`: K, then V of each layer, as the device keeps them.
   virtual std::vector<std::span<std::byte>> make_host_blocks(int64_t count, size_t bytes) = 0;
   virtual void make_sampler(const SamplerLayout& layout) = 0;
-  virtual std::array<std::span<std::byte>, 2> make_io(size_t stage_bytes, const OutputLayout& output) = 0;  // stages
+  // A stage for each ring.
+  virtual std::vector<std::span<std::byte>> make_io(size_t stage_bytes, const OutputLayout& output, int rings) = 0;
   virtual void copy_to(Region region, std::span<const std::byte> bytes) = 0;
   virtual void copy_from(Region region, std::span<std::byte> bytes) = 0;
   virtual void copy_to_cache(int64_t layer, bool value, std::span<const std::byte> bytes) = 0;
@@ -147,6 +164,7 @@ class Backend {
     bool fails = false;
     StepTimes times;
   };
+  Ring& ring_at(int ring) { return rings_.at(static_cast<size_t>(ring)); }
   void check_idle(const char* call) const;
   void check_cache(int64_t layer, size_t bytes) const;
   WeightId add(WeightSize size);
@@ -154,8 +172,9 @@ class Backend {
   DeviceInfo info_;
   ModelLimits limits_;
   std::vector<std::span<std::byte>> host_blocks_;
-  Ring rings_[2];
+  std::vector<Ring> rings_ = std::vector<Ring>(2);
   Phase phase_ = Phase::idle;
+  std::function<void(const std::string& why)> failed_;
   bool failing_ = false;  // the step being encoded is to fail: it does nothing
   std::atomic<bool> fail_next_{false};
 };

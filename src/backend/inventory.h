@@ -43,6 +43,7 @@ struct StepTimes {
   double gap_us = 0;  // idle since the previous step ended; 0 for the first
   uint64_t weight_bytes = 0, kv_bytes = 0;
   uint64_t wire_bytes = 0, wire_messages = 0;  // sent to other ranks
+  uint64_t collectives = 0;                    // operations of all ranks together
 };
 
 // What a device has, and the step it is about to run: what every operation is checked against before the device sees

@@ -65,11 +65,13 @@ struct NormOp {
   Region out;       // activation [rows, dim]; f32 when `accumulate` or `f32_out`
   bool accumulate = false;
   bool f32_out = false;  // states that are pooled
+  Region f32_copy;       // optional f32 [rows, dim]: the same before it is rounded; not with `accumulate`
 
   bool check(Inventory& has) const {
     has.vector(weight, dim);
     has.vector(bias, dim);
     has.words(in, rows * dim);
+    if (f32_copy.bytes > 0) has.words(f32_copy, rows * dim);
     has.elements(out, rows * dim, accumulate || f32_out);
     return rows > 0;
   }
@@ -79,13 +81,14 @@ struct NormOp {
 // up_bias)
 struct LinearOp {
   int64_t rows = 0;
-  Region in;                                 // activation [rows, cols of W]
+  Region in;                                 // activation [rows, cols of W]; f32 when `f32_in`
   WeightId weight;                           // [N, cols]
   WeightId bias;                             // optional [N]
   WeightId up, up_bias;                      // gated: U and its optional bias, as W and its
   Region out;                                // activation [rows, N]; f32 when `accumulate` or `f32_out`
   bool accumulate = false;                   // out += result: the residual add; neither gated nor with an activation
   bool f32_out = false;                      // logits; not gated
+  bool f32_in = false;                       // `in` is not rounded on its way, but where the weights are in blocks
   std::optional<ActivationKind> activation;  // of the result, bias included; a gated product has one
   const char* role = "linear";               // which product of the model it is, for profiles
 
@@ -94,7 +97,7 @@ struct LinearOp {
     const WeightSize& size = has.matrix(weight);
     has.vector(bias, size.rows);
     has.vector(up_bias, size.rows);
-    has.activations(in, rows * size.cols);
+    has.elements(in, rows * size.cols, f32_in);
     has.elements(out, rows * size.rows, accumulate || f32_out);
     has.times.weight_bytes += size.bytes + (up ? has.matrix(up, size.cols, size.rows).bytes : 0);
     return true;
@@ -338,7 +341,39 @@ struct ShareTokensOp {
   }
 };
 
+// Stages of a model: each has some of its layers, and hands the rows of a step to the next. Where ranks share the
+// layers of a stage, each deals with the one that has the same share of the next or previous stage.
+
+// The residual stream of a step's rows, to the next stage.
+struct SendRowsOp {
+  int64_t rows = 0, dim = 0;
+  Region in;  // f32 [rows, dim]
+
+  bool check(Inventory& has) const {
+    has.words(in, rows * dim);
+    return rows > 0;
+  }
+};
+
+// out = what the previous stage sent.
+struct ReceiveRowsOp {
+  int64_t rows = 0, dim = 0;
+  Region out;  // f32 [rows, dim]
+
+  bool check(Inventory& has) const {
+    has.words(out, rows * dim);
+    return rows > 0;
+  }
+};
+
+// What the step has written to its outputs (pack_output()), from the rank that samples to rank 0, which takes it when
+// it waits for the step (Group::answer). Always a message, so that no rank is ahead by more steps than there are rings.
+struct SendOutputOp {
+  bool check(Inventory&) const { return true; }
+};
+
 using Op = std::variant<PrepareOp, EmbedOp, RopeTableOp, NormOp, LinearOp, AttentionOp, RouteOp, ExpertLinearOp,
-                        ExpertSumOp, GatherRowsOp, SampleOp, PoolOp, SumRanksOp, GatherRanksOp, ShareTokensOp>;
+                        ExpertSumOp, GatherRowsOp, SampleOp, PoolOp, SumRanksOp, GatherRanksOp, ShareTokensOp,
+                        SendRowsOp, ReceiveRowsOp, SendOutputOp>;
 
 }  // namespace ingot

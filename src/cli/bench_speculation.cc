@@ -6,6 +6,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "cli/measuring.h"
 #include "cli/progress.h"
 #include "core/ceil_div.h"
 #include "core/error.h"
@@ -21,9 +22,8 @@ double round_speed(Llm& llm, const SpeculationBenchArgs& args, int32_t batch, in
   std::vector<std::shared_ptr<Generation>> running;
   for (int32_t i = 0; i < batch; ++i) {
     GenerationRequest request;
-    // Any ids will do; these begin behind the special ones at the low end.
     for (int64_t t = 0; t < args.prompt_len; ++t)
-      request.prompt.push_back(static_cast<int32_t>((1000 + (round * batch + i + t) * 7919) % llm.limits().vocab));
+      request.prompt.push_back(prompt_token(round * batch + i + t, llm.limits().vocab));
     request.sampling.temperature = 0;
     request.max_tokens = args.gen_len;
     request.ignore_eos = true;
@@ -38,11 +38,6 @@ double round_speed(Llm& llm, const SpeculationBenchArgs& args, int32_t batch, in
     if (summary.decode_s > 0) speed += static_cast<double>(summary.completion_tokens - 1) / summary.decode_s;
   }
   return speed;
-}
-
-double middle_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 nlohmann::ordered_json measure_batch(Llm& llm, const SpeculationBenchArgs& args, int32_t batch, Progress& progress) {
@@ -70,9 +65,9 @@ nlohmann::ordered_json measure_batch(Llm& llm, const SpeculationBenchArgs& args,
   const auto accepted = static_cast<double>(after.accepted_tokens - before.accepted_tokens);
   const auto draft_steps = static_cast<double>(after.draft_steps - before.draft_steps);
   return {{"batch", batch},
-          {"plain_tok_s", middle_of(plain)},
-          {"speculated_tok_s", middle_of(guessing)},
-          {"ratio", middle_of(ratios)},
+          {"plain_tok_s", median(plain)},
+          {"speculated_tok_s", median(guessing)},
+          {"ratio", median(ratios)},
           {"draft_tokens", drafted},
           {"accepted_tokens", accepted},
           {"tokens_per_step", static_cast<double>(kTimedRounds * batch * args.gen_len) / std::max(steps, 1.0)},

@@ -65,6 +65,13 @@ void add_device_options(Options command, ModelArgs& args) {
       .show_default()
       .one_of({"1", "2", "4"});
   command
+      .option("--pp", e.pp, "stages that the layers are cut into, each of --tp processes: `mpirun -n TP*PP ingot ...`")
+      .show_default()
+      .range(1, 64);
+  command.option("--pp-layers", e.pp_layers, "layers of each stage: 20,12; without it they are cut by what they cost")
+      .split_at(',')
+      .type_name("N,N,...");
+  command
       .option("-c,--max-model-len,--ctx-size", e.max_model_len,
               "longest sequence; 0: the model's own, as far as memory allows")
       .non_negative();
@@ -192,17 +199,16 @@ std::string resolve_model(const std::string& given) {
 
 bool followed_rank_0(const ModelArgs& args) {
   EngineOptions options = args.engine;
-  if (options.tp == 1) return false;
-  options.group = join_mpi(options.tp);
+  if (options.ranks() == 1) return false;
+  options.group = join_mpi(options.ranks());
   if (options.group->rank() == 0) return false;
   // Rank 0 says when it is over: what it drains still needs the others.
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_IGN);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, SIG_IGN);
   try {
     options.model = resolve_model(args.model);
     follow(options);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "ingot: rank {} on {}: {}\n", options.group->rank(), options.group->machine(), error.what());
-    options.group->abort();
+    options.group->abort(error.what());
   }
   return true;
 }
@@ -210,7 +216,7 @@ bool followed_rank_0(const ModelArgs& args) {
 std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
   EngineOptions options = args.engine;
   options.model = resolve_model(args.model);
-  if (options.tp > 1) options.group = join_mpi(options.tp);
+  if (options.ranks() > 1) options.group = join_mpi(options.ranks());
   warn_of_threads(options);
   Progress progress("loading", Progress::Unit::bytes);
   options.progress = [&](size_t done, size_t total) { progress.update(done, total); };
@@ -219,7 +225,7 @@ std::unique_ptr<Engine> load_engine(const ModelArgs& args) {
 
 std::unique_ptr<Llm> load_llm(LlmOptions options) {
   options.engine.model = resolve_model(options.engine.model);
-  if (options.engine.tp > 1) options.engine.group = join_mpi(options.engine.tp);
+  if (options.engine.ranks() > 1) options.engine.group = join_mpi(options.engine.ranks());
   warn_of_threads(options.engine);
   Progress progress("loading", Progress::Unit::bytes);
   options.engine.progress = [&progress, told = options.engine.progress](size_t done, size_t total) {

@@ -1,16 +1,12 @@
 #include "cli/conversation.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/whole_file.h"
 
 namespace ingot::cli {
 namespace {
@@ -32,30 +28,6 @@ std::string json(const Conversation& conversation, std::string_view model) {
   for (const Message& message : conversation.messages())
     out["messages"].push_back({{"role", message.role}, {"content", message.content}});
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-// What was said is nobody else's business: the file is for its owner only, and appears only when it is whole.
-void write_private(const std::string& path, std::string_view text) {
-  const std::string part = path + ".part";
-  const auto fail = [&] {
-    const int reason = errno;
-    ::unlink(part.c_str());
-    throw_error(ErrorKind::io, "{}: cannot be written: {}", path, std::strerror(reason));
-  };
-  const int file = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) fail();
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int reason = errno;
-      ::close(file);
-      errno = reason;
-      fail();
-    }
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  if (::close(file) != 0 || ::rename(part.c_str(), path.c_str()) != 0) fail();
 }
 
 }  // namespace
@@ -92,7 +64,8 @@ size_t Conversation::fit(int64_t limit, int64_t slack, const std::function<int64
 
 void Conversation::save(const std::string& path, std::string_view model) const {
   const bool for_reading = path.ends_with(".md") || path.ends_with(".markdown");
-  write_private(path, for_reading ? markdown(*this, model) : json(*this, model));
+  const std::string text = for_reading ? markdown(*this, model) : json(*this, model);
+  write_whole(path, path + ".part", {std::as_bytes(std::span(text))});  // what was said is nobody else's business
 }
 
 void Conversation::load(const std::string& path) {

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <sstream>
 
 #include "cli/common.h"
 #include "cli/options.h"
@@ -15,6 +18,7 @@ namespace {
 
 struct InspectArgs {
   ModelArgs model;
+  std::vector<std::string> hosts;
   bool tensors = false;
 };
 
@@ -59,21 +63,92 @@ std::string describe(const char* what, const Range& range, int64_t all) {
   return fmt::format("{} {} to {} of {}", what, range.begin, range.end - 1, all);
 }
 
-// How the model is cut for --tp, and what a token costs on the way between ranks.
-void print_ranks(const EngineOptions& options) {
-  for (int rank = 0; rank < options.tp; ++rank) {
-    const auto [config, share, plan] = inspect_model(options, rank);
-    fmt::print("  rank {}         {}, {}, {}", rank, describe("heads", share.heads, config.heads),
-               describe("KV heads", share.kv_heads, config.kv_heads), describe("MLP", share.ffn, config.ffn));
-    if (config.experts > 0) fmt::print(", {}", describe("experts", share.experts, config.experts));
-    fmt::print("\n                 {} (of {} available)\n", plan.describe(), format_bytes(plan.available_bytes));
+// Where a rank would run.
+struct RankHost {
+  std::string name;
+  uint64_t memory = 0;  // its part of the machine's
+};
+
+// NAME, NAME:RANKS or NAME:RANKS:GIB for each machine, as many ranks as there are.
+std::vector<RankHost> parse_hosts(const std::vector<std::string>& given, const EngineOptions& options) {
+  std::vector<RankHost> hosts;
+  for (const std::string& text : given) {
+    std::istringstream parts(text);
+    std::string name, ranks = "1", gib = "0";
+    std::getline(parts, name, ':');
+    std::getline(parts, ranks, ':');
+    std::getline(parts, gib, ':');
+    char* end = nullptr;
+    const long count = std::strtol(ranks.c_str(), &end, 10);
+    const bool counted = *end == 0 && count > 0 && count <= options.ranks();
+    const double memory = std::strtod(gib.c_str(), &end);
+    if (name.empty() || !counted || *end != 0 || memory < 0)
+      throw_error(ErrorKind::bad_call, "--hosts {}: must be NAME, NAME:RANKS or NAME:RANKS:GIB", text);
+    const auto bytes = static_cast<uint64_t>(memory * (1ull << 30)) / static_cast<uint64_t>(count);
+    hosts.insert(hosts.end(), static_cast<size_t>(count), {name, bytes});
   }
-  const ModelConfig config = inspect_model(options).config;
+  if (!hosts.empty() && hosts.size() != static_cast<size_t>(options.ranks()))
+    throw_error(ErrorKind::bad_call, "--hosts has room for {} ranks, --tp {} and --pp {} make {}", hosts.size(),
+                options.tp, options.pp, options.ranks());
+  return hosts;
+}
+
+// The poorest rank of each stage.
+std::vector<StageHost> stage_hosts(const std::vector<RankHost>& hosts, int tp) {
+  std::vector<StageHost> stages;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    if (rank % static_cast<size_t>(tp) == 0) stages.push_back({.memory = hosts[rank].memory});
+    stages.back().memory = std::min(stages.back().memory, hosts[rank].memory);
+  }
+  return stages;
+}
+
+// What each rank would have. Throws for the first that cannot take it, with its number where that is about memory.
+std::vector<ModelInspection> inspect_ranks(const EngineOptions& options, const std::vector<RankHost>& hosts) {
+  const std::vector<StageHost> stages = stage_hosts(hosts, options.tp);
+  std::vector<ModelInspection> ranks;
+  for (int rank = 0; rank < options.ranks(); ++rank) {
+    try {
+      ranks.push_back(inspect_model(options, rank, stages));
+    } catch (const Error& error) {
+      if (options.ranks() == 1 || error.kind() != ErrorKind::out_of_memory) throw;
+      throw_error(error.kind(), "rank {}{}: {}", rank,
+                  hosts.empty() ? "" : " on " + hosts[static_cast<size_t>(rank)].name, error.what());
+    }
+  }
+  return ranks;
+}
+
+// How the model is cut for --tp and --pp, and what a token costs on the way between ranks.
+void print_ranks(const EngineOptions& options, const std::vector<RankHost>& hosts,
+                 const std::vector<ModelInspection>& ranks) {
+  int64_t most_layers = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto& [config, share, plan] = ranks[rank];
+    most_layers = std::max(most_layers, share.stage.layers.size());
+    std::vector<std::string> parts;
+    if (options.pp > 1) parts.push_back(describe("layers", share.stage.layers, config.layers));
+    if (options.tp > 1) {
+      parts.push_back(describe("heads", share.heads, config.heads));
+      parts.push_back(describe("KV heads", share.kv_heads, config.kv_heads));
+      parts.push_back(describe("MLP", share.ffn, config.ffn));
+      if (config.experts > 0) parts.push_back(describe("experts", share.experts, config.experts));
+    }
+    fmt::print("  rank {}         {}{}\n", rank, fmt::join(parts, ", "),
+               hosts.empty() ? "" : " on " + hosts[rank].name);
+    fmt::print("                 {} (of {} available)\n", plan.describe(), format_bytes(plan.available_bytes));
+  }
+  const ModelConfig& config = ranks[0].config;
+  const uint64_t row = static_cast<uint64_t>(config.hidden) * sizeof(float);
+  if (options.pp > 1)
+    fmt::print("  a stage sends  1 message a step and {} a token; the last 12 bytes to rank 0 for one that is drawn\n",
+               format_bytes(row * static_cast<uint64_t>(options.tp)));
+  if (options.tp == 1) return;
   const int rounds = options.tp == 2 ? 1 : 2;
-  const uint64_t sums = static_cast<uint64_t>((2 * config.layers + 1) * rounds);
+  const uint64_t sums = static_cast<uint64_t>((2 * most_layers + 1) * rounds);
   const uint64_t logits = static_cast<uint64_t>(config.vocab / options.tp) * sizeof(float);
   fmt::print("  a rank sends   {} messages and {} a token, {} of logits more to rank 0 for one that is drawn\n", sums,
-             format_bytes(sums * static_cast<uint64_t>(config.hidden) * sizeof(float)), format_bytes(logits));
+             format_bytes(sums * row), format_bytes(logits));
 }
 
 void inspect(const InspectArgs& args) {
@@ -83,6 +158,7 @@ void inspect(const InspectArgs& args) {
   fmt::print("model            {}\n", options.model);
   print_config(files.config);
   print_tensors(*files.checkpoint, args.tensors);
+  const std::vector<RankHost> hosts = parse_hosts(args.hosts, options);
   bool accepted = false;
   for (const DeviceStatus& device : list_devices()) {
     if (!device.usable) {
@@ -91,19 +167,19 @@ void inspect(const InspectArgs& args) {
     }
     options.device = device.name;
     try {
-      const ModelInspection model = inspect_model(options);
-      if (options.tp > 1) inspect_model(options, options.tp - 1);  // whether the last has a share, too
+      const std::vector<ModelInspection> ranks = inspect_ranks(options, hosts);
+      const auto blocks = [](const ModelInspection& rank) { return rank.plan.limits.num_blocks; };
+      const MemoryPlan& plan = std::ranges::min_element(ranks, {}, blocks)->plan;
       accepted = true;
       fmt::print("{:<16} accepted: {}\n", device.name, device.detail);
-      if (options.tp > 1) {
-        print_ranks(options);
+      if (options.ranks() > 1) {
+        print_ranks(options, hosts, ranks);
       } else {
-        fmt::print("  memory plan    {} (of {} available)\n", model.plan.describe(),
-                   format_bytes(model.plan.available_bytes));
+        fmt::print("  memory plan    {} (of {} available)\n", plan.describe(), format_bytes(plan.available_bytes));
       }
       fmt::print("  limits         {} tokens and {} sequences a step, {} KV blocks of {}, sequences up to {}\n",
-                 model.plan.limits.max_step_tokens, model.plan.limits.max_seqs, model.plan.limits.num_blocks,
-                 model.plan.limits.block_size, model.plan.limits.max_model_len);
+                 plan.limits.max_step_tokens, plan.limits.max_seqs, plan.limits.num_blocks, plan.limits.block_size,
+                 plan.limits.max_model_len);
     } catch (const Error& error) {
       fmt::print("{:<16} declined: {}\n", device.name, error.what());
     }
@@ -118,6 +194,10 @@ void add_inspect(Program& program) {
       "inspect", "a model's configuration, tensors and memory plan, and which devices take it", inspect);
   add_engine_options(command, args.model);
   add_model_argument(command, args.model);
+  command
+      .option("--hosts", args.hosts,
+              "machines for --tp and --pp, in the order of ranks: NAME, NAME:RANKS or NAME:RANKS:GIB")
+      .split_at(',');
   command.flag("--tensors", args.tensors, "list every tensor");
 }
 

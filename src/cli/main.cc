@@ -10,6 +10,7 @@
 #include "cli/config_file.h"
 #include "cli/hub_models.h"
 #include "cli/options.h"
+#include "cli/restart.h"
 #include "core/error.h"
 #include "formats/mapped_file.h"
 
@@ -27,6 +28,7 @@ int fail(int status, const char* message) {
 
 int main(int argc, char** argv) {
   ingot::exit_where_files_shrink();
+  ingot::cli::remember_call(argc, argv);
   ingot::cli::Program program("ingot", "Ingot: an LLM inference engine. `ingot COMMAND --help` explains a command.");
   program.version("ingot " INGOT_VERSION);
   using namespace ingot::cli;

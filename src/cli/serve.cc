@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/common.h"
 #include "cli/options.h"
+#include "cli/restart.h"
 #include "cli/serve_options.h"
 #include "cli/stop_signals.h"
+#include "collective/lost_rank.h"
 #include "core/error.h"
 #include "core/heap.h"
 #include "ingot/llm.h"
@@ -148,10 +152,31 @@ void drain(HttpServer& http, server::openai::Api& api, StopSignals& signals, dou
   log.event("stopped", left == 0 ? "stopped" : fmt::format("stopped, with {} requests cut off", left));
 }
 
+// While it lives, requests that run when a rank is lost end with an error, and /health says which it was.
+class Farewell {
+ public:
+  Farewell(HttpServer& http, server::openai::Api& api) {
+    on_lost_rank([&http, &api](const std::string& what) {
+      const auto until = std::chrono::steady_clock::now() + kFarewell;
+      api.give_up(what);
+      http.wait_drained(kFarewell);
+      std::this_thread::sleep_until(until);  // for those who ask after its health
+    });
+  }
+  ~Farewell() { on_lost_rank({}); }
+  Farewell(const Farewell&) = delete;
+  Farewell& operator=(const Farewell&) = delete;
+
+ private:
+  static constexpr std::chrono::milliseconds kFarewell{500};
+};
+
 void serve(const ServeArgs& args) {
+  const int ranks = args.model.engine.ranks();
+  if (args.restart > 0) return supervise({.ranks = ranks, .mpirun = args.mpirun, .most = args.restart});
   if (followed_rank_0(args.model)) return;
   return_large_blocks();
-  StopSignals signals;
+  StopSignals signals(ranks > 1);
   LlmOptions options = llm_options(args);
   Log log(args.log_format == "json");
   options.warn = [&log](const std::string& line) { log.event("warning", line); };
@@ -168,6 +193,8 @@ void serve(const ServeArgs& args) {
   const std::shared_ptr<server::openai::Api> api = server::openai::make_api(api_settings);
   HttpServer http(http_options(args, *api, log), server::openai::make_handler(api));
 
+  const Farewell farewell(http, *api);
+
   // Listening first: a port that is taken shows before a large model is loaded, and /health says how far it is.
   http.start();
   llm = load_llm(options);
@@ -175,6 +202,7 @@ void serve(const ServeArgs& args) {
   signals.begin_counting();
   announce(args, http, api_settings.served_names.front(), *llm, log);
   signals.wait(-1ms);
+  if (signals.number() != SIGUSR1) doubt_ranks();
   drain(http, *api, signals, args.drain_timeout, log);
   http.stop();
 }

@@ -57,6 +57,16 @@ void add_serve_options(Options command, ServeArgs& args) {
       .one_of({"text", "json"});
   command.flag("--log-probes", args.log_probes, "log successful /live, /health, /ready and /metrics requests too");
 
+  command
+      .option("--restart", args.restart,
+              "start the server in a process of its own, with --tp its ranks by mpirun, and start it again when it "
+              "ends by a fault, at most so many times an hour; 0: neither")
+      .show_default()
+      .range(0, 1000);
+  command.option("--mpirun", args.mpirun, "how --restart calls mpirun, with its options, such as --host a,b")
+      .show_default()
+      .not_empty()
+      .type_name("COMMAND");
   command.flag("--debug-endpoints", args.debug_endpoints, "serve GET /debug/integrity, a self-check between two steps");
 
   command.heading("Access");

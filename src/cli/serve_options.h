@@ -21,6 +21,8 @@ struct ServeArgs {
   std::string log_format = "text";
   bool log_probes = false;
   bool debug_endpoints = false;
+  int32_t restart = 0;
+  std::string mpirun = "mpirun";
 
   std::vector<std::string> api_keys;
   std::string api_key_file;

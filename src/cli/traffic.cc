@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/metal/traffic.h"
+#include "cli/measuring.h"
 #include "core/error.h"
 #include "engine/internals.h"
 #include "ingot/step_builder.h"
@@ -39,8 +40,7 @@ void print_traffic(const ModelArgs& given, const std::vector<int32_t>& batches, 
   std::vector<std::vector<int32_t>> blocks(static_cast<size_t>(largest),
                                            std::vector<int32_t>(static_cast<size_t>(each)));
   std::vector<int32_t> prompt;
-  for (int64_t i = 0; i < prompt_len; ++i)
-    prompt.push_back(static_cast<int32_t>((1000 + i * 7919) % engine->limits().vocab));
+  for (int64_t i = 0; i < prompt_len; ++i) prompt.push_back(prompt_token(i, engine->limits().vocab));
   std::iota(blocks[0].begin(), blocks[0].end(), 0);
   for (int64_t done = 0; done < prompt_len;) {
     const int64_t rows = std::min<int64_t>(engine->limits().max_step_tokens, prompt_len - done);

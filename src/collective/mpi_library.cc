@@ -36,19 +36,27 @@ MpiLibrary load() {
   take(mpi.Comm_size, "MPI_Comm_size");
   take(mpi.Comm_dup, "MPI_Comm_dup");
   take(mpi.Comm_split_type, "MPI_Comm_split_type");
+  take(mpi.Comm_set_errhandler, "MPI_Comm_set_errhandler");
   take(mpi.Get_processor_name, "MPI_Get_processor_name");
   take(mpi.Send, "MPI_Send");
   take(mpi.Recv, "MPI_Recv");
   take(mpi.Sendrecv, "MPI_Sendrecv");
+  take(mpi.Isend, "MPI_Isend");
+  take(mpi.Irecv, "MPI_Irecv");
+  take(mpi.Waitall, "MPI_Waitall");
+  take(mpi.Test, "MPI_Test");
   take(mpi.Improbe, "MPI_Improbe");
   take(mpi.Mrecv, "MPI_Mrecv");
   take(mpi.Get_count, "MPI_Get_count");
   take(mpi.Barrier, "MPI_Barrier");
   take(mpi.Allgather, "MPI_Allgather");
   take(mpi.Allgatherv, "MPI_Allgatherv");
+  take(mpi.Publish_name, "MPI_Publish_name");
+  take(mpi.Lookup_name, "MPI_Lookup_name");
   mpi.world = static_cast<MPI_Comm>(find(library, "ompi_mpi_comm_world"));
   mpi.byte = static_cast<MPI_Datatype>(find(library, "ompi_mpi_byte"));
   mpi.no_info = static_cast<MPI_Info>(find(library, "ompi_mpi_info_null"));
+  mpi.errors_return = static_cast<MPI_Errhandler>(find(library, "ompi_mpi_errors_return"));
   return mpi;
 }
 

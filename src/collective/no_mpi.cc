@@ -4,10 +4,10 @@
 namespace ingot {
 
 std::shared_ptr<Group> join_mpi(int ranks) {
-  throw_error(
-      ErrorKind::declined,
-      "--tp {}: this program was built without MPI; install libopenmpi-dev (Homebrew: open-mpi) and build again",
-      ranks);
+  throw_error(ErrorKind::declined,
+              "--tp and --pp ask for {} processes: this program was built without MPI; install libopenmpi-dev "
+              "(Homebrew: open-mpi) and build again",
+              ranks);
 }
 
 }  // namespace ingot

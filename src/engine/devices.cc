@@ -50,6 +50,8 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
     cpu.threads = options.threads;
     cpu.isa = options.isa;
     cpu.group = options.group.get();
+    cpu.tp = options.tp;
+    cpu.profile = options.profile;
     if (checkpoint != nullptr)
       cpu.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
     return make_cpu_backend(cpu);
@@ -60,8 +62,10 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
     metal.cuda = name == "cuda";
     metal.activation = metal_activation(checkpoint);
     metal.resources = settings.resources;
-    metal.profile = settings.profile;
+    metal.profile = settings.profile || options.profile;
     metal.capture_next_step = settings.capture_next_step;
+    metal.group = options.group.get();
+    metal.tp = options.tp;
     if (checkpoint != nullptr)
       metal.drop_pages = [checkpoint](std::span<const std::byte> bytes) { checkpoint->drop_pages(bytes); };
     return make_metal_backend(metal);

@@ -25,8 +25,6 @@ double micros_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-constexpr int kRings = 2;  // steps in flight
-
 }  // namespace
 
 // Rows of a step that verify a draft under one sampler slot.
@@ -43,6 +41,7 @@ struct InFlight {
   std::vector<RowOutput> output;
   std::vector<Draft> drafts;
   size_t pooled = 0;
+  bool answered = false;  // by the last stage
   DeviceCounters before;  // at the start of submit()
   StepStats stats;
 };
@@ -59,6 +58,7 @@ struct Engine::Impl {
   StepTicket submit(const Step& step);
   StepResult wait(StepTicket ticket);
   void hand_out(const StagedStep& step);
+  std::span<const std::byte> take_answer(const InFlight& flight);
   void remember(const Step& step, InFlight& flight);
   void forget_refused(const InFlight& flight, const StepResult& result);
 
@@ -71,22 +71,26 @@ struct Engine::Impl {
   std::deque<InFlight> in_flight;
   uint64_t last_id = 0;
   std::vector<std::byte> message;  // to other ranks
+  std::vector<std::byte> answer;   // of the last stage
 };
 
 StepTicket Engine::Impl::submit(const Step& step) {
-  if (in_flight.size() == kRings)
-    throw_error(ErrorKind::bad_call, "{} steps are in flight: wait for one before submitting another", kRings);
+  const EngineLimits& limits = model.plan.limits;
+  if (in_flight.size() == static_cast<size_t>(limits.steps_in_flight))
+    throw_error(ErrorKind::bad_call, "{} steps are in flight: wait for one before submitting another",
+                in_flight.size());
   validator.validate(step, history);
 
   InFlight flight;
   flight.id = last_id + 1;
-  flight.ring = static_cast<int>(flight.id % kRings);
+  flight.ring = static_cast<int>(flight.id % static_cast<uint64_t>(limits.steps_in_flight));
   flight.output = step.output;
   flight.pooled = step.pooled.size();
+  flight.answered = model.options.pp > 1 && step.num_scheduled_tokens > 0;
   flight.before = device.counters();
 
   const auto stage_start = Clock::now();
-  const StagedStep staged = stage_step(step, model.plan.limits.vocab, flight.ring, device.stage(flight.ring));
+  const StagedStep staged = stage_step(step, limits.vocab, flight.ring, device.stage(flight.ring));
   flight.stats.stage_us = micros_since(stage_start);
 
   const DeviceCounters encode_start = device.counters();
@@ -127,10 +131,11 @@ void Engine::Impl::remember(const Step& step, InFlight& flight) {
     history.slot_lengths[reset.slot] = static_cast<int64_t>(reset.prompt_ids.size() + reset.output_ids.size());
     reset_by[reset.slot] = flight.id;
   }
-  history.previous_tokens.assign(step.sample_rows.size(), false);
+  const bool chains = model.plan.limits.chains_tokens;
+  history.previous_tokens.assign(chains ? step.sample_rows.size() : 0, false);
   for (size_t r = 0; r < step.sample_rows.size(); ++r) {
     const bool drew = draws_token(step.output[r]);
-    history.previous_tokens[r] = drew;
+    if (chains) history.previous_tokens[r] = drew;
     if (drew && step.sampler_slot[r] >= 0) ++history.slot_lengths[step.sampler_slot[r]];
     if (!continues_draft(step, static_cast<int64_t>(r))) continue;
     if (!continues_draft(step, static_cast<int64_t>(r) - 1))
@@ -172,10 +177,24 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.kv_bytes = times.kv_bytes;
   result.stats.wire_bytes = times.wire_bytes;
   result.stats.wire_messages = static_cast<uint32_t>(times.wire_messages);
-  if (flight.pooled > 0) result.pooled = read_pooled(model.plan.output, device.output(flight.ring), flight.pooled);
-  if (!flight.output.empty()) result.rows = read_rows(model.plan.output, device.output(flight.ring), flight.output);
+  result.stats.collectives = static_cast<uint32_t>(times.collectives);
+  const std::span<const std::byte> output = flight.answered ? take_answer(flight) : device.output(flight.ring);
+  if (flight.pooled > 0) result.pooled = read_pooled(model.plan.output, output, flight.pooled);
+  if (!flight.output.empty()) result.rows = read_rows(model.plan.output, output, flight.output);
   forget_refused(flight, result);
   return result;
+}
+
+// What the last stage sent of its outputs (SendOutputOp). Its receipt is no operation of the device here, which goes on
+// with the next step meanwhile.
+std::span<const std::byte> Engine::Impl::take_answer(const InFlight& flight) {
+  const OutputLayout& layout = model.plan.output;
+  const OutputCounts counts = OutputCounts::of(flight.output, flight.pooled);
+  answer.resize(layout.bytes);
+  model.group->take_answer((model.options.pp - 1) * model.options.tp,
+                           std::span(answer).first(counts.packed_bytes(layout)));
+  unpack_output(layout, counts, answer.data());
+  return answer;
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

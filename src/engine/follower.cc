@@ -8,7 +8,7 @@
 
 namespace ingot {
 
-void follow(EngineOptions options) {
+void follow(EngineOptions options, const std::function<void(Backend& device)>& loaded) {
   Group& group = *options.group;
   if (!hear_options(group, options)) return;
   LoadedModel model;
@@ -17,7 +17,8 @@ void follow(EngineOptions options) {
   } catch (const AgreedError&) {
     return;
   }
-  bool in_flight[2] = {false, false};
+  if (loaded) loaded(*model.device);
+  std::vector<bool> in_flight(static_cast<size_t>(model.plan.limits.steps_in_flight));
   for (;;) {
     const std::vector<std::byte> message = group.hear();
     if (message.empty()) break;
@@ -26,7 +27,7 @@ void follow(EngineOptions options) {
     if (in_flight[step.ring]) model.device->wait(step.ring);
     std::memcpy(model.device->stage(step.ring).data(), message.data() + sizeof step, step.bytes);
     model.device->begin(step);
-    model.decoder->encode(step, *model.device);
+    if (step.tokens > 0) model.decoder->encode(step, *model.device);
     model.device->submit();
     in_flight[step.ring] = true;
   }

@@ -5,8 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/bandwidth.h"
+#include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/settings.h"
+#include "core/threads.h"
 #include "engine/devices.h"
 #include "engine/ranks.h"
 #include "model/config_read.h"
@@ -17,31 +20,101 @@
 namespace ingot {
 namespace {
 
+constexpr int64_t kLongSequence = 4096;        // tokens: every stage should have room for one
+constexpr int64_t kProbe = int64_t{64} << 20;  // bytes that are read to see how fast a machine is
+
 // Everything known about a model on a device before a byte of it is loaded.
 struct Checked {
   std::unique_ptr<ModelFiles> files;  // the others refer to them
   std::unique_ptr<Backend> device;
+  uint64_t memory = 0;  // bytes that a rank here may have; 0: unknown
   std::unique_ptr<CheckedWeights> weights;
   MemoryPlan plan;
 };
 
 void plan(Checked& checked, const EngineOptions& options) {
   checked.plan = plan_memory(checked.files->config, checked.weights->share(), options, Settings::from_environment(),
-                             *checked.device, checked.weights->device_bytes(*checked.device));
+                             *checked.device, checked.weights->device_bytes(*checked.device), checked.memory);
 }
 
-Checked check_model(const EngineOptions& options, int rank) {
+Checked open_on_device(const EngineOptions& options) {
   Checked checked;
   checked.files = std::make_unique<ModelFiles>(open_model(options));
   checked.device = make_device(options, checked.files->checkpoint.get());
+  // Ranks of one machine share its memory.
+  checked.memory =
+      checked.device->info().memory_bytes / static_cast<uint64_t>(options.group ? options.group->neighbours() : 1);
+  return checked;
+}
+
+// `stages`: the layers of each.
+void check_share(Checked& checked, const EngineOptions& options, int rank, std::span<const Range> stages) {
   const ModelConfig& config = checked.files->config;
-  checked.weights =
-      std::make_unique<CheckedWeights>(*checked.files->checkpoint, config, checked.files->style(), rank, options.tp);
+  const int stage = rank / options.tp;
+  checked.weights = std::make_unique<CheckedWeights>(
+      *checked.files->checkpoint, config, checked.files->style(), rank % options.tp, options.tp,
+      Stage{.index = stage, .count = options.pp, .layers = stages[static_cast<size_t>(stage)]});
   plan(checked, options);
   if (const std::optional<std::string> reason =
-          checked.device->decline(model_shape(config, options.tp), checked.plan.kv))
+          checked.device->decline(model_shape(config, options.ranks()), checked.plan.kv))
     throw_error(ErrorKind::declined, "{} cannot run this model: {}", checked.device->info().name, *reason);
+}
+
+// Which layers each stage has, by what they cost on its machine: weights, the cache of one long sequence or of as many
+// blocks as were asked for, and what every stage needs beside them.
+std::vector<Range> cut_model(const Checked& checked, const EngineOptions& options, std::span<const StageHost> hosts) {
+  const ModelConfig& config = checked.files->config;
+  if (options.pp == 1) return {{0, config.layers}};
+  if (!options.pp_layers.empty()) return given_stages(options.pp_layers, options.pp, config.layers);
+  const CheckedWeights weights(*checked.files->checkpoint, config, checked.files->style(), 0, options.tp,
+                               whole_stage(config));
+  StageCosts costs = weights.costs(*checked.device);
+  EngineOptions one_sequence = options;
+  one_sequence.group = nullptr;
+  if (options.kv_blocks == 0)
+    one_sequence.kv_blocks =
+        ceil_div(options.max_model_len > 0 ? options.max_model_len : std::min(config.max_position, kLongSequence),
+                 options.block_size);
+  const MemoryPlan all =
+      plan_memory(config, weights.share(), one_sequence, Settings::from_environment(), *checked.device, 0, 0);
+  for (PartCost& layer : costs.layers) layer.bytes += all.kv_bytes / costs.layers.size();
+  costs.every_stage = all.total_bytes() - all.kv_bytes + MemoryPlan::kReserve;
+  return cut_stages(costs, hosts);
+}
+
+// `hosts`: of the stages; none: all are like this machine.
+Checked check_model(const EngineOptions& options, int rank, std::span<const StageHost> hosts = {}) {
+  Checked checked = open_on_device(options);
+  const std::vector<StageHost> alike(static_cast<size_t>(options.pp), StageHost{.memory = checked.memory});
+  const std::vector<Range> stages = cut_model(checked, options, hosts.empty() ? alike : hosts);
+  if (!hosts.empty()) checked.memory = hosts[static_cast<size_t>(rank / options.tp)].memory;
+  check_share(checked, options, rank, stages);
   return checked;
+}
+
+// What this machine is worth as a stage. Where there is but one, nobody compares speeds.
+StageHost measure_host(const Checked& checked, const EngineOptions& options) {
+  StageHost host{.memory = checked.memory};
+  if (options.pp > 1 && options.pp_layers.empty() && options.group->neighbours() < options.group->size())
+    host.speed = measure_read_bandwidth(options.threads > 0 ? options.threads : ThreadPool::available_cpus(), kProbe);
+  return host;
+}
+
+// Rank 0 cuts the model for the machines of all ranks.
+std::vector<Range> cut_together(const Checked& checked, const EngineOptions& options, RankNote& note) {
+  Group& group = *options.group;
+  const bool opened = checked.device != nullptr;
+  const std::vector<StageHost> hosts =
+      compare_hosts(group, options.tp, opened ? measure_host(checked, options) : StageHost());
+  if (group.rank() != 0) return hear_stages(group);
+  std::vector<Range> stages;
+  try {
+    if (opened) stages = cut_model(checked, options, hosts);
+  } catch (const Error& error) {
+    note.fail(error);
+  }
+  tell_stages(group, stages);
+  return stages;
 }
 
 // Every rank checks its share; they go on when all can, within what the least of them can take.
@@ -55,16 +128,22 @@ Checked check_together(const EngineOptions& options) {
                               settings.scratch_pool_mb, settings.max_batch_size);
   Checked checked;
   try {
-    checked = check_model(options, group.rank());
-    const EngineLimits& limits = checked.plan.limits;
+    checked = open_on_device(options);
     note.path = checked.device->info().path;
     note.weights = weights_mark(*checked.files->checkpoint);
+  } catch (const Error& error) {
+    note.fail(error);
+  }
+  const std::vector<Range> stages = cut_together(checked, options, note);
+  try {
+    if (note.error.empty() && stages.size() == static_cast<size_t>(options.pp))
+      check_share(checked, options, group.rank(), stages);
+    const EngineLimits& limits = checked.plan.limits;
     note.kv_blocks = limits.num_blocks;
     note.step_tokens = limits.max_step_tokens;
     note.model_len = limits.max_model_len;
   } catch (const Error& error) {
-    note.error = error.what();
-    note.kind = error.kind();
+    note.fail(error);
   }
   const RankNote least = agree(group, note);
   EngineOptions agreed = options;
@@ -91,7 +170,7 @@ void rehearse(LoadedModel& model) {
     StagedStep step;
     step.pooled = pooled;
     step.tokens = tokens;
-    step.decode_rows = step.generated_rows = decode_rows;
+    step.decode_rows = decode_rows;
     step.seqs = decode_rows < tokens ? decode_rows + 1 : decode_rows;
     step.samples = samples;
     step.max_query_len = std::max(1, tokens - decode_rows);
@@ -130,9 +209,9 @@ ModelFiles open_model(const EngineOptions& options) {
 }
 
 LoadedModel load_model(const EngineOptions& options) {
-  if (options.tp != (options.group ? options.group->size() : 1))
-    throw_error(ErrorKind::bad_call, "--tp {}: start as many processes, `mpirun -n {} ingot ...`", options.tp,
-                options.tp);
+  if (options.ranks() != (options.group ? options.group->size() : 1))
+    throw_error(ErrorKind::bad_call, "--tp {} and --pp {}: start {} processes, `mpirun -n {} ingot ...`", options.tp,
+                options.pp, options.ranks(), options.ranks());
   Checked checked = options.group ? check_together(options) : check_model(options, 0);
   LoadedModel model;
   model.group = options.group;
@@ -146,10 +225,15 @@ LoadedModel load_model(const EngineOptions& options) {
   model.device->create_kv_cache(model.plan.kv);
   model.device->create_host_blocks(model.plan.limits.host_blocks);
   model.device->create_sampler(model.plan.sampler);
-  model.device->create_io(model.plan.stage_bytes, model.plan.output);
+  model.device->create_io(model.plan.stage_bytes, model.plan.output, model.plan.limits.steps_in_flight);
   model.decoder = std::make_unique<Decoder>(model.config, checked.weights->share(), std::move(weights),
                                             model.plan.scratch, model.plan.limits.pooling);
   rehearse(model);
+  if (model.group) {
+    // The others would wait for what a failed step was to send, and would be a step ahead or behind afterwards.
+    model.device->on_failure([group = model.group](const std::string& why) { group->abort(why); });
+    model.group->compare({});  // ready are all of them or none
+  }
   return model;
 }
 
@@ -175,8 +259,8 @@ ModelInfo describe(const ModelConfig& config) {
           .sampling = config.sampling};
 }
 
-ModelInspection inspect_model(const EngineOptions& options, int rank) {
-  Checked checked = check_model(options, rank);
+ModelInspection inspect_model(const EngineOptions& options, int rank, std::span<const StageHost> hosts) {
+  Checked checked = check_model(options, rank, hosts);
   return {checked.files->config, checked.weights->share(), checked.plan};
 }
 

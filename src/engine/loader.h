@@ -37,6 +37,7 @@ struct ModelInspection {
   ModelShare share;
   MemoryPlan plan;
 };
-ModelInspection inspect_model(const EngineOptions& options, int rank = 0);  // of options.tp
+// `rank` of options.ranks(), on the machines of the stages; none are given: on machines like this one.
+ModelInspection inspect_model(const EngineOptions& options, int rank = 0, std::span<const StageHost> hosts = {});
 
 }  // namespace ingot

@@ -12,9 +12,8 @@
 namespace ingot {
 namespace {
 
-constexpr int32_t kMaxTop = 32;              // alternatives a row may ask for
-constexpr int64_t kLogitsShare = 4;          // logits take at most this part of the scratch pool
-constexpr uint64_t kReserve = 256ull << 20;  // left to the system and to this process's other needs
+constexpr int32_t kMaxTop = 32;      // alternatives a row may ask for
+constexpr int64_t kLogitsShare = 4;  // logits take at most this part of the scratch pool
 constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kMostUnaskedHostBytes = 1ull << 30;
 
@@ -68,13 +67,16 @@ std::string MemoryPlan::describe() const {
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const EngineOptions& options,
-                       const Settings& settings, const Backend& device, uint64_t weight_bytes) {
+                       const Settings& settings, const Backend& device, uint64_t weight_bytes, uint64_t available) {
   MemoryPlan plan;
   plan.weight_bytes = weight_bytes;
-  plan.available_bytes =
-      device.info().memory_bytes / static_cast<uint64_t>(options.group ? options.group->neighbours() : 1);
+  plan.available_bytes = available;
   EngineLimits& limits = plan.limits;
   limits.vocab = config.vocab;
+  if (share.stage.count > 1) {  // one for each stage, and one that is on its way
+    limits.steps_in_flight = share.stage.count + 1;
+    limits.chains_tokens = false;
+  }
   limits.max_top = std::min<int64_t>(kMaxTop, config.vocab);
   limits.block_size = options.block_size;
   if (options.block_size < 1 || options.block_size > 1024)
@@ -121,16 +123,22 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
         std::max<uint64_t>(plan.work_bytes, device.work_bytes(pairs, std::max(config.hidden, config.expert_ffn)) +
                                                 static_cast<uint64_t>(pairs * config.hidden) * sizeof(float));
   }
-  if (!share.alone())  // what comes from other ranks
-    plan.work_bytes = std::max<uint64_t>(
-        plan.work_bytes,
-        sizeof(float) * static_cast<uint64_t>(std::max(tokens * config.hidden,
-                                                       share.rank == 0 ? limits.max_sample_rows * config.vocab : 0)));
+  if (!share.alone() || share.stage.count > 1) {  // what goes to other ranks, and what comes from them
+    const bool gathers = share.samples();
+    const int64_t logits = share.alone() || !share.stage.last()
+                               ? 0
+                               : limits.max_sample_rows * (gathers ? config.vocab : share.vocab.size());
+    const auto sum = sizeof(float) * static_cast<uint64_t>(tokens * config.hidden);
+    const auto most = std::max<uint64_t>(sum, sizeof(float) * static_cast<uint64_t>(logits));
+    if (!share.alone()) plan.work_bytes = std::max<uint64_t>(plan.work_bytes, gathers ? most : sum);
+    plan.work_bytes += device.mailbox_bytes(gathers ? sum : most, gathers ? most : sum);
+  }
+  plan.work_bytes += device.slice_bytes(tokens, config.hidden);
   limits.max_seqs = std::min(limits.max_seqs, limits.max_step_tokens);
   limits.max_logits_rows = std::min(options.max_logits_rows, limits.max_sample_rows);
 
   // The KV cache takes what is asked for, or what the sequences could use, or what is left.
-  plan.kv = {.layers = config.layers,
+  plan.kv = {.layers = share.stage.layers.size(),
              .num_blocks = 1,
              .kv_heads = share.kv_heads.size(),
              .block_size = options.block_size,
@@ -146,13 +154,16 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
   plan.output = OutputLayout::of(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab,
                                  limits.pooling ? limits.max_seqs : 0, config.hidden);
   plan.stage_bytes = stage_bytes(limits);
-  plan.io_bytes = 2 * (plan.stage_bytes + plan.output.bytes);
+  plan.io_bytes = static_cast<uint64_t>(limits.steps_in_flight) * plan.stage_bytes;
+  // Outputs are where rows are sampled; where the first stage is elsewhere, once more on rank 0.
+  if (share.samples()) plan.io_bytes += static_cast<uint64_t>(limits.steps_in_flight) * plan.output.bytes;
+  if (share.stage.count > 1 && share.stage.first() && share.rank == 0) plan.io_bytes += plan.output.bytes;
 
   plan.limits.host_blocks = host_blocks(options, device.info(), block_bytes);
   if (!device.info().own_memory) plan.host_cache_bytes = static_cast<uint64_t>(limits.host_blocks) * block_bytes;
 
   if (plan.available_bytes > 0) {
-    const uint64_t fixed = plan.total_bytes() + kReserve;
+    const uint64_t fixed = plan.total_bytes() + MemoryPlan::kReserve;
     const uint64_t left = plan.available_bytes > fixed ? plan.available_bytes - fixed : 0;
     const int64_t fit = static_cast<int64_t>(left / block_bytes);
     // Unasked, the cache takes no more than half of what is left, unless one sequence needs it: a prefix cache fills
@@ -162,13 +173,15 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
     // A model length nobody asked for gives way before the load is refused.
     if (options.max_model_len == 0 && limits.num_blocks < seq_blocks)
       limits.max_model_len = std::max<int64_t>(1, limits.num_blocks) * options.block_size;
-    if (limits.num_blocks > fit || fit < 1)
+    if (limits.num_blocks > fit || fit < 1) {
+      const int64_t blocks = std::max<int64_t>(limits.num_blocks, 1);
+      const uint64_t needed = fixed + block_bytes * static_cast<uint64_t>(blocks);
       throw_error(ErrorKind::out_of_memory,
-                  "the model does not fit: {} needed with {} KV blocks ({} each), {} available; lower --kv-blocks or "
-                  "--max-model-len, or use a smaller or more quantized model",
-                  format_bytes(fixed + block_bytes * static_cast<uint64_t>(std::max<int64_t>(limits.num_blocks, 1))),
-                  std::max<int64_t>(limits.num_blocks, 1), format_bytes(block_bytes),
+                  "the model does not fit, {} are lacking: {} needed with {} KV blocks ({} each), {} available; lower "
+                  "--kv-blocks or --max-model-len, or use a smaller or more quantized model",
+                  format_bytes(needed - plan.available_bytes), format_bytes(needed), blocks, format_bytes(block_bytes),
                   format_bytes(plan.available_bytes));
+    }
   }
   if (options.max_model_len > 0 && limits.num_blocks < ceil_div(limits.max_model_len, options.block_size))
     throw_error(ErrorKind::out_of_memory, "{} KV blocks of {} hold {} positions, fewer than the {} of --max-model-len",

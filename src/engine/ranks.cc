@@ -1,6 +1,7 @@
 #include "engine/ranks.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -35,6 +36,7 @@ void each_option(Options& options, F&& f) {
   f("max_logits_rows", options.max_logits_rows);
   f("embeddings", options.embeddings);
   f("pooling", options.pooling);
+  f("pp_layers", options.pp_layers);
 }
 
 template <typename Note, typename F>
@@ -56,7 +58,8 @@ void each_field(Note& note, F&& f) {
 void check_alike(const std::vector<RankNote>& notes, size_t rank) {
   const RankNote &first = notes[0], &note = notes[rank];
   const std::string who = fmt::format("rank {} on {}", rank, note.machine);
-  if (!note.error.empty()) refuse(note.kind, rank == 0 ? note.error : fmt::format("{}: {}", who, note.error));
+  const bool everybodys = rank == 0 && note.kind != ErrorKind::out_of_memory;
+  if (!note.error.empty()) refuse(note.kind, everybodys ? note.error : fmt::format("{}: {}", who, note.error));
   if (note.version != first.version)
     refuse(ErrorKind::bad_call, fmt::format("{} is Ingot {}, rank 0 on {} is {}: run the same on all", who,
                                             note.version, first.machine, first.version));
@@ -107,14 +110,62 @@ uint64_t weights_mark(const Checkpoint& checkpoint) {
   return mark;
 }
 
+namespace {
+
+std::vector<json> compare(Group& group, const json& mine) {
+  std::vector<json> notes;
+  for (const std::vector<std::byte>& bytes : group.compare(bytes_of(mine))) notes.push_back(json_of(bytes));
+  return notes;
+}
+
+}  // namespace
+
+std::vector<StageHost> compare_hosts(Group& group, int tp, const StageHost& mine) {
+  const std::vector<json> notes =
+      compare(group, {{"machine", group.machine()}, {"memory", mine.memory}, {"speed", mine.speed}});
+  // Ranks of a machine are as fast as each other: what differs is when they looked.
+  std::map<std::string, std::pair<double, int>> machines;  // the sum of speeds, and how many
+  for (const json& note : notes) {
+    auto& [sum, count] = machines[note["machine"]];
+    sum += note["speed"].get<double>();
+    ++count;
+  }
+  std::vector<StageHost> hosts;
+  for (size_t rank = 0; rank < notes.size(); ++rank) {
+    const auto& [sum, count] = machines[notes[rank]["machine"]];
+    const StageHost host{.memory = notes[rank]["memory"], .speed = sum / count};
+    if (rank % static_cast<size_t>(tp) == 0) hosts.push_back(host);
+    hosts.back().memory = std::min(hosts.back().memory, host.memory);
+    hosts.back().speed = std::min(hosts.back().speed, host.speed);
+  }
+  // A measurement is not worth uneven stages by itself.
+  constexpr double kAlike = 0.75;
+  const auto [slowest, fastest] = std::ranges::minmax(hosts, {}, &StageHost::speed);
+  if (slowest.speed >= kAlike * fastest.speed)
+    for (StageHost& host : hosts) host.speed = fastest.speed;
+  return hosts;
+}
+
+void tell_stages(Group& group, std::span<const Range> stages) {
+  json value = json::array();
+  for (const Range& layers : stages) value.push_back({layers.begin, layers.end});
+  group.tell(bytes_of(value));
+}
+
+std::vector<Range> hear_stages(Group& group) {
+  std::vector<Range> stages;
+  const std::vector<std::byte> message = group.hear();
+  if (message.empty()) return stages;
+  for (const json& layers : json_of(message)) stages.push_back({layers[0], layers[1]});
+  return stages;
+}
+
 RankNote agree(Group& group, const RankNote& mine) {
   json value;
   each_field(mine, [&](const char* name, const auto& member) { value[name] = member; });
   std::vector<RankNote> notes;
-  for (const std::vector<std::byte>& bytes : group.compare(bytes_of(value))) {
-    const json theirs = json_of(bytes);
+  for (const json& theirs : compare(group, value))
     each_field(notes.emplace_back(), [&](const char* name, auto& member) { theirs.at(name).get_to(member); });
-  }
   RankNote least = notes[0];
   for (size_t rank = 0; rank < notes.size(); ++rank) {
     check_alike(notes, rank);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "formats/checkpoint.h"
 #include "ingot/engine.h"
+#include "model/stages.h"
 
 // How the ranks of a group come to run the same model in the same way.
 namespace ingot {
@@ -26,10 +27,22 @@ struct RankNote {
   int64_t kv_blocks = 0, step_tokens = 0, model_len = 0;  // the most that this rank can take
   std::string error;                                      // why it cannot run its share; empty: it can
   ErrorKind kind = ErrorKind::internal;
+
+  void fail(const Error& why) {
+    error = why.what();
+    kind = why.kind();
+  }
 };
 
 // A mark that other weights hardly have: of the tensors' names, formats, shapes, and a few bytes of each.
 uint64_t weights_mark(const Checkpoint& checkpoint);
+
+// The machine of each stage of `tp` ranks; `mine` is this rank's.
+std::vector<StageHost> compare_hosts(Group& group, int tp, const StageHost& mine);
+
+// Rank 0 says which layers each stage has; none: it could not tell, see agree().
+void tell_stages(Group& group, std::span<const Range> stages);
+std::vector<Range> hear_stages(Group& group);
 
 // An error that every rank has.
 struct AgreedError : Error {

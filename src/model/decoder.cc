@@ -20,7 +20,7 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share,
   const int64_t q = share.heads.size() * c.head_size;
   const int64_t qkv = q + 2 * share.kv_heads.size() * c.head_size;
   s.residual = place(max_tokens, c.hidden, DType::f32);
-  s.sampled = place(max_sample_rows, c.hidden, DType::f32);
+  if (share.stage.last()) s.sampled = place(max_sample_rows, c.hidden, DType::f32);
   s.rope = place(max_tokens, c.rope_dims, DType::f32);
   if (c.local_rope_theta > 0) s.local_rope = place(max_tokens, c.rope_dims, DType::f32);
   s.normed = s.attended = place(max_tokens, std::max(c.hidden, q), activation);
@@ -30,6 +30,8 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share,
     s.projected = place(pairs, c.hidden, DType::f32);
     if (!share.alone()) s.rank_sum = place(max_tokens, c.hidden, DType::f32);
     s.router = place(max_tokens, c.experts, DType::f32);
+    if (activation == DType::bf16) s.router_in = place(max_tokens, c.hidden, DType::f32);
+    if (activation == DType::f32) s.router_in = s.normed;
     s.route.experts = c.experts;
     s.route.per_token = c.experts_per_token;
     s.route.first = share.experts.begin;
@@ -41,10 +43,10 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share,
   } else if (c.sandwich_norms || !share.alone()) {
     s.projected = place(max_tokens, c.hidden, DType::f32);
   }
-  s.logits = place(max_sample_rows, share.vocab.size(), DType::f32);
-  if (!share.alone() && share.rank == 0) s.all_logits = place(max_sample_rows, c.vocab, DType::f32);
+  if (share.stage.last()) s.logits = place(max_sample_rows, share.vocab.size(), DType::f32);
+  if (!share.alone() && share.samples()) s.all_logits = place(max_sample_rows, c.vocab, DType::f32);
   s.pool_slots = pool_slots;
-  if (pool_slots > 0) {
+  if (pool_slots > 0 && share.stage.last()) {
     s.states = place(max_tokens, c.hidden, DType::f32);
     s.kept = place(pool_slots, c.hidden, DType::f32);
   }
@@ -83,40 +85,57 @@ Decoder::Decoder(const ModelConfig& config, const ModelShare& share, ModelWeight
 }
 
 void Decoder::encode(const StagedStep& step, Backend& device) const {
-  embed(step, device);
-  if (weights_.inv_freq)
-    device.encode(RopeTableOp{.inv_freq = weights_.inv_freq, .factor = rope_factor_, .out = scratch_.rope});
-  if (weights_.local_inv_freq)
-    device.encode(RopeTableOp{.inv_freq = weights_.local_inv_freq, .factor = 1.0f, .out = scratch_.local_rope});
-  const int64_t last = config_.layers - 1;
-  for (int64_t layer = 0; layer < last; ++layer) {
+  begin(step, device);
+  const Range layers = share_.stage.layers;
+  const int64_t last = layers.end - 1;
+  for (int64_t layer = layers.begin; layer < last; ++layer) {
     attention(step, layer, device);
     mlp(layer, {step.tokens, scratch_.residual}, device);
   }
   attention(step, last, device);
+  if (share_.stage.last()) return end(step, device);
+  mlp(last, {step.tokens, scratch_.residual}, device);
+  device.encode(SendRowsOp{.rows = step.tokens, .dim = config_.hidden, .in = scratch_.residual});
+}
+
+void Decoder::begin(const StagedStep& step, Backend& device) const {
+  if (share_.stage.first())
+    embed(step, device);
+  else
+    device.encode(ReceiveRowsOp{.rows = step.tokens, .dim = config_.hidden, .out = scratch_.residual});
+  if (weights_.inv_freq)
+    device.encode(RopeTableOp{.inv_freq = weights_.inv_freq, .factor = rope_factor_, .out = scratch_.rope});
+  if (weights_.local_inv_freq)
+    device.encode(RopeTableOp{.inv_freq = weights_.local_inv_freq, .factor = 1.0f, .out = scratch_.local_rope});
+}
+
+// Of the last layer its MLP, then what the step gives.
+void Decoder::end(const StagedStep& step, Backend& device) const {
+  const int64_t last = config_.layers - 1;
   const bool pools = step.pooled > 0;  // then every row counts to the end
   if (pools) {
     const Rows all{step.tokens, scratch_.residual};
     mlp(last, all, device);
     pool(step, all, device);
   }
-  if (step.samples == 0) return;
-
-  // From here on only the rows that produce output matter.
-  Rows rows{step.samples, scratch_.residual};
-  if (step.samples < step.tokens) {
-    device.encode(GatherRowsOp{.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
-    rows.residual = scratch_.sampled;
+  if (step.samples > 0) {
+    // From here on only the rows that produce output matter.
+    Rows rows{step.samples, scratch_.residual};
+    if (step.samples < step.tokens) {
+      device.encode(GatherRowsOp{.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
+      rows.residual = scratch_.sampled;
+    }
+    if (!pools) mlp(last, rows, device);
+    norm(rows, weights_.final_norm, weights_.final_norm_bias, device);
+    device.encode(LinearOp{.rows = step.samples,
+                           .in = scratch_.normed,
+                           .weight = weights_.head,
+                           .out = scratch_.logits,
+                           .f32_out = true,
+                           .role = "head"});
+    sample(step, device);
   }
-  if (!pools) mlp(last, rows, device);
-  norm(rows, weights_.final_norm, weights_.final_norm_bias, device);
-  device.encode(LinearOp{.rows = step.samples,
-                         .in = scratch_.normed,
-                         .weight = weights_.head,
-                         .out = scratch_.logits,
-                         .f32_out = true,
-                         .role = "head"});
-  sample(step, device);
+  if (!share_.stage.first() && share_.samples()) device.encode(SendOutputOp{});
 }
 
 // Each rank has a part of the table, and zeros for the tokens of others.
@@ -131,7 +150,7 @@ void Decoder::embed(const StagedStep& step, Backend& device) const {
         SumRanksOp{.rows = step.tokens, .dim = config_.hidden, .in = scratch_.residual, .out = scratch_.residual});
 }
 
-// Rank 0 samples for all.
+// The first rank samples for all. Where the first stage is elsewhere no step names tokens of the one before it.
 void Decoder::sample(const StagedStep& step, Backend& device) const {
   if (share_.alone()) {
     device.encode(SampleOp{.logits = scratch_.logits, .vocab = config_.vocab});
@@ -143,7 +162,7 @@ void Decoder::sample(const StagedStep& step, Backend& device) const {
                               .in = scratch_.logits,
                               .out = scratch_.all_logits});
   if (share_.rank == 0) device.encode(SampleOp{.logits = scratch_.all_logits, .vocab = config_.vocab});
-  device.encode(ShareTokensOp{});
+  if (share_.stage.first()) device.encode(ShareTokensOp{});
 }
 
 void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) const {
@@ -168,7 +187,7 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                          .bias = w.qkv_bias,
                          .out = scratch_.qkv,
                          .role = "qkv"});
-  AttentionOp attend = {.layer = layer,
+  AttentionOp attend = {.layer = layer - share_.stage.layers.begin,
                         .shape = shape,
                         .qkv = scratch_.qkv,
                         .rope = rope,
@@ -185,8 +204,10 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
 
 void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
   const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
-  norm(rows, w.mlp_norm, w.mlp_norm_bias, device);
-  if (config_.layer(layer).experts) return experts(w, rows, device);
+  const bool routes = config_.layer(layer).experts;
+  const bool copies = routes && scratch_.router_in.offset != scratch_.normed.offset;
+  norm(rows, w.mlp_norm, w.mlp_norm_bias, device, copies ? scratch_.router_in : Region{});
+  if (routes) return experts(w, rows, device);
   const bool gated = config_.gated_mlp;
   device.encode(LinearOp{.rows = rows.count,
                          .in = scratch_.normed,
@@ -203,11 +224,13 @@ void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
 void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) const {
   ExpertRoute route = scratch_.route;
   route.rows = rows.count;
+  const bool f32 = scratch_.router_in.bytes > 0;
   device.encode(LinearOp{.rows = rows.count,
-                         .in = scratch_.normed,
+                         .in = f32 ? scratch_.router_in : scratch_.normed,
                          .weight = w.router,
                          .out = scratch_.router,
                          .f32_out = true,
+                         .f32_in = f32,
                          .role = "router"});
   device.encode(RouteOp{.logits = scratch_.router, .route = route, .normalize = config_.norm_expert_weights});
   device.encode(ExpertLinearOp{.route = route,
@@ -229,7 +252,7 @@ void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) 
         .rows = rows.count, .dim = config_.hidden, .in = scratch_.rank_sum, .out = rows.residual, .accumulate = true});
 }
 
-void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const {
+void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device, Region f32_copy) const {
   device.encode(NormOp{.kind = config_.norm,
                        .eps = residual_eps_,
                        .rows = rows.count,
@@ -237,7 +260,8 @@ void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& de
                        .in = rows.residual,
                        .weight = weight,
                        .bias = bias,
-                       .out = scratch_.normed});
+                       .out = scratch_.normed,
+                       .f32_copy = f32_copy});
 }
 
 void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) const {

@@ -26,9 +26,12 @@ struct DecoderScratch {
   Region projected;
   Region rank_sum;  // f32 [T, hidden]: what this rank's experts give together
   Region router;    // f32 [T, experts]
+  // f32 [T, hidden]: what the router reads, so that experts are not chosen by what bf16 rounds away. Where activations
+  // are f32 it is normed, where they are f16 there is none.
+  Region router_in;
   ExpertRoute route;
   Region logits;      // f32 [R, vocab]
-  Region all_logits;  // f32 [R, vocab of all ranks], on rank 0 of several
+  Region all_logits;  // f32 [R, vocab of all ranks], on the first of several ranks
   Region states;      // f32 [T, hidden]: the final states of all rows, where they are pooled
   Region kept;        // f32 [slots, hidden]: PoolOp::kept
   int64_t pool_slots = 0;
@@ -44,14 +47,15 @@ struct DecoderScratch {
 // What of a model a device looks at to tell whether it can run it, as one of so many ranks.
 ModelShape model_shape(const ModelConfig& config, int ranks = 1);
 
-// One transformer for every model family: walks the layers and encodes a step's operations. The families differ in
-// their configuration only.
+// One transformer for every model family: walks the layers of its stage and encodes a step's operations. The families
+// differ in their configuration only.
 class Decoder {
  public:
   Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights, const DecoderScratch& scratch,
           Pooling pooling = {});
 
-  // Encodes everything between the step's inputs and its sampled tokens and pooled vectors.
+  // Encodes everything between the step's inputs, or what the previous stage sends, and what goes to the next stage, or
+  // the step's sampled tokens and pooled vectors.
   void encode(const StagedStep& step, Backend& device) const;
 
  private:
@@ -60,11 +64,13 @@ class Decoder {
     int64_t count;
     Region residual;
   };
+  void begin(const StagedStep& step, Backend& device) const;
+  void end(const StagedStep& step, Backend& device) const;
   void embed(const StagedStep& step, Backend& device) const;
   void attention(const StagedStep& step, int64_t layer, Backend& device) const;
   void mlp(int64_t layer, const Rows& rows, Backend& device) const;
   void experts(const LayerWeights& weights, const Rows& rows, Backend& device) const;
-  void norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device) const;
+  void norm(const Rows& rows, WeightId weight, WeightId bias, Backend& device, Region f32_copy = {}) const;
   void pool(const StagedStep& step, const Rows& rows, Backend& device) const;
   void sample(const StagedStep& step, Backend& device) const;
   // residual += in W^T + bias, normed in between where the family does that.

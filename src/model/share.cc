@@ -77,12 +77,27 @@ void cut_experts(WeightNeed& need, const ModelShare& share) {
   need.groups = share.experts.size();
 }
 
+bool has_weight(const WeightNeed& need, const ModelConfig& config, const Stage& stage) {
+  if (need.layer >= 0) return need.layer >= stage.layers.begin && need.layer < stage.layers.end;
+  if (need.model_slot == &ModelWeights::embedding) return stage.first() || (stage.last() && config.tied_embeddings);
+  return need.model_slot == &ModelWeights::positions ? stage.first() : stage.last();
+}
+
+void cut_stage(ModelLayout& layout, const ModelConfig& config, const Stage& stage) {
+  std::erase_if(layout.weights, [&](const WeightNeed& need) { return !has_weight(need, config, stage); });
+  for (WeightNeed& need : layout.weights)
+    if (need.model_slot == &ModelWeights::embedding && !stage.first()) need.model_slot = &ModelWeights::head;
+}
+
 }  // namespace
 
 Range even_part(int64_t count, int rank, int ranks) { return {count * rank / ranks, count * (rank + 1) / ranks}; }
 
+Stage whole_stage(const ModelConfig& config) { return {.layers = {0, config.layers}}; }
+
 ModelShare whole_model(const ModelConfig& c) {
   ModelShare share;
+  share.stage = whole_stage(c);
   share.heads.end = c.heads;
   share.kv_heads.end = c.kv_heads;
   share.ffn.end = c.ffn;
@@ -92,12 +107,13 @@ ModelShare whole_model(const ModelConfig& c) {
 }
 
 ModelShare share_model(const ModelConfig& c, const ModelLayout& layout, const Checkpoint& checkpoint, int rank,
-                       int ranks) {
+                       int ranks, const Stage& stage) {
   if (ranks != 1 && ranks != 2 && ranks != 4)
     throw_error(ErrorKind::bad_call, "--tp {}: a model is cut for 1, 2 or 4 ranks", ranks);
   ModelShare share = whole_model(c);
   share.rank = rank;
   share.ranks = ranks;
+  share.stage = stage;
   const int64_t head_unit =
       std::lcm(std::lcm(c.head_size, block_of(&LayerWeights::output, layout, checkpoint)), int64_t{2});
   const Range columns = rank_columns(slice_borders(c.heads * c.head_size, head_unit), share, share.head_slices);
@@ -119,6 +135,7 @@ ModelShare share_model(const ModelConfig& c, const ModelLayout& layout, const Ch
 }
 
 void cut_layout(ModelLayout& layout, const ModelConfig& config, const ModelShare& share) {
+  cut_stage(layout, config, share.stage);
   for (WeightNeed& need : layout.weights) {
     const auto is = [&need](WeightId LayerWeights::* slot) { return need.layer_slot == slot; };
     if (is(&LayerWeights::output)) need.slices = share.head_slices;

@@ -9,6 +9,15 @@
 
 namespace ingot {
 
+// A part of a model's layers: stages are one behind the other, on ranks of their own.
+struct Stage {
+  int index = 0, count = 1;
+  Range layers;  // never empty
+
+  bool first() const { return index == 0; }
+  bool last() const { return index == count - 1; }
+};
+
 // What one rank of a group has of a model: all of it when it is alone.
 //
 // The bits of a model do not depend on how many ranks it has. Where outputs of a product are shared (qkv, gate and up,
@@ -18,7 +27,8 @@ namespace ingot {
 struct ModelShare {
   static constexpr int kSlices = MatrixSpec::kMostSlices;
 
-  int rank = 0, ranks = 1;
+  int rank = 0, ranks = 1;  // among those that share its layers
+  Stage stage;
   Range heads;     // query heads
   Range kv_heads;  // those that serve them: two ranks may both have one
   Range ffn;       // of a dense MLP
@@ -28,18 +38,21 @@ struct ModelShare {
   std::vector<int64_t> ffn_slices;   // the same of the down product
 
   bool alone() const { return ranks == 1; }
+  bool samples() const { return stage.last() && rank == 0; }
   int slices() const { return kSlices / ranks; }  // that this rank has of the four
 };
 
-// The share of `rank` among 1, 2 or 4 `ranks`. Slices end at whole heads and at whole blocks of the tensors' formats.
-// Throws Error(declined) where a rank would be left without any.
+// The share of `rank` among 1, 2 or 4 `ranks` of a stage. Slices end at whole heads and at whole blocks of the tensors'
+// formats. Throws Error(declined) where a rank would be left without any.
 ModelShare share_model(const ModelConfig& config, const ModelLayout& layout, const Checkpoint& checkpoint, int rank,
-                       int ranks);
+                       int ranks, const Stage& stage);
 
 // All of a model.
+Stage whole_stage(const ModelConfig& config);
 ModelShare whole_model(const ModelConfig& config);
 
-// Leaves of every weight what the share has of it.
+// Leaves of every weight what the share has of it. The first stage has the embedding; the last the final norm and the
+// head, which is the embedding once more where they are tied.
 void cut_layout(ModelLayout& layout, const ModelConfig& config, const ModelShare& share);
 
 // The part of `count` things in a row that a rank has, where nothing says where to cut.

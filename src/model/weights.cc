@@ -30,11 +30,11 @@ void cut_rows(TensorView& view, Range rows) {
 }  // namespace
 
 CheckedWeights::CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style, int rank,
-                               int ranks)
+                               int ranks, const Stage& stage)
     : checkpoint_(checkpoint), config_(config), layout_(model_layout(config, style)) {
   for (const WeightNeed& need : layout_.weights) check(need);
   refuse_leftovers(style);
-  share_ = share_model(config, layout_, checkpoint, rank, ranks);
+  share_ = share_model(config, layout_, checkpoint, rank, ranks, stage);
   cut_layout(layout_, config, share_);
 }
 
@@ -90,6 +90,23 @@ size_t CheckedWeights::device_bytes(const Backend& device) const {
   size_t bytes = 0;
   for (const WeightNeed& need : layout_.weights) bytes += device_bytes(need, device);
   return bytes;
+}
+
+StageCosts CheckedWeights::costs(const Backend& device) const {
+  StageCosts costs;
+  costs.layers.resize(static_cast<size_t>(config_.layers));
+  for (const WeightNeed& need : layout_.weights) {
+    const uint64_t bytes = device_bytes(need, device);
+    // What a row reads of experts.
+    const double part = need.groups > 1 ? static_cast<double>(config_.experts_per_token) / config_.experts : 1;
+    const bool embeds = need.model_slot == &ModelWeights::embedding, tied = embeds && config_.tied_embeddings;
+    if (need.layer >= 0)
+      costs.layers[static_cast<size_t>(need.layer)].add(bytes, part);
+    else if (embeds || need.model_slot == &ModelWeights::positions)
+      costs.first.add(bytes, 0);
+    if (tied || (need.layer < 0 && !embeds && need.model_slot != &ModelWeights::positions)) costs.last.add(bytes, 1);
+  }
+  return costs;
 }
 
 WeightId CheckedWeights::load_vector(const WeightNeed& need, Backend& device) const {

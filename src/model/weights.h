@@ -8,6 +8,7 @@
 #include "formats/computed_checkpoint.h"
 #include "model/layout.h"
 #include "model/share.h"
+#include "model/stages.h"
 
 namespace ingot {
 
@@ -15,13 +16,17 @@ namespace ingot {
 // a missing, misshapen or unexpected tensor is one Error(bad_file) that names it.
 class CheckedWeights {
  public:
-  // What `rank` of `ranks` has of them.
-  CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style, int rank = 0, int ranks = 1);
+  // What `rank` of the `ranks` of a stage has of them.
+  CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style, int rank, int ranks,
+                 const Stage& stage);
+  CheckedWeights(const Checkpoint& checkpoint, const ModelConfig& config, NameStyle style)
+      : CheckedWeights(checkpoint, config, style, 0, 1, whole_stage(config)) {}
 
   const ModelShare& share() const { return share_; }
 
   // Bytes the weights will take on the device.
   size_t device_bytes(const Backend& device) const;
+  StageCosts costs(const Backend& device) const;             // of a whole model
   size_t tensors() const { return layout_.weights.size(); }  // weights on the device
 
   // Uploads everything, calling `progress(done, total)` in bytes on the device.

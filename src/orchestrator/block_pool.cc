@@ -11,27 +11,21 @@ BlockPool::BlockPool(int64_t num_blocks, int64_t block_size, Leaving leaving)
     : block_size_(block_size),
       leaving_(std::move(leaving)),
       blocks_(static_cast<size_t>(num_blocks)),
-      tokens_(static_cast<size_t>(num_blocks * block_size), -1) {
+      tokens_(static_cast<size_t>(num_blocks * block_size), -1),
+      queue_(num_blocks) {
   for (int32_t block = 0; block < num_blocks; ++block) enqueue(block);
 }
 
 void BlockPool::enqueue(int32_t block) {
-  Block& b = blocks_[block];
-  b.previous = tail_;
-  b.next = -1;
-  (tail_ >= 0 ? blocks_[tail_].next : head_) = block;
-  tail_ = block;
+  queue_.append(block);
   ++free_count_;
-  cached_count_ += b.remembered;
+  cached_count_ += blocks_[block].remembered;
 }
 
 void BlockPool::dequeue(int32_t block) {
-  Block& b = blocks_[block];
-  (b.previous >= 0 ? blocks_[b.previous].next : head_) = b.next;
-  (b.next >= 0 ? blocks_[b.next].previous : tail_) = b.previous;
-  b.previous = b.next = -1;
+  queue_.remove(block);
   --free_count_;
-  cached_count_ -= b.remembered;
+  cached_count_ -= blocks_[block].remembered;
 }
 
 void BlockPool::forget(int32_t block) {
@@ -42,8 +36,8 @@ void BlockPool::forget(int32_t block) {
 }
 
 int32_t BlockPool::allocate() {
-  if (head_ < 0) return -1;
-  const int32_t block = head_;
+  const int32_t block = queue_.first();
+  if (block < 0) return -1;
   dequeue(block);
   if (leaving_ && blocks_[block].remembered) leaving_(block, *content(block));
   forget(block);
@@ -95,16 +89,8 @@ void BlockPool::forget_all() {
 }
 
 void BlockPool::check(std::vector<std::string>& faults) const {
-  std::vector<bool> queued(blocks_.size(), false);
-  int64_t count = 0;
-  int32_t previous = -1;
-  for (int32_t block = head_; block >= 0 && count <= size(); block = blocks_[block].next, ++count) {
-    if (blocks_[block].previous != previous)
-      faults.push_back(fmt::format("block {}: its place in the free queue is not linked both ways", block));
-    queued[block] = true;
-    previous = block;
-  }
-  if (count != free_count_)
+  const std::vector<bool> queued = queue_.check("block", faults);
+  if (const int64_t count = std::ranges::count(queued, true); count != free_count_)
     faults.push_back(fmt::format("the free queue has {} blocks, {} are counted", count, free_count_));
   int64_t remembered = 0, cached = 0;
   for (int32_t block = 0; block < size(); ++block) {

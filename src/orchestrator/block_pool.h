@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "prefix/block_hash.h"
+#include "prefix/block_queue.h"
 
 namespace ingot {
 
@@ -52,8 +53,6 @@ class BlockPool {
  private:
   struct Block {
     int32_t holders = 0;
-    int32_t previous = -1;  // neighbours in the queue of free blocks
-    int32_t next = -1;
     bool remembered = false;
     BlockHash hash;
     int64_t position = 0;
@@ -67,8 +66,7 @@ class BlockPool {
   std::vector<Block> blocks_;
   std::vector<int32_t> tokens_;  // [blocks][block_size] of remembered blocks
   std::unordered_map<BlockHash, int32_t, BlockHashHasher> by_hash_;
-  int32_t head_ = -1;  // least recently used free block
-  int32_t tail_ = -1;
+  BlockQueue queue_;  // free blocks, the least recently used first
   int64_t free_count_ = 0;
   int64_t cached_count_ = 0;  // of the free blocks
 };

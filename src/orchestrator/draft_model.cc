@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -299,16 +298,6 @@ void DraftModel::check(std::vector<std::string>& faults) const {
 
 namespace {
 
-std::shared_ptr<const Tokenizer> tokenizer_of(const EngineOptions& engine) {
-  try {
-    return engine.load_format == "dummy" ? load_tokenizer(std::filesystem::path(engine.model))
-                                         : open_tokenizer(engine.model);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::declined) throw;
-    return nullptr;
-  }
-}
-
 // What only one of them has is never guessed; what both have must be the same.
 void check_vocabulary(const Tokenizer& target, const Tokenizer& draft, const std::string& model) {
   for (int32_t id = 0; id < std::min(target.vocab_size(), draft.vocab_size()); ++id)
@@ -335,7 +324,7 @@ std::unique_ptr<Engine> load_draft_engine(const LlmOptions& options, const Engin
   engine.embeddings = false;
   engine.pooling = "auto";
   engine.progress = {};
-  const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(engine);
+  const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(engine.model, engine.load_format);
   if (tokenizer && target_tokenizer != nullptr) check_vocabulary(*target_tokenizer, *tokenizer, engine.model);
   std::unique_ptr<Engine> loaded;
   try {

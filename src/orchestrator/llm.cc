@@ -99,7 +99,9 @@ void check_beams(const GenerationRequest& spec) {
 // What one process has for itself, and other ranks would not know of.
 void check_ranks(const LlmOptions& options) {
   const auto refuse = [&](const char* what) {
-    throw_error(ErrorKind::declined, "{} cannot be combined with --tp {}: leave it out", what, options.engine.tp);
+    throw_error(
+        ErrorKind::declined, "{} cannot be combined with {}: leave it out", what,
+        options.engine.tp > 1 ? fmt::format("--tp {}", options.engine.tp) : fmt::format("--pp {}", options.engine.pp));
   };
   if (!options.prefix_dir.empty()) refuse("--prefix-dir");
   if (options.engine.host_cache_bytes != 0) refuse("--prefix-ram");
@@ -245,16 +247,10 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
 
 std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   LlmOptions options = given;
-  if (options.engine.tp > 1) check_ranks(options);
+  if (options.engine.ranks() > 1) check_ranks(options);
   if (!options.prefix_dir.empty() && options.engine.host_cache_bytes == 0) options.engine.host_cache_bytes = -1;
-  std::shared_ptr<const Tokenizer> tokenizer;
-  try {
-    const std::string& model = options.engine.model;
-    const bool dummy = options.engine.load_format == "dummy";  // a folder without weights
-    tokenizer = dummy ? load_tokenizer(std::filesystem::path(model)) : open_tokenizer(model);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::declined) throw;  // without a tokenizer the model still serves token ids
-  }
+  // Without a tokenizer the model still serves token ids.
+  std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options.engine.model, options.engine.load_format);
   std::unique_ptr<Engine> engine = Engine::load(options.engine), draft_engine;
   if (options.speculate == Speculation::draft && !options.draft_model.empty())
     draft_engine = load_draft_engine(options, *engine, tokenizer.get());

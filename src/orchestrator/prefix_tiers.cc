@@ -147,7 +147,6 @@ PrefixTierCounts PrefixTiers::counts() const {
     counts.host_kept = host_->kept();
     counts.lost += host_->lost();
   }
-  if (disk_) counts.disk = disk_->counts();
   return counts;
 }
 

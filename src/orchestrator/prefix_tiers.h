@@ -27,7 +27,6 @@ struct PrefixTierCounts {
   uint64_t saved_blocks = 0, loaded_blocks = 0;
   uint64_t block_bytes = 0;
   uint64_t lost = 0;  // blocks that had to make room before they were anywhere else
-  DiskCounts disk;
 };
 
 // Where blocks go when they leave the device, and come from when they are not there: host memory, then files. Collects
@@ -77,6 +76,8 @@ class PrefixTiers {
   void wait(std::chrono::microseconds most);
 
   PrefixTierCounts counts() const;
+  // From any thread: files are written while no step runs, too.
+  DiskCounts disk_counts() const { return disk_ ? disk_->counts() : DiskCounts(); }
   void check(std::vector<std::string>& faults) const;
 
  private:

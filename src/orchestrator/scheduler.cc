@@ -46,13 +46,14 @@ std::shared_ptr<Sequence> Scheduler::fork_of(const Sequence& parent, int64_t kno
   return child;
 }
 
-ScheduledStep Scheduler::schedule(bool follows_step_in_flight) {
+ScheduledStep Scheduler::schedule(bool follows_step_in_flight, int32_t parts) {
   ScheduledStep scheduled;
   scheduled.follows = follows_step_in_flight;
   builder_.clear();
   copies_.clear();
   reset_words_ = 0;
-  follows_ = follows_step_in_flight;
+  follows_ = follows_step_in_flight && limits_.chains_tokens;
+  parts_ = parts;
   tiers_.begin_step(std::ranges::any_of(running_, [](const auto& sequence) { return sequence->decodes(); }));
   tiers_.save_filled(pool_);
   make_room();
@@ -80,11 +81,16 @@ bool Scheduler::wants_row(const Sequence& sequence) const {
   return sequence.missing() > 0;
 }
 
+int32_t Scheduler::decoding() const {
+  return static_cast<int32_t>(std::ranges::count_if(running_, [](const auto& s) { return s->decodes(); }));
+}
+
 void Scheduler::schedule_decodes(ScheduledStep& scheduled) {
+  const auto most = static_cast<size_t>(ceil_div(decoding(), parts_));
   // A preemption takes from the end of the turns, so it never meets a sequence that has its row already.
   by_turn_ = running_by_turn();
   std::vector<std::shared_ptr<Sequence>> drafting;  // behind those with one row
-  for (size_t i = 0; i < by_turn_.size(); ++i) {
+  for (size_t i = 0; i < by_turn_.size() && scheduled.sequences.size() + drafting.size() < most; ++i) {
     const std::shared_ptr<Sequence> sequence = by_turn_[i];
     if (!sequence->decodes() || sequence->missing() != 1 || !wants_row(*sequence) ||
         builder_.rows() >= limits_.max_step_tokens)
@@ -95,6 +101,8 @@ void Scheduler::schedule_decodes(ScheduledStep& scheduled) {
       preempt(sequence);
       continue;
     }
+    // A draft that came without masks, or with fewer, ends there: they may have been made since anybody looked.
+    if (sequence->guide) sequence->draft.resize(std::min(sequence->draft.size(), sequence->guide->drafted()));
     if (has_room_for_draft(*sequence, scheduled.draft_rows)) {
       drafting.push_back(sequence);
       scheduled.draft_rows += 1 + static_cast<int32_t>(sequence->draft.size());
@@ -118,25 +126,34 @@ bool Scheduler::has_room_for_draft(Sequence& sequence, int32_t draft_rows) {
          (blocks <= 0 || pool_.free() > blocks + running()) && extend_blocks(sequence, length, false);
 }
 
+// Rows of prompts for one of several steps, so that no stage waits until a long one is through all before it.
+int32_t Scheduler::part_of_prompts() const {
+  constexpr int64_t kFewest = 32;  // a smaller step costs hardly less
+  int64_t rows = 0;
+  for (const Queue* queue : {&running_, &waiting_})
+    for (const auto& sequence : *queue)
+      if (!sequence->decodes()) rows += sequence->missing();
+  return static_cast<int32_t>(std::min<int64_t>(std::max(ceil_div(rows, parts_), kFewest), limits_.max_step_tokens));
+}
+
 // Rows of what running sequences have to compute before their next token: answers that lost their blocks, or of which a
-// grammar left no choice, then prompts (generated text comes first in a step); then of prompts that wait.
+// grammar left no choice, then prompts; then of sequences that wait.
 
 void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
-  const int32_t streams = scheduled.decode_rows + scheduled.drafts;
-  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - streams;
+  // Of several parts each has its streams, be they in this step or in one that is in flight.
+  const int32_t streams =
+      parts_ > 1 ? static_cast<int32_t>(ceil_div(decoding(), parts_)) : scheduled.decode_rows + scheduled.drafts;
+  const auto prompts = static_cast<int32_t>(running_.size() + waiting_.size()) - (parts_ > 1 ? decoding() : streams);
   int32_t budget = std::min(limits_.max_step_tokens - builder_.rows(), pacer_.prefill_rows(streams, prompts));
-  bool prompt_rows = false;  // the step has some
+  if (parts_ > 1) budget = std::min(budget, part_of_prompts());
   const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
     int64_t rows = std::min<int64_t>(budget, sequence->missing());
-    // A step has either of a sequence, so that it can say what its rows are.
-    if (!sequence->decodes()) rows = std::min(rows, sequence->request->prompt_len - sequence->computed);
     const int64_t samples_left = limits_.max_sample_rows - outputs();
     if (samples_left < 1) return false;
     if (sequence->request->scores_prompt()) rows = std::min(rows, samples_left);
     const int64_t history = sequence->request->needs_slot() ? sequence->known() : 0;
     if (reset_words_ + history > limits_.max_list_words / 2) return false;
     if (!make_writable(*sequence, sequence->computed, false)) return false;
-    prompt_rows |= !sequence->decodes();
     take_rows(scheduled, sequence, static_cast<int32_t>(rows));
     budget -= static_cast<int32_t>(rows);
     scheduled.prefill_rows += static_cast<int32_t>(rows);
@@ -163,7 +180,6 @@ void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
       return;
     }
     if (!load_blocks(scheduled, sequence)) continue;
-    if (sequence->decodes() && prompt_rows) continue;  // generated text comes first: with the next step
     if (!take(sequence)) return;
   }
 }
@@ -278,10 +294,9 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
   int32_t first = 0;
   if (s.in_flight > 0) {
     const int32_t on_device = -1 - s.in_flight_row;
-    first = builder_.add({&on_device, 1}, start, s.blocks, StepBuilder::Text::generated);
+    first = builder_.add({&on_device, 1}, start, s.blocks);
   } else {
-    first = builder_.add(std::span(s.tokens).subspan(start, rows), start, s.blocks,
-                         s.decodes() ? StepBuilder::Text::generated : StepBuilder::Text::prompt);
+    first = builder_.add(std::span(s.tokens).subspan(start, rows), start, s.blocks);
   }
   if (request.scores_prompt()) {
     for (int64_t position = start; position < std::min(start + rows, request.prompt_len - 1); ++position) {
@@ -324,7 +339,7 @@ void Scheduler::take_draft(ScheduledStep& scheduled, const std::shared_ptr<Seque
   std::vector<int32_t> tokens{s.tokens.back()};
   tokens.insert(tokens.end(), s.draft.begin(), s.draft.end());
   const auto rows = static_cast<int32_t>(tokens.size());
-  const int32_t first = builder_.add(tokens, s.computed, s.blocks, StepBuilder::Text::generated);
+  const int32_t first = builder_.add(tokens, s.computed, s.blocks);
   scheduled.sequences.push_back(
       {.sequence = sequence, .rows = rows, .sample = outputs(), .drafted = rows - 1, .complete = true});
   for (int32_t ahead = 0; ahead < rows; ++ahead) sample_row(s, first + ahead, static_cast<size_t>(ahead));

@@ -68,8 +68,9 @@ class Scheduler {
   std::shared_ptr<Sequence> fork_of(const Sequence& parent, int64_t known, int64_t computed);
 
   // The next step, and the sequences' state as if it had run already. Sequences with a token on the device only are
-  // scheduled on it: the step must then directly follow the one that samples it.
-  ScheduledStep schedule(bool follows_step_in_flight);
+  // scheduled on it, where the engine chains tokens: the step must then directly follow the one that samples it.
+  // `parts`: those that decode are divided among so many steps.
+  ScheduledStep schedule(bool follows_step_in_flight, int32_t parts = 1);
 
   // Called when the tokens of a step became known: tells the pool which blocks are full now.
   void remember_blocks(Sequence& sequence);
@@ -85,6 +86,7 @@ class Scheduler {
   void finish_moves(const ScheduledStep& scheduled, bool good);
   bool has_unsaved() const { return tiers_.has_unsaved(); }
 
+  int32_t decoding() const;  // running sequences whose prompts are computed
   int32_t running() const { return static_cast<int32_t>(running_.size()); }
   const BlockPool& pool() const { return pool_; }
   Pacer& pacer() { return pacer_; }
@@ -115,6 +117,7 @@ class Scheduler {
 
   void schedule_decodes(ScheduledStep& scheduled);
   bool has_room_for_draft(Sequence& sequence, int32_t draft_rows);
+  int32_t part_of_prompts() const;
   void schedule_prompts(ScheduledStep& scheduled);
   bool admit(const std::shared_ptr<Sequence>& sequence);
   void find_prefix(Sequence& sequence);
@@ -152,6 +155,7 @@ class Scheduler {
   int64_t reset_words_ = 0;        // of this step's sampler resets
   std::vector<BlockCopy> copies_;  // of this step
   bool follows_ = false;
+  int32_t parts_ = 1;
   SchedulerCounts counts_;
 };
 

@@ -79,11 +79,14 @@ void observe_tiers(LlmStats& stats, const SchedulerCounts& counts, const PrefixT
   stats.host_blocks_kept = tiers.host_kept;
   stats.host_saved_bytes = tiers.saved_blocks * tiers.block_bytes;
   stats.host_loaded_bytes = tiers.loaded_blocks * tiers.block_bytes;
-  stats.disk_written_bytes = tiers.disk.written_bytes;
-  stats.disk_read_bytes = tiers.disk.read_bytes;
-  stats.disk_bytes = tiers.disk.bytes;
-  stats.blocks_damaged = tiers.disk.damaged;
   stats.blocks_lost = tiers.lost;
+}
+
+void observe_disk(LlmStats& stats, const DiskCounts& disk) {
+  stats.disk_written_bytes = disk.written_bytes;
+  stats.disk_read_bytes = disk.read_bytes;
+  stats.disk_bytes = disk.bytes;
+  stats.blocks_damaged = disk.damaged;
 }
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {

@@ -16,6 +16,7 @@ void observe_request(LlmStats& stats, const Request& request, FinishReason reaso
 
 // What is in the tiers of the prefix cache, and went between them.
 void observe_tiers(LlmStats& stats, const SchedulerCounts& counts, const PrefixTierCounts& tiers);
+void observe_disk(LlmStats& stats, const DiskCounts& disk);
 
 double seconds_between(Clock::time_point from, Clock::time_point to);
 

@@ -48,6 +48,7 @@ StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftMode
       scheduler_(engine.limits(), tiers, options.prefix_caching, options.target_step_ms),
       draft_model_(std::move(draft_model)),
       speculator_(make_drafter(options.speculate, draft_model_), options.draft_tokens, engine.limits()),
+      part_count_(engine.limits().steps_in_flight - 1),
       stats_(empty_stats()) {
   stats_.blocks_total = engine.limits().num_blocks;
   observe_tiers(stats_, {}, tiers.counts());
@@ -90,8 +91,13 @@ std::vector<std::string> StepLoop::check_integrity() {
 }
 
 LlmStats StepLoop::stats() const {
-  const std::lock_guard lock(stats_mutex_);
-  return stats_;
+  LlmStats stats;
+  {
+    const std::lock_guard lock(stats_mutex_);
+    stats = stats_;
+  }
+  observe_disk(stats, tiers_.disk_counts());
+  return stats;
 }
 
 void StepLoop::run() {
@@ -99,39 +105,38 @@ void StepLoop::run() {
     {
       std::unique_lock lock(inbox_mutex_);
       const auto has_news = [this] { return stop_ || woken_ || !inbox_.empty() || !checks_.empty(); };
-      if (requests_.empty() && !in_flight_ && !scheduler_.has_unsaved()) inbox_changed_.wait(lock, has_news);
+      if (requests_.empty() && in_flight_.empty() && !scheduler_.has_unsaved()) inbox_changed_.wait(lock, has_news);
       if (stop_) break;
       woken_ = false;
     }
     step();
   }
-  if (in_flight_) finish(*std::exchange(in_flight_, std::nullopt));
+  while (!in_flight_.empty()) finish_oldest();
   admit();
   for (const auto& request : requests_)
     if (!request->complete) end_request(*request, FinishReason::cancelled);
   emit();
   for (const Clock::time_point end = Clock::now() + kLastSaves; scheduler_.has_unsaved() && Clock::now() < end;) step();
-  if (in_flight_) finish(*std::exchange(in_flight_, std::nullopt));
+  while (!in_flight_.empty()) finish_oldest();
 }
 
 void StepLoop::step() {
   admit();
-  const bool waited = in_flight_ && waits_first();
-  if (waited) finish(*std::exchange(in_flight_, std::nullopt));
+  const bool waited = !in_flight_.empty() && waits_first();
+  while (waited && !in_flight_.empty()) finish_oldest();
   masks_.wait_for_cheap(kMaskPatience);
   jump_ahead();
   const Clock::time_point before_drafts = Clock::now();
   propose_drafts();
   const double drafting_us = std::chrono::duration<double, std::micro>(Clock::now() - before_drafts).count();
-  mask_drafts();
-  ScheduledStep scheduled = scheduler_.schedule(in_flight_.has_value());
+  wait_for_draft_masks();
+  ScheduledStep scheduled = scheduler_.schedule(!in_flight_.empty(), parts());
   scheduled.waited = waited;
   scheduled.drafting_us = drafting_us;
-  std::optional<InFlight> next = submit(std::move(scheduled));
-  if (in_flight_ && !finish(*std::exchange(in_flight_, std::nullopt)) && next) withdraw(*next);
-  in_flight_ = std::move(next);
+  const bool submitted = submit(std::move(scheduled));
+  if (!submitted || in_flight_.size() == static_cast<size_t>(engine_.limits().steps_in_flight)) finish_oldest();
   emit();
-  if (in_flight_) return;
+  if (!in_flight_.empty()) return;
   masks_.wait_for_any(kMaskPause);
   tiers_.wait(kMaskPause);
 }
@@ -140,11 +145,16 @@ void StepLoop::step() {
 // do not unless it is better for all.
 bool StepLoop::waits_first() const {
   if (!options_.overlap) return true;
+  if (!engine_.limits().chains_tokens) return false;  // steps in flight have other sequences
   int32_t bound = 0, free = 0;
-  for (const ScheduledSequence& part : in_flight_->scheduled.sequences)
+  for (const ScheduledSequence& part : in_flight_.back().scheduled.sequences)
     if (part.sample >= 0) ++(part.sequence->needs_host() ? bound : free);
   return scheduler_.pacer().waiting_pays(bound, free);
 }
+
+// Into how many steps those that decode are divided. A step that cannot name the tokens of the one before it has other
+// sequences than those in flight, and there is work for every stage.
+int32_t StepLoop::parts() const { return options_.overlap && !engine_.limits().chains_tokens ? part_count_.now() : 1; }
 
 // Guesses for sequences whose tokens are all known.
 void StepLoop::propose_drafts() {
@@ -166,16 +176,12 @@ void StepLoop::propose_drafts() {
     if (sequence->guide && !sequence->draft.empty()) masks_.post_draft(sequence->guide, sequence->draft);
 }
 
-// Cuts drafts where their grammar does not allow them. Those whose masks take long stay out of this step.
-void StepLoop::mask_drafts() {
-  bool waited = false;
+// Waits for the masks of drafts. Those whose masks take longer stay out of this step, unless they come in the meantime.
+void StepLoop::wait_for_draft_masks() {
   for (const auto& request : requests_)
-    for (const auto& sequence : request->sequences) {
-      if (!sequence->guide || sequence->draft.empty() || sequence->in_flight > 0) continue;
-      if (!std::exchange(waited, true)) masks_.wait_for_cheap(kMaskPatience);
-      if (sequence->guide->ready())
-        sequence->draft.resize(std::min(sequence->draft.size(), sequence->guide->drafted()));
-    }
+    for (const auto& sequence : request->sequences)
+      if (sequence->guide && !sequence->draft.empty() && sequence->in_flight == 0)
+        return masks_.wait_for_cheap(kMaskPatience);
 }
 
 // Makes a sequence ready for its first token.
@@ -256,8 +262,8 @@ void StepLoop::check_ends(Clock::time_point now) {
   }
 }
 
-std::optional<StepLoop::InFlight> StepLoop::submit(ScheduledStep scheduled) {
-  if (scheduled.empty()) return std::nullopt;
+bool StepLoop::submit(ScheduledStep scheduled) {
+  if (scheduled.empty()) return false;
   const Clock::time_point now = Clock::now();
   for (const ScheduledSequence& part : scheduled.sequences) {
     Request& request = *part.sequence->request;
@@ -265,12 +271,24 @@ std::optional<StepLoop::InFlight> StepLoop::submit(ScheduledStep scheduled) {
   }
   try {
     const StepTicket ticket = engine_.submit(scheduled.step);
-    return InFlight{std::move(scheduled), ticket};
+    in_flight_.push_back({std::move(scheduled), ticket});
+    const std::lock_guard lock(stats_mutex_);
+    stats_.most_in_flight = std::max(stats_.most_in_flight, static_cast<int32_t>(in_flight_.size()));
+    return true;
   } catch (const std::exception& error) {
     scheduler_.finish_moves(scheduled, false);
     fail_step(scheduled, error.what());
-    return std::nullopt;
+    return false;
   }
+}
+
+// What was submitted behind a step that failed counts for nothing.
+void StepLoop::finish_oldest() {
+  if (in_flight_.empty()) return;
+  InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  if (finish(std::move(step))) return;
+  for (InFlight& behind : in_flight_) withdraw(behind);
 }
 
 // Waits for a step and takes its results in; false when it failed.
@@ -298,6 +316,8 @@ void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) 
   if (scheduled.prefill_rows == 0 && !scheduled.sequences.empty())
     pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
   if (scheduled.waited) pacer.learn_gap(result.stats.gap_us, scheduled.drafting_us);
+  part_count_.learn(scheduled.decode_rows, scheduler_.decoding(), scheduled.prefill_rows == 0 && scheduled.drafts == 0,
+                    now);
   for (const ScheduledSequence& part : scheduled.sequences) commit_sequence(part, result, now);
   look(scheduled);
 }
@@ -515,7 +535,7 @@ void StepLoop::fail_step(const ScheduledStep& scheduled, const std::string& reas
   scheduler_.forget_cache();
 }
 
-// The step before this one failed. Sequences of this one start again: they may have read what should have been written.
+// A step before this one failed. Sequences of this one start again: they may have read what should have been written.
 void StepLoop::withdraw(InFlight& step) {
   step.withdrawn = true;
   for (const ScheduledSequence& part : step.scheduled.sequences) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -16,13 +17,14 @@
 #include "orchestrator/draft_model.h"
 #include "orchestrator/grammars.h"
 #include "orchestrator/guided_text.h"
+#include "orchestrator/part_count.h"
 #include "orchestrator/request.h"
 #include "orchestrator/scheduler.h"
 #include "orchestrator/speculator.h"
 
 namespace ingot {
 
-// The thread that owns the engine: admit, schedule, submit, (the device runs; meanwhile the step before is) wait,
+// The thread that owns the engine: admit, schedule, submit, (the device runs; meanwhile the oldest step is) wait,
 // commit, emit. Everything it shares with other threads goes through the inbox or the statistics, each under its own
 // lock.
 class StepLoop {
@@ -54,10 +56,12 @@ class StepLoop {
   void admit();
   void begin(Sequence& sequence);
   bool waits_first() const;
+  int32_t parts() const;
   void propose_drafts();
-  void mask_drafts();
+  void wait_for_draft_masks();
   void jump_ahead();
-  std::optional<InFlight> submit(ScheduledStep scheduled);
+  bool submit(ScheduledStep scheduled);
+  void finish_oldest();
   bool finish(InFlight step);
   void commit(const ScheduledStep& scheduled, const StepResult& result);
   void emit();
@@ -88,7 +92,8 @@ class StepLoop {
   Speculator speculator_;
   std::mt19937_64 pretended_;                       // LlmOptions::draft_acceptance
   std::vector<std::unique_ptr<Request>> requests_;  // alive, by arrival
-  std::optional<InFlight> in_flight_;
+  std::deque<InFlight> in_flight_;                  // oldest first
+  PartCount part_count_;
 
   mutable std::mutex inbox_mutex_;
   std::condition_variable inbox_changed_;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/whole_file.h"
 #include "prefix/block_file.h"
 
 namespace ingot {
@@ -51,37 +52,15 @@ class File {
     }
     return true;
   }
-  bool write(std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    }
-    return true;
-  }
 
  private:
   int fd_;
 };
 
-// Whole or not at all: written beside, then renamed.
-void write_whole(const fs::path& path, Pieces pieces) {
+// Where a file is written before it has its name.
+fs::path beside(const fs::path& path) {
   static std::atomic<uint64_t> count{0};
-  const fs::path beside = path.parent_path() / fmt::format("{}{}-{}", kUnfinished, ::getpid(), ++count);
-  const auto fail = [&](const char* what) {
-    const int reason = errno;
-    ::unlink(beside.c_str());
-    errno = reason;
-    fail_on(path, what);
-  };
-  {
-    const File file(beside, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (!file) fail("cannot be written");
-    for (const auto piece : pieces)
-      if (!file.write(piece)) fail("cannot be written");
-  }
-  if (::rename(beside.c_str(), path.c_str()) != 0) fail("cannot be renamed");
+  return path.parent_path() / fmt::format("{}{}-{}", kUnfinished, ::getpid(), ++count);
 }
 
 std::string read_text(const fs::path& path) {
@@ -138,10 +117,10 @@ BlockFolder::BlockFolder(const std::string& path, uint64_t most_bytes) : path_(p
                 format.substr(0, format.find('\n')));
   const File lock(path_ / "lock", O_RDWR | O_CREAT, 0600);
   if (!lock || ::flock(lock.fd(), LOCK_EX) != 0) fail_on(path_, "cannot be locked");
-  if (read_text(marker).empty()) write_whole(marker, {bytes_in(kFormat)});
+  if (read_text(marker).empty()) write_whole(marker, beside(marker), {bytes_in(kFormat)});
   if (!File(secret, O_RDONLY).read(secret_)) {
     secret_ = random_secret();
-    write_whole(secret, {secret_});
+    write_whole(secret, beside(secret), {secret_});
   }
   if (::mkdir((path_ / "blocks").c_str(), 0700) != 0 && errno != EEXIST) fail_on(path_, "cannot be written");
 }
@@ -169,7 +148,7 @@ void BlockFolder::write(const BlockContent& content, std::span<const std::byte> 
   if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST) fail_on(path, "cannot be written");
   const std::vector<std::byte> head = block_file_head(content, payload.size());
   const Digest check = block_file_check(head, payload);
-  write_whole(path, {head, payload, check});
+  write_whole(path, beside(path), {head, payload, check});
   const uint64_t bytes = head.size() + payload.size() + check.size();
   bytes_ += bytes;
   untrimmed_bytes_ += bytes;
@@ -217,7 +196,8 @@ void BlockFolder::trim() {
 std::string BlockFolder::note(const std::string& name) const { return read_text(path_ / ("note-" + name)); }
 
 void BlockFolder::set_note(const std::string& name, std::string_view text) const {
-  write_whole(path_ / ("note-" + name), {bytes_in(text)});
+  const fs::path path = path_ / ("note-" + name);
+  write_whole(path, beside(path), {bytes_in(text)});
 }
 
 }  // namespace ingot

@@ -15,27 +15,13 @@ HostTier::HostTier(int64_t blocks, int64_t block_size, bool written_further)
     : block_size_(block_size),
       written_further_(written_further),
       blocks_(static_cast<size_t>(blocks)),
-      tokens_(static_cast<size_t>(blocks * block_size), -1) {
-  for (int32_t block = 0; block < blocks; ++block) enqueue(block);
+      tokens_(static_cast<size_t>(blocks * block_size), -1),
+      queue_(blocks) {
+  for (int32_t block = 0; block < blocks; ++block) queue_.append(block);
 }
 
 std::span<int32_t> HostTier::tokens_of(int32_t block) {
   return std::span(tokens_).subspan(static_cast<size_t>(block * block_size_), static_cast<size_t>(block_size_));
-}
-
-void HostTier::enqueue(int32_t block) {
-  Block& b = blocks_[block];
-  b.previous = tail_;
-  b.next = -1;
-  (tail_ >= 0 ? blocks_[tail_].next : head_) = block;
-  tail_ = block;
-}
-
-void HostTier::dequeue(int32_t block) {
-  Block& b = blocks_[block];
-  (b.previous >= 0 ? blocks_[b.previous].next : head_) = b.next;
-  (b.next >= 0 ? blocks_[b.next].previous : tail_) = b.previous;
-  b.previous = b.next = -1;
 }
 
 void HostTier::forget(int32_t block) {
@@ -47,24 +33,24 @@ void HostTier::forget(int32_t block) {
 
 int32_t HostTier::find_room(bool gently) const {
   int looked = 0;
-  for (int32_t block = head_; block >= 0 && looked < kLooked; block = blocks_[block].next, ++looked)
+  for (int32_t block = queue_.first(); block >= 0 && looked < kLooked; block = queue_.after(block), ++looked)
     if (!blocks_[block].unwritten) return block;
-  return gently ? -1 : head_;
+  return gently ? -1 : queue_.first();
 }
 
 int32_t HostTier::reserve(const BlockContent& content, bool gently) {
   const std::lock_guard lock(mutex_);
   if (const auto found = by_hash_.find(content.hash); found != by_hash_.end()) {
     if (blocks_[found->second].holders == 0) {  // used now
-      dequeue(found->second);
-      enqueue(found->second);
+      queue_.remove(found->second);
+      queue_.append(found->second);
     }
     return -1;
   }
   const int32_t block = find_room(gently);
   if (block < 0) return -1;
   lost_ += blocks_[block].unwritten;
-  dequeue(block);
+  queue_.remove(block);
   forget(block);
   Block& b = blocks_[block];
   b.holders = 1;
@@ -90,7 +76,7 @@ void HostTier::drop(int32_t block) {
   const std::lock_guard lock(mutex_);
   forget(block);
   blocks_[block].holders = 0;
-  enqueue(block);
+  queue_.append(block);
 }
 
 int32_t HostTier::hold(const BlockContent& content) {
@@ -99,13 +85,13 @@ int32_t HostTier::hold(const BlockContent& content) {
   if (found == by_hash_.end()) return -1;
   Block& b = blocks_[found->second];
   if (!b.filled || !std::ranges::equal(content.tokens, tokens_of(found->second))) return -1;
-  if (b.holders++ == 0) dequeue(found->second);
+  if (b.holders++ == 0) queue_.remove(found->second);
   return found->second;
 }
 
 void HostTier::release(int32_t block) {
   const std::lock_guard lock(mutex_);
-  if (--blocks_[block].holders == 0) enqueue(block);
+  if (--blocks_[block].holders == 0) queue_.append(block);
 }
 
 std::optional<HostTier::Unwritten> HostTier::take_unwritten() {
@@ -115,7 +101,7 @@ std::optional<HostTier::Unwritten> HostTier::take_unwritten() {
     unwritten_.pop_front();
     Block& b = blocks_[block];
     if (!b.unwritten || b.hash != hash) continue;
-    if (b.holders++ == 0) dequeue(block);
+    if (b.holders++ == 0) queue_.remove(block);
     const std::span<const int32_t> tokens = tokens_of(block);
     return Unwritten{block, b.hash, b.position, {tokens.begin(), tokens.end()}};
   }
@@ -159,15 +145,7 @@ bool HostTier::has_room() const {
 
 void HostTier::check(std::vector<std::string>& faults) const {
   const std::lock_guard lock(mutex_);
-  std::vector<bool> queued(blocks_.size(), false);
-  int32_t previous = -1;
-  size_t count = 0;
-  for (int32_t block = head_; block >= 0 && count <= blocks_.size(); block = blocks_[block].next, ++count) {
-    if (blocks_[block].previous != previous)
-      faults.push_back(fmt::format("host block {}: its place in the queue is not linked both ways", block));
-    queued[block] = true;
-    previous = block;
-  }
+  const std::vector<bool> queued = queue_.check("host block", faults);
   size_t known = 0, unwritten = 0;
   for (int32_t block = 0; block < size(); ++block) {
     const Block& b = blocks_[block];

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "prefix/block_hash.h"
+#include "prefix/block_queue.h"
 
 namespace ingot {
 
@@ -58,16 +59,13 @@ class HostTier {
  private:
   struct Block {
     int32_t holders = 0;
-    int32_t previous = -1, next = -1;  // neighbours in the queue of those that nobody holds
-    bool known = false;                // it has, or is to have, content
+    bool known = false;  // it has, or is to have, content
     bool filled = false;
     bool unwritten = false;
     BlockHash hash;
     int64_t position = 0;
   };
 
-  void enqueue(int32_t block);
-  void dequeue(int32_t block);
   void forget(int32_t block);
   int32_t find_room(bool gently) const;
   std::span<int32_t> tokens_of(int32_t block);
@@ -80,7 +78,7 @@ class HostTier {
   std::unordered_map<BlockHash, int32_t, BlockHashHasher> by_hash_;
   std::deque<std::pair<int32_t, BlockHash>> unwritten_;  // by age; some are no more
   size_t unwritten_count_ = 0;
-  int32_t head_ = -1, tail_ = -1;  // least recently used first
+  BlockQueue queue_;  // of those that nobody holds, the least recently used first
   uint64_t lost_ = 0;
 };
 

@@ -1,7 +1,6 @@
 #include "server/api_keys.h"
 
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 
 #include <fstream>
 
@@ -10,6 +9,8 @@
 
 namespace ingot::server {
 namespace {
+
+Digest digest(std::string_view key) { return sha256({std::as_bytes(std::span(key))}); }
 
 // A key must survive being a header value.
 bool is_key(std::string_view key) { return !key.empty() && is_visible(key); }
@@ -41,12 +42,6 @@ ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::string& file) 
   }
   // An empty file would quietly open the server to everybody.
   if (digests_.size() == before) throw_error(ErrorKind::bad_call, "--api-key-file {}: has no key in it", file);
-}
-
-ApiKeys::Digest ApiKeys::digest(std::string_view key) {
-  Digest out;
-  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), out.data());
-  return out;
 }
 
 std::optional<std::string> ApiKeys::holder(std::string_view authorization, std::string_view key) const {

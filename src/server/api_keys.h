@@ -1,10 +1,11 @@
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/digest.h"
 
 namespace ingot::server {
 
@@ -22,8 +23,6 @@ class ApiKeys {
   std::optional<std::string> holder(std::string_view authorization, std::string_view key = {}) const;
 
  private:
-  using Digest = std::array<unsigned char, 32>;
-  static Digest digest(std::string_view key);
   std::optional<std::string> holder_of(std::string_view key) const;
 
   std::vector<Digest> digests_;

@@ -10,12 +10,10 @@ void StepBuilder::clear() {
   blocks_.clear();
   num_blocks_.clear();
   masks_.clear();
-  generated_.clear();
 }
 
-int32_t StepBuilder::add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks, Text text) {
+int32_t StepBuilder::add(std::span<const int32_t> ids, int64_t start, std::span<const int32_t> blocks) {
   const int32_t first = rows();
-  generated_.push_back(text == Text::generated || (text == Text::by_rows && ids.size() == 1));
   const int64_t end = start + static_cast<int64_t>(ids.size());
   if (step_.query_start_loc.empty()) step_.query_start_loc.push_back(0);
   step_.token_ids.insert(step_.token_ids.end(), ids.begin(), ids.end());
@@ -43,12 +41,8 @@ const Step& StepBuilder::finish() {
   if (step_.query_start_loc.empty()) step_.query_start_loc.push_back(0);  // no rows: blocks move, and that is all
   const size_t seqs = num_blocks_.size();
   size_t decoding = 0;
-  while (decoding < seqs && generated_[decoding] &&
-         step_.query_start_loc[decoding + 1] == static_cast<int32_t>(decoding) + 1)
-    ++decoding;
-  size_t generated = decoding;
-  while (generated < seqs && generated_[generated]) ++generated;
-  set_totals(step_, static_cast<int32_t>(decoding), step_.query_start_loc[generated] - static_cast<int32_t>(decoding));
+  while (decoding < seqs && step_.query_start_loc[decoding + 1] == static_cast<int32_t>(decoding) + 1) ++decoding;
+  set_totals(step_, static_cast<int32_t>(decoding));
   step_.max_blocks = 1;
   for (const int32_t count : num_blocks_) step_.max_blocks = std::max(step_.max_blocks, count);
   step_.block_table.assign(seqs * static_cast<size_t>(step_.max_blocks), -1);
@@ -67,11 +61,10 @@ const Step& StepBuilder::finish() {
   return step_;
 }
 
-void set_totals(Step& step, int32_t num_decode, int32_t num_generated) {
+void set_totals(Step& step, int32_t num_decode) {
   step.num_scheduled_tokens = static_cast<int32_t>(step.token_ids.size());
   step.num_seqs_active = static_cast<int32_t>(step.seq_lens.size());
   step.num_decode_tokens = num_decode;
-  step.num_generated_tokens = num_generated;
   step.max_query_len = 0;
   for (size_t s = 0; s + 1 < step.query_start_loc.size(); ++s)
     step.max_query_len = std::max(step.max_query_len, step.query_start_loc[s + 1] - step.query_start_loc[s]);

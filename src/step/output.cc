@@ -57,6 +57,58 @@ OutputArrays::OutputArrays(const OutputLayout& layout, std::byte* memory)
       top_values(array_at<float>(memory, layout.top_values)),
       logits(array_at<float>(memory, layout.logits)) {}
 
+namespace {
+
+// What is sent, from and to: both ascend, and nothing moves up.
+struct Move {
+  size_t from = 0, to = 0, bytes = 0;
+};
+std::vector<Move> moves_of(const OutputLayout& layout, const OutputCounts& counts) {
+  std::vector<Move> moves;
+  size_t to = 0;
+  for (const OutputLayout::Part& part : layout.written(counts.rows, counts.logits_rows, counts.vectors)) {
+    if (!counts.top && (part.offset == layout.top_ids || part.offset == layout.top_values)) continue;
+    moves.push_back({part.offset, to, part.bytes});
+    to += part.bytes;
+  }
+  return moves;
+}
+
+}  // namespace
+
+OutputCounts OutputCounts::of(std::span<const RowOutput> wanted, size_t vectors) {
+  OutputCounts counts{.rows = wanted.size(), .vectors = vectors};
+  for (const RowOutput& row : wanted) {
+    if (row.kind == RowOutput::Kind::full_logits) ++counts.logits_rows;
+    counts.top = counts.top || row.top > 0;
+  }
+  return counts;
+}
+
+OutputCounts OutputCounts::of(std::span<const StagedSampling> rows, size_t vectors) {
+  OutputCounts counts{.rows = rows.size(), .vectors = vectors};
+  for (const StagedSampling& row : rows) {
+    if (row.logits_row >= 0) ++counts.logits_rows;
+    counts.top = counts.top || row.top > 0;
+  }
+  return counts;
+}
+
+size_t OutputCounts::packed_bytes(const OutputLayout& layout) const {
+  const Move last = moves_of(layout, *this).back();
+  return last.to + last.bytes;
+}
+
+void pack_output(const OutputLayout& layout, const OutputCounts& counts, std::byte* memory) {
+  for (const Move& move : moves_of(layout, counts)) std::memmove(memory + move.to, memory + move.from, move.bytes);
+}
+
+void unpack_output(const OutputLayout& layout, const OutputCounts& counts, std::byte* memory) {
+  const std::vector<Move> moves = moves_of(layout, counts);
+  for (auto move = moves.rbegin(); move != moves.rend(); ++move)
+    std::memmove(memory + move->from, memory + move->to, move->bytes);
+}
+
 std::vector<RowResult> read_rows(const OutputLayout& layout, std::span<const std::byte> memory,
                                  std::span<const RowOutput> wanted) {
   // Only read from; the arrays are the device's to write.

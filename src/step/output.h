@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ingot/step.h"
+#include "step/staged.h"
 
 namespace ingot {
 
@@ -50,6 +51,19 @@ struct OutputArrays {
   float* top_values;
   float* logits;
 };
+
+// How much of its outputs a step writes, for what is sent: alternatives only if a row wants any.
+struct OutputCounts {
+  size_t rows = 0, logits_rows = 0, vectors = 0;
+  bool top = false;
+
+  static OutputCounts of(std::span<const RowOutput> wanted, size_t vectors);
+  static OutputCounts of(std::span<const StagedSampling> rows, size_t vectors);
+  size_t packed_bytes(const OutputLayout& layout) const;
+};
+// Moves the front of each array to the front of all of them, one behind the other; and back.
+void pack_output(const OutputLayout& layout, const OutputCounts& counts, std::byte* memory);
+void unpack_output(const OutputLayout& layout, const OutputCounts& counts, std::byte* memory);
 
 // What each row wanted, out of the memory that a step left.
 std::vector<RowResult> read_rows(const OutputLayout& layout, std::span<const std::byte> memory,

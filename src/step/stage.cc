@@ -157,7 +157,6 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
   staged.tokens = step.num_scheduled_tokens;
   staged.seqs = step.num_seqs_active;
   staged.decode_rows = step.num_decode_tokens;
-  staged.generated_rows = step.num_decode_tokens + step.num_generated_tokens;
   staged.samples = static_cast<int32_t>(step.sample_rows.size());
   staged.max_blocks = step.max_blocks;
   staged.max_query_len = step.max_query_len;

@@ -32,7 +32,6 @@ struct StagedSampling {
 struct StagedStep {
   int32_t ring = 0;  // which of the two
   int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
-  int32_t generated_rows = 0;  // decode rows, and those behind them that are computed like them
   int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
   int32_t saves = 0, loads = 0, zeros = 0, copies = 0, resets = 0;
   int32_t pooled = 0;       // sequences

@@ -61,4 +61,13 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& model) {
   return found.gguf.empty() ? load_tokenizer(found.folder) : load_tokenizer(*GgufFile::open(found.gguf));
 }
 
+std::shared_ptr<const Tokenizer> find_tokenizer(const std::string& model, const std::string& load_format) {
+  try {
+    return load_format == "dummy" ? load_tokenizer(fs::path(model)) : open_tokenizer(model);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::declined) throw;
+    return nullptr;
+  }
+}
+
 }  // namespace ingot

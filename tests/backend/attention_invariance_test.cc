@@ -157,6 +157,17 @@ TEST_P(AttentionInvariance, Cuts) {
   metal::tried_cut.reset();
 }
 
+// Its simdgroups have rows of their own, or share keys, values and dims of all rows: one NVIDIA's way, one all others'.
+TEST_P(AttentionInvariance, PrefillWays) {
+  if (!gpu()) GTEST_SKIP() << "of GPUs only";
+  const auto sequences = make_sequences(config(), {kLength});
+  metal::tried_prefill = metal::PrefillWay::own_rows;
+  const std::vector<float> want = alone(sequences);
+  metal::tried_prefill = metal::PrefillWay::shared;
+  expect_same(alone(sequences), want, "shared");
+  metal::tried_prefill.reset();
+}
+
 TEST_P(AttentionInvariance, Neighbours) {
   const auto sequences = make_sequences(config(), {kLength, 300, 17, 90, 260, 33, 5, 64, 1, 28, 65, 9, 40, 12, 15});
   const std::vector<float> want = alone(sequences);
@@ -206,6 +217,28 @@ TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
   EXPECT_TRUE(std::isnan(got[before]));
   got.resize(before);
   expect_same(got, {want.begin(), want.begin() + static_cast<int64_t>(before)}, "rows before the poisoned one");
+}
+
+// Nor can what a window has left behind, though its tile of keys is still read: all in one step, and row by row.
+TEST_P(AttentionInvariance, TheWindowForgets) {
+  const int64_t window = GetParam().window;
+  if (window == 0) GTEST_SKIP() << "no window";
+  auto sequences = make_sequences(config(), {kLength});
+  const std::vector<float> want = alone(sequences);
+  const int64_t width = static_cast<int64_t>(sequences[0].qkv.size()) / kLength;
+  // Rows that are decoded come with a window that begins in the middle of a tile of eight.
+  const int64_t poisoned = late() + 6 - window, clean = poisoned + window;
+  for (int64_t i = 0; i < width; ++i)
+    sequences[0].qkv[static_cast<size_t>(poisoned * width + i)] = std::numeric_limits<float>::quiet_NaN();
+  for (const bool decode : {false, true}) {
+    const std::vector<float> got = decode ? chunked(sequences, late(), 1, true) : alone(sequences);
+    EXPECT_TRUE(std::isnan(got[static_cast<size_t>((clean - 1) * out_width())])) << "the last row that sees it";
+    const auto rows = [&](const std::vector<float>& all, int64_t first, int64_t last) {
+      return std::vector<float>(all.begin() + first * out_width(), all.begin() + last * out_width());
+    };
+    expect_same(rows(got, clean, kLength), rows(want, clean, kLength), decode ? "decoded" : "in one step");
+    expect_same(rows(got, 0, poisoned), rows(want, 0, poisoned), "rows before");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionInvariance, testing::ValuesIn(cases()), [](const auto& info) {

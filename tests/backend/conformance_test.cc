@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "attention_rig.h"
 #include "conformance.h"
@@ -361,6 +362,55 @@ TEST_P(Conformance, LinearWithActivation) {
       run(TestStep{}, [&](Backend& backend) { backend.encode(op); });
       compare(op.out, static_cast<size_t>(rows * kOut), tolerance(*device_, 1e-5), "activated");
     }
+}
+
+// A router reads rows of a norm as they were before the device rounded them. Of 130 experts some are so close that
+// rounding to bf16 makes others the best.
+TEST_P(Conformance, RoutersReadUnroundedRows) {
+  constexpr int64_t kRows = 120, kDim = 96, kExperts = 130, kBest = 16;
+  RegionPlan plan;
+  NormOp norm{.rows = kRows, .dim = kDim, .in = plan.take(kRows * kDim), .out = plan.take(kRows * kDim)};
+  norm.f32_copy = plan.take(kRows * kDim);
+  LinearOp exact{.rows = kRows, .in = norm.f32_copy, .out = plan.take(kRows * kExperts), .f32_out = true};
+  exact.f32_in = true;
+  LinearOp rounded{.rows = kRows, .in = norm.out, .out = plan.take(kRows * kExperts), .f32_out = true};
+  const auto router = make_matrix(random_, DType::bf16, kExperts, kDim);
+  const std::vector<float> in = random_floats(random_, kRows * kDim, 3.0f), weight = random_floats(random_, kDim);
+  both([&](Backend& backend) {
+    backend.create_scratch(plan.bytes());
+    backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
+    put(backend, norm.in, in, true);
+    norm.weight = backend.load_vector("weight", weight);
+    exact.weight = rounded.weight = backend.load_matrix(router->spec);
+  });
+  run(TestStep{}, [&](Backend& backend) {
+    backend.encode(norm);
+    backend.encode(exact);
+    backend.encode(rounded);
+  });
+  compare(norm.f32_copy, kRows * kDim, 2e-6, "rows", true);
+  compare(exact.out, kRows * kExperts, 1e-5, "logits", true);
+  const std::vector<float> want = get(*reference_, exact.out, kRows * kExperts);
+  const auto flips = [&](const LinearOp& op) {  // rows whose best are others
+    const std::vector<float> got = get(*device_, op.out, kRows * kExperts, true);
+    const auto best = [&](const std::vector<float>& logits, int64_t row) {
+      std::vector<int64_t> order(kExperts);
+      std::iota(order.begin(), order.end(), 0);
+      const float* from = logits.data() + row * kExperts;
+      std::partial_sort(order.begin(), order.begin() + kBest, order.end(),
+                        [from](int64_t a, int64_t b) { return from[a] > from[b]; });
+      std::sort(order.begin(), order.begin() + kBest);
+      return std::vector<int64_t>(order.begin(), order.begin() + kBest);
+    };
+    int count = 0;
+    for (int64_t row = 0; row < kRows; ++row) count += best(got, row) != best(want, row) ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(flips(exact), 0);
+  if (bf16()) {
+    EXPECT_GT(flips(rounded), 0);
+  }
+  RecordProperty("flips_of_rounded_rows", flips(rounded));
 }
 
 // A mixture of experts from the router's logits to the residual stream; every table in between is compared too.

@@ -1,6 +1,7 @@
 #include "backend/metal/device.h"
 
 #include <gtest/gtest.h>
+#include <softmetal/softmetal.h>
 
 #include "core/error.h"
 #include "harness.h"
@@ -32,6 +33,7 @@ struct Rig {
 
 TEST(MetalDevice, CountsWhatIsSubmitted) {
   for (const bool profile : {false, true}) {
+    const softmetal::Counters start = softmetal::counters();
     Rig rig({.profile = profile});
     testing::internal::CaptureStderr();
     run_step(*rig.device, {}, [&] { rig.device->encode(rig.norm); });
@@ -45,6 +47,11 @@ TEST(MetalDevice, CountsWhatIsSubmitted) {
     // One; with a profile one for the inputs, one a dispatch and one for the outputs.
     EXPECT_EQ(after.submissions - before.submissions, profile ? 5u : 1u);
     EXPECT_EQ(after.waits - before.waits, 1u);
+    // And from the first copy on what Metal was asked for is what was counted.
+    const softmetal::Counters seen = softmetal::counters();
+    EXPECT_EQ(after.submissions, seen.submissions - start.submissions);
+    EXPECT_EQ(after.waits, seen.waits - start.waits);
+    EXPECT_EQ(after.dispatches, seen.dispatches - start.dispatches);
     rig.device.reset();
     EXPECT_EQ(testing::internal::GetCapturedStderr().find("norm_f16") != std::string::npos, profile);
   }

@@ -141,7 +141,7 @@ TEST(MetalPlan, SlicesFollowFromColumnsAndFormat) {
               shape.outputs = outputs;
               shape.experts = shape.items = experts;
               shape.item_rows = 8;
-              EXPECT_EQ(plan_linear(shape, linear_variant(shape, family)).params.slice_columns, slice);
+              EXPECT_EQ(plan_linear(shape, linear_variant(shape, family)).params.columns.slice_columns, slice);
             }
     }
 }

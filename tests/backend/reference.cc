@@ -44,7 +44,7 @@ void ReferenceBackend::make_kv_cache(const KvLayout& layout) {
 
 void ReferenceBackend::make_sampler(const SamplerLayout& layout) { slots_.resize(static_cast<size_t>(layout.slots)); }
 
-std::array<std::span<std::byte>, 2> ReferenceBackend::make_io(size_t stage_bytes, const OutputLayout& output) {
+std::vector<std::span<std::byte>> ReferenceBackend::make_io(size_t stage_bytes, const OutputLayout& output, int) {
   for (int ring = 0; ring < 2; ++ring) {
     stage_[ring].resize(stage_bytes);
     output_[ring].resize(output.bytes);
@@ -192,6 +192,7 @@ void ReferenceBackend::run(const NormOp& op) {
     for (int64_t i = 0; i < op.dim; ++i)
       out[static_cast<size_t>(i)] =
           (in[i] - mean) * scale * weight(op.weight).values[static_cast<size_t>(i)] + bias(op.bias, i);
+    if (op.f32_copy.bytes > 0) std::copy(out.begin(), out.end(), at(op.f32_copy) + r * op.dim);
     float* to = at(op.out) + r * op.dim;
     for (int64_t i = 0; i < op.dim; ++i)
       to[i] = static_cast<float>(out[static_cast<size_t>(i)] + (op.accumulate ? to[i] : 0.0));

@@ -26,7 +26,7 @@ class ReferenceBackend : public Backend {
   void make_kv_cache(const KvLayout& layout) override;
   std::vector<std::span<std::byte>> make_host_blocks(int64_t count, size_t bytes) override;
   void make_sampler(const SamplerLayout& layout) override;
-  std::array<std::span<std::byte>, 2> make_io(size_t stage_bytes, const OutputLayout& output) override;
+  std::vector<std::span<std::byte>> make_io(size_t stage_bytes, const OutputLayout& output, int rings) override;
   void copy_to(Region region, std::span<const std::byte> bytes) override;
   void copy_from(Region region, std::span<std::byte> bytes) override;
   void copy_to_cache(int64_t layer, bool value, std::span<const std::byte> bytes) override;
@@ -52,6 +52,9 @@ class ReferenceBackend : public Backend {
   void run(const SumRanksOp&) {}  // it is alone
   void run(const GatherRanksOp&) {}
   void run(const ShareTokensOp&) {}
+  void run(const SendRowsOp&) {}
+  void run(const ReceiveRowsOp&) {}
+  void run(const SendOutputOp&) {}
 
   struct Matrix {
     int64_t rows = 0, cols = 0;

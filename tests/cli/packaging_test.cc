@@ -153,5 +153,26 @@ TEST_F(ServeConfig, TheDockerfileInstallsWhatTheSetUpDoes) {
   EXPECT_GE(count, 5);
 }
 
+TEST_F(ServeConfig, TheDockerfileCopiesWhatIsNotIgnored) {
+  const std::string ignore = slurp(kRoot + "packaging/Dockerfile.dockerignore");
+  ASSERT_THAT(ignore, ::testing::StartsWith("*\n"));
+  std::istringstream lines(slurp(kRoot + "packaging/Dockerfile"));
+  std::string line, word;
+  int count = 0;
+  while (std::getline(lines, line)) {
+    if (!line.starts_with("COPY ") || line.starts_with("COPY --from")) continue;
+    std::istringstream words(line.substr(5));
+    std::vector<std::string> names;
+    while (words >> word) names.push_back(word);
+    names.pop_back();  // where it goes
+    for (const std::string& name : names) {
+      EXPECT_TRUE(std::filesystem::exists(kRoot + name)) << name;
+      EXPECT_THAT(ignore, HasSubstr("\n!" + name + "\n"));
+      ++count;
+    }
+  }
+  EXPECT_GE(count, 8);
+}
+
 }  // namespace
 }  // namespace ingot::cli

@@ -65,28 +65,33 @@ TEST_F(MpiRanks, GiveTheBitsOfOne) {
   const struct {
     std::string model;
     int ranks;
-  } cases[] = {{"", 2}, {tiny, 4}};
-  for (const auto& [model, ranks] : cases) {
+    std::string cut;
+  } cases[] = {{"", 2, " --tp 2"}, {tiny, 4, " --tp 4"}, {"", 2, " --pp 2"}, {tiny, 4, " --tp 2 --pp 2"}};
+  for (const auto& [model, ranks, cut] : cases) {
     const auto logits = [&](int n, const std::string& name) {
-      EXPECT_EQ(run(ingot(n) + "logits --ids 5,17,100,3,42,7 -c 64 -o " + file(name) + model + options(n)), 0)
+      EXPECT_EQ(run(ingot(n) + "logits --ids 5,17,100,3,42,7 -c 64 -t 1 -o " + file(name) + model + (n > 1 ? cut : "")),
+                0)
           << slurp(file("err"));
       return slurp(file(name));
     };
     const std::string alone = logits(1, "alone.npy");
     EXPECT_GT(alone.size(), 1000u);
-    EXPECT_TRUE(alone == logits(ranks, "shared.npy")) << ranks << " ranks";
+    EXPECT_TRUE(alone == logits(ranks, "shared.npy")) << cut;
   }
 }
 
+// Connected by MPI, and as they are between machines.
 TEST_F(MpiRanks, DrawTheSameTokens) {
-  const auto drawn = [&](int ranks) {
-    EXPECT_EQ(
-        run(ingot(ranks) + "run -p 'Once upon a time' -n 12 --temperature 0.9 --seed 3 -c 64 --json" + options(ranks)),
-        0)
+  const auto drawn = [&](int ranks, const std::string& link = "") {
+    EXPECT_EQ(run(link + ingot(ranks) + "run -p 'Once upon a time' -n 12 --temperature 0.9 --seed 3 -c 64 --json" +
+                  options(ranks)),
+              0)
         << slurp(file("err"));
     return nlohmann::json::parse(slurp(file("out")))["token_ids"];
   };
-  EXPECT_EQ(drawn(2), drawn(1));
+  const auto alone = drawn(1);
+  EXPECT_EQ(drawn(2), alone);
+  EXPECT_EQ(drawn(2, "export INGOT_LINK=tcp; "), alone);
 }
 
 // What one rank cannot do, all do not; and it is said once.
@@ -101,7 +106,7 @@ TEST_F(MpiRanks, AnErrorIsSaidOnce) {
 TEST_F(MpiRanks, EndWithinFiveSecondsOfADeathOrAStandstill) {
   const struct {
     int rank, signal;
-  } cases[] = {{1, SIGKILL}, {0, SIGKILL}, {1, SIGSTOP}, {0, SIGSTOP}};
+  } cases[] = {{0, SIGKILL}, {1, SIGSTOP}};  // the others: tests/server/faults_test.py
   for (const auto& [dies, signal] : cases) {
     const pid_t launcher = start(ingot(2) + "bench --batch 1 --prompt-len 16 --gen-len 8000" + options(2));
     pid_t victim = 0;
@@ -140,9 +145,18 @@ TEST_F(MpiRanks, EndWithinFiveSecondsOfADeathOrAStandstill) {
 
 TEST_F(MpiRanks, AreAskedForWhereTheyAreNot) {
   EXPECT_EQ(run(ingot(1) + "run --ids 1,2 --tp 2"), 2);
-  EXPECT_THAT(slurp(file("err")), HasSubstr("--tp 2: start as many processes, `mpirun -n 2 ingot ...`; there is 1"));
+  EXPECT_THAT(slurp(file("err")),
+              HasSubstr("--tp and --pp ask for 2 processes: start them, `mpirun -n 2 ingot ...`; there is 1"));
   EXPECT_EQ(run(ingot(1) + "inspect --tp 2 --device cpu"), 0) << slurp(file("err"));
   EXPECT_THAT(slurp(file("out")), HasSubstr("rank 1         heads 4 to 8 of 9, KV heads 1 to 2 of 3, MLP 768 to 1535"));
+  // As fast as each other: the head weighs as much as some layers. With little memory one has fewer still.
+  EXPECT_EQ(run(ingot(1) + "inspect --pp 2 --device cpu --hosts one:1:8,other:1:8"), 0) << slurp(file("err"));
+  EXPECT_THAT(slurp(file("out")), HasSubstr("rank 0         layers 0 to 21 of 30 on one"));
+  EXPECT_THAT(slurp(file("out")), HasSubstr("a stage sends  1 message a step and 2.2 KiB a token"));
+  EXPECT_NE(run(ingot(1) + "inspect --pp 2 --device cpu --hosts one:1:8,other:1:0.1"), 0);
+  EXPECT_THAT(slurp(file("out")), HasSubstr("declined: rank 1 on other: the model does not fit, "));
+  EXPECT_EQ(run(ingot(1) + "inspect --pp 2 --hosts one:1"), 2);
+  EXPECT_THAT(slurp(file("err")), HasSubstr("--hosts has room for 1 ranks, --tp 1 and --pp 2 make 2"));
 }
 
 }  // namespace

@@ -135,8 +135,7 @@ TEST_P(Contract, GeneratedRowsHaveTheBitsOfDecodeRows) {
     int64_t at = 0;
     for (const int64_t end : cuts) {
       builder_.clear();
-      builder_.add(std::span(ids).subspan(at, end - at), at, blocks_[block_set],
-                   at < kPrompt ? StepBuilder::Text::prompt : StepBuilder::Text::generated);
+      builder_.add(std::span(ids).subspan(at, end - at), at, blocks_[block_set]);
       for (int64_t row = at; row < end; ++row)
         builder_.sample(static_cast<int32_t>(row - at), greedy_, -1, {.kind = RowOutput::Kind::full_logits});
       const StepResult result = engine_->run(builder_.finish());

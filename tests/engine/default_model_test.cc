@@ -46,7 +46,7 @@ class DefaultModel : public ::testing::TestWithParam<std::string> {
   static double largest_logit_error() {
     const json reference = golden("logits.json");
     auto ids = reference["ids"].get<std::vector<int32_t>>();
-    if (little()) ids.resize(8);
+    if (little()) ids.resize(4);
     const Logits logits = little() ? run_row_by_row(*engine_, ids) : run_as_served(*engine_, ids);
     const auto columns = reference["columns"].get<std::vector<int32_t>>();
     double most = 0;
@@ -92,7 +92,7 @@ TEST_P(DefaultModel, LogitsAreClose) {
 TEST_P(DefaultModel, GreedyChoicesAreTheReferences) {
   int choices = 0, ties = 0;
   json cases = golden("greedy.json")["cases"];
-  const size_t most = little() ? 8 : 32;  // tokens of each text
+  const size_t most = little() ? 5 : 32;  // tokens of each text
   if (little()) cases = json::array({cases[1]});
   const auto blocks = assign_blocks(engine_->limits(), cases.size(), 256, 3);
   std::vector<Sequence> texts;

@@ -29,7 +29,9 @@ double difference(const std::string& name, const std::string& device, const std:
   // Experts are chosen for all rows of a step together.
   if (device == "metal" && name == "qwen3moe-gguf-bf16" && !soak())
     options.max_step_tokens = options.max_logits_rows = 4;
-  return reference_difference(options, name);
+  const double found = reference_difference(options, name);
+  ::testing::Test::RecordProperty("max_difference_" + device + (isa.empty() ? "" : "_" + isa), std::to_string(found));
+  return found;
 }
 
 class Family : public ::testing::TestWithParam<std::string> {};

@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "engine/follower.h"
+#include "engine/loader.h"
 #include "engine/memory_plan.h"
+#include "engine/process_group.h"
 #include "engine/sequences.h"
 #include "ingot/step_builder.h"
 
@@ -30,8 +34,7 @@ struct Bytes {
 
 constexpr int32_t kSeqs = 2;
 
-// Fills every sequence to its end, in the largest steps there are, asking for the logprobs of each row.
-Bytes use_it_all(const Case& c) {
+EngineOptions options_of(const Case& c) {
   EngineOptions options;
   options.model = fixture_config(c.config);
   options.load_format = "dummy";
@@ -41,6 +44,11 @@ Bytes use_it_all(const Case& c) {
   options.max_seqs = kSeqs;
   options.max_step_tokens = c.step_tokens;
   options.max_model_len = c.step_tokens;
+  return options;
+}
+
+// Fills every sequence to its end, in the largest steps there are, asking for the logits or the logprobs of each row.
+Bytes use_it_all(const EngineOptions& options) {
   const std::unique_ptr<Engine> engine = Engine::load(options);
   const EngineLimits& limits = engine->limits();
   const std::vector<std::vector<int32_t>> blocks = assign_blocks(limits, kSeqs, limits.max_model_len, 7);
@@ -50,33 +58,44 @@ Bytes use_it_all(const Case& c) {
     builder.clear();
     builder.add(ids, 0, blocks[s]);
     for (int32_t row = 0; row < std::min(limits.max_sample_rows, builder.rows()); ++row)
-      builder.sample(row, {}, -1, {.kind = RowOutput::Kind::score, .top = limits.max_top, .target = 1});
+      if (row < limits.max_logits_rows)
+        builder.sample(row, {}, -1, {.kind = RowOutput::Kind::full_logits});
+      else
+        builder.sample(row, {}, -1, {.kind = RowOutput::Kind::score, .top = limits.max_top, .target = 1});
     engine->run(builder.finish());
   }
   return {engine->memory().total_bytes(), peak_rss_bytes()};
 }
 
-// In a child, so that the peak is this case's alone.
-Bytes measure(const Case& c) {
-  int ends[2];
-  if (pipe(ends) != 0) throw_error(ErrorKind::io, "no pipe");
-  const pid_t child = fork();
-  if (child == 0) {
-    Bytes bytes{};
-    try {
-      bytes = use_it_all(c);
-    } catch (const std::exception& error) {
-      fprintf(stderr, "%s: %s\n", c.config, error.what());
+// In children, so that the peaks are theirs alone; all of them at the same time.
+std::vector<Bytes> measure(const std::vector<std::function<Bytes()>>& uses) {
+  std::vector<std::pair<pid_t, int>> children;
+  for (const std::function<Bytes()>& use : uses) {
+    int ends[2];
+    if (pipe(ends) != 0) throw_error(ErrorKind::io, "no pipe");
+    const pid_t child = fork();
+    if (child == 0) {
+      Bytes bytes{};
+      try {
+        bytes = use();
+      } catch (const std::exception& error) {
+        fprintf(stderr, "%s\n", error.what());
+      }
+      const bool written = write(ends[1], &bytes, sizeof bytes) == sizeof bytes;
+      _exit(written ? 0 : 1);
     }
-    const bool written = write(ends[1], &bytes, sizeof bytes) == sizeof bytes;
-    _exit(written ? 0 : 1);
+    close(ends[1]);
+    children.emplace_back(child, ends[0]);
   }
-  close(ends[1]);
-  Bytes bytes{};
-  const ssize_t got = read(ends[0], &bytes, sizeof bytes);
-  close(ends[0]);
-  waitpid(child, nullptr, 0);
-  return got == sizeof bytes ? bytes : Bytes{};
+  std::vector<Bytes> all;
+  for (const auto& [child, end] : children) {
+    Bytes bytes{};
+    const ssize_t got = read(end, &bytes, sizeof bytes);
+    close(end);
+    waitpid(child, nullptr, 0);
+    all.push_back(got == sizeof bytes ? bytes : Bytes{});
+  }
+  return all;
 }
 
 class MemoryPeak : public ::testing::TestWithParam<Case> {};
@@ -84,11 +103,40 @@ class MemoryPeak : public ::testing::TestWithParam<Case> {};
 TEST_P(MemoryPeak, IsWhatThePlanSaid) {
   if (GetParam().large && getenv("INGOT_LARGE_CONFIGS") == nullptr)
     GTEST_SKIP() << "set INGOT_LARGE_CONFIGS=1 to run it: needs about 20 GiB of free memory and some minutes";
-  const Bytes bytes = measure(GetParam());
+  const Bytes bytes = measure({[] { return use_it_all(options_of(GetParam())); }})[0];
   ASSERT_GT(bytes.planned, 0u);
   printf("planned %.0f MB, peak %.0f MB\n", bytes.planned / 1e6, bytes.peak / 1e6);
   const double allowed = 0.05 * static_cast<double>(bytes.planned) + 64e6;
   EXPECT_NEAR(static_cast<double>(bytes.peak), static_cast<double>(bytes.planned), allowed);
+}
+
+// Each stage holds what its own plan said: its layers, and its layers' cache.
+TEST(MemoryPeakOfStages, IsWhatTheirPlansSaid) {
+  EngineOptions options = options_of({.config = "Qwen2-0.5B", .dtype = "q8_0", .step_tokens = 48});
+  const uint64_t whole = inspect_model(options).plan.weight_bytes;
+  options.pp = 2;
+  const ProcessGroup::Lines lines;
+  const auto lead = [&] {
+    EngineOptions own = options;
+    own.group = std::make_shared<ProcessGroup>(lines, 0);
+    return use_it_all(own);
+  };
+  const auto follows = [&]() -> Bytes {
+    EngineOptions own = options;
+    own.group = std::make_shared<ProcessGroup>(lines, 1);
+    follow(own);
+    const uint64_t peak = peak_rss_bytes();
+    return {inspect_model(options, 1).plan.total_bytes(), peak};
+  };
+  uint64_t planned = 0;
+  for (const Bytes& bytes : measure({lead, follows})) {
+    ASSERT_GT(bytes.planned, 0u);
+    printf("planned %.0f MB, peak %.0f MB\n", bytes.planned / 1e6, bytes.peak / 1e6);
+    const double allowed = 0.03 * static_cast<double>(bytes.planned) + 64e6;
+    EXPECT_NEAR(static_cast<double>(bytes.peak), static_cast<double>(bytes.planned), allowed);
+    planned += bytes.planned;
+  }
+  EXPECT_GT(planned, whole);
 }
 
 INSTANTIATE_TEST_SUITE_P(Configs, MemoryPeak,

@@ -136,7 +136,8 @@ TEST(MemoryPlan, AnInt8CacheTakesAboutHalf) {
     options.kv_dtype = kv_dtype;
     const uint64_t weights = device->info().memory_bytes - (400ull << 20);
     return static_cast<double>(
-        plan_memory(config, whole_model(config), options, {}, *device, weights).limits.num_blocks);
+        plan_memory(config, whole_model(config), options, {}, *device, weights, device->info().memory_bytes)
+            .limits.num_blocks);
   };
   const double more = static_cast<double>(f16.kv.row_bytes()) / static_cast<double>(int8.kv.row_bytes());
   EXPECT_NEAR(blocks("int8") / blocks("f16"), more, 0.01);
@@ -149,7 +150,7 @@ TEST(MemoryPlan, TheModelLengthFollowsTheBlocksThatFit) {
   const ModelConfig config = inspect_model(options).config;
   const std::unique_ptr<Backend> device = make_cpu_backend({.threads = 1});
   const auto plan = [&](uint64_t weights) {
-    return plan_memory(config, whole_model(config), options, {}, *device, weights);
+    return plan_memory(config, whole_model(config), options, {}, *device, weights, device->info().memory_bytes);
   };
   const MemoryPlan whole = plan(0);
   const uint64_t block = whole.kv_bytes / static_cast<uint64_t>(whole.kv.num_blocks);

@@ -209,7 +209,7 @@ std::string middling_model() {
         "torch_dtype": "float16")");
 }
 
-// One weight read serves the whole batch, the cache is read once, and a layer is at most eight dispatches.
+// One weight read serves the whole batch, the cache is read once, and a layer is at most eight operations.
 class MetalTrafficOf : public ::testing::TestWithParam<std::string> {};  // a type of the KV cache
 
 TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {

@@ -17,10 +17,11 @@ namespace ingot::testing {
 // A group of threads of one process: letters in boxes, one box for each sender, receiver and kind.
 class ThreadGroup : public Group {
  public:
+  template <typename Member = ThreadGroup>
   static std::vector<std::shared_ptr<Group>> make(int ranks) {
     auto office = std::make_shared<Office>();
     std::vector<std::shared_ptr<Group>> groups;
-    for (int rank = 0; rank < ranks; ++rank) groups.push_back(std::make_shared<ThreadGroup>(office, rank, ranks));
+    for (int rank = 0; rank < ranks; ++rank) groups.push_back(std::make_shared<Member>(office, rank, ranks));
     return groups;
   }
 
@@ -28,7 +29,7 @@ class ThreadGroup : public Group {
     using Letter = std::vector<std::byte>;
     std::mutex mutex;
     std::condition_variable changed;
-    std::map<std::pair<int, int>, std::deque<Letter>> boxes[3];  // of steps, of rank 0's words, of notes
+    std::map<std::pair<int, int>, std::deque<Letter>> boxes[4];  // of steps, of rank 0's words, of notes, of answers
 
     void put(int box, int from, int to, std::span<const std::byte> bytes) {
       const std::lock_guard lock(mutex);
@@ -58,22 +59,24 @@ class ThreadGroup : public Group {
     receive(peer, in);
   }
   void send(int peer, std::span<const std::byte> bytes) override { office_->put(0, rank_, peer, bytes); }
-  void receive(int peer, std::span<std::byte> bytes) override {
-    const Office::Letter letter = office_->take(0, peer, rank_);
-    if (letter.size() != bytes.size()) abort();
-    std::memcpy(bytes.data(), letter.data(), letter.size());
-  }
+  void receive(int peer, std::span<std::byte> bytes) override { open(office_->take(0, peer, rank_), bytes); }
   void tell(std::span<const std::byte> message) override { say(message); }
   std::vector<std::byte> hear() override { return office_->take(1, 0, rank_); }
+  void answer(std::span<const std::byte> bytes) override { office_->put(3, rank_, 0, bytes); }
+  void take_answer(int rank, std::span<std::byte> bytes) override { open(office_->take(3, rank, rank_), bytes); }
   std::vector<std::vector<std::byte>> compare(std::span<const std::byte> note) override {
     std::vector<std::vector<std::byte>> notes;
     for (int rank = 0; rank < ranks_; ++rank) office_->put(2, rank_, rank, note);
     for (int rank = 0; rank < ranks_; ++rank) notes.push_back(office_->take(2, rank, rank_));
     return notes;
   }
-  void abort() override { std::abort(); }
+  void abort(const std::string&) override { std::abort(); }
 
  private:
+  void open(const Office::Letter& letter, std::span<std::byte> bytes) {
+    if (letter.size() != bytes.size()) std::abort();
+    if (!letter.empty()) std::memcpy(bytes.data(), letter.data(), letter.size());
+  }
   void say(std::span<const std::byte> message) {
     for (int rank = 1; rank_ == 0 && rank < ranks_; ++rank) office_->put(1, 0, rank, message);
   }

@@ -12,6 +12,7 @@
 #include "engine/internals.h"
 #include "formats/test_files.h"
 #include "orchestrator/llm_rig.h"
+#include "soak.h"
 
 namespace ingot::testing {
 namespace {
@@ -140,8 +141,9 @@ TEST(LlmTiersAlone, PreemptedAHundredTimes) {
   options.engine.host_cache_bytes = 4 << 20;
   const std::unique_ptr<Llm> llm = make(options);
   const std::vector<int32_t> prompt = random_ids(10, llm->limits().vocab, 1);
+  const int32_t wanted = test::unless_sanitized<int32_t>({100}, {10})[0];
   int32_t preemptions = 0;
-  for (uint32_t round = 0; preemptions < 100; ++round) {
+  for (uint32_t round = 0; preemptions < wanted; ++round) {
     ASSERT_LT(round, 60u) << preemptions;
     GenerationRequest slow = greedy(joined(prompt, {static_cast<int32_t>(round)}), 84);
     slow.sampling.temperature = 1.0f;
@@ -157,7 +159,7 @@ TEST(LlmTiersAlone, PreemptedAHundredTimes) {
     EXPECT_EQ(collect(*generation)[0].token_ids, expected) << round;
     preemptions += generation->summary().preemptions;
   }
-  EXPECT_GT(llm->stats().prefix_host_hits, 1000u);
+  EXPECT_GT(llm->stats().prefix_host_hits, 10u * static_cast<uint64_t>(wanted));
   expect_clean(*llm);
 }
 

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "orchestrator/guided_text.h"
+#include "orchestrator/structured_rig.h"
+
 namespace ingot {
 namespace {
 
@@ -29,8 +34,9 @@ class SchedulerRig {
     child->choice = parent.choice + 1;
     return enter(std::move(child));
   }
+  ScheduledStep schedule() { return scheduler_.schedule(false); }
   void step() {
-    for (const ScheduledSequence& part : scheduler_.schedule(false).sequences) {
+    for (const ScheduledSequence& part : schedule().sequences) {
       if (part.sample < 0) continue;
       part.sequence->tokens.push_back(7);
       part.sequence->in_flight = 0;
@@ -84,6 +90,29 @@ TEST(Scheduler, ABlockThatIsNoLongerSharedIsNotCopied) {
   EXPECT_EQ(first->computed, 8);
   EXPECT_EQ(first->blocks, blocks) << "copied although nobody else had it";
   EXPECT_THAT(rig.faults(), ::testing::IsEmpty());
+}
+
+// The masks of a draft may be made, or fewer of them, after the loop looked for them and before the step is scheduled.
+TEST(Scheduler, TakesOfADraftWhatHasMasks) {
+  const auto llm = testing::structured_llm(testing::structured_options());
+  StructuredOutput what = testing::structured(StructuredOutput::Kind::choice, "", {"abc", "abd"});
+  llm->compile(what);
+  MaskWorkers workers(2, [] {});
+  for (const std::vector<int32_t>& masked : {std::vector<int32_t>{}, std::vector<int32_t>{'a', 'x'}}) {
+    SchedulerRig rig(8);
+    const std::shared_ptr<Sequence> sequence = rig.add(6);
+    rig.step();
+    sequence->guide = std::make_shared<GuidedText>(what.compiled, *llm->tokenizer(), false);
+    const auto wait = [&] {
+      while (sequence->guide->pending()) std::this_thread::yield();
+    };
+    workers.post(sequence->guide, {});
+    wait();
+    if (!masked.empty()) workers.post_draft(sequence->guide, masked);
+    wait();
+    sequence->draft = {'a', 'x', 'c'};
+    EXPECT_EQ(rig.schedule().step.num_scheduled_tokens, masked.empty() ? 1 : 2);
+  }
 }
 
 }  // namespace

@@ -154,6 +154,12 @@ TEST(OpenaiRequest, HarmlessParametersAreAccepted) {
           "guided_regex":"","structured_outputs":{},"verbosity":"medium","include_reasoning":true,
           "stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":false,"include_obfuscation":false})");
   completion(R"(,"suffix":"","user":"me","spaces_between_special_tokens":true)");
+  // As routers of vLLM and SGLang hand a request on.
+  chat(R"(,"stream":false,"logprobs":false,"no_stop_trim":false,"ignore_eos":false,"continue_final_message":false,
+          "skip_special_tokens":true,"separate_reasoning":true,"stream_reasoning":true,"return_hidden_states":false,
+          "include_reasoning":true)");
+  completion(R"(,"stream":false,"echo":false,"no_stop_trim":false,"ignore_eos":false,"skip_special_tokens":true,
+                "return_hidden_states":false)");
 }
 
 TEST(OpenaiRequest, StructuredOutputHasManyNames) {

@@ -270,6 +270,31 @@ TEST(OpenaiRouter, HealthTellsOfADeviceThatFailsStepAfterStep) {
   EXPECT_NE(error_of(reply)["message"].get<std::string>().find("gpu: lost"), std::string::npos);
 }
 
+// Nobody generates any more: the API ends by itself what is under way.
+TEST(OpenaiRouter, GivingUpEndsWhatRuns) {
+  Rig rig;
+  const auto stream = rig.send("POST", "/v1/completions", R"({"prompt":"a","stream":true})");
+  rig.generator->last()->push_text("b");
+  EXPECT_NE(stream->pull_some().find("\"text\":\"b\""), std::string::npos);
+  const auto whole = rig.send("POST", "/v1/completions", R"({"prompt":"a"})");
+  const auto complete = rig.send("POST", "/v1/completions", R"({"prompt":"a","stream":true})");
+  rig.generator->last()->push_text("c");
+  rig.generator->last()->finish();
+  rig.api->give_up("rank 1 on studio-2 is gone");
+  const std::vector<Json> events = parse_events(stream->wait().body);
+  EXPECT_EQ(events.at(0)["error"]["message"], "rank 1 on studio-2 is gone: try again later");
+  EXPECT_EQ(events.at(0)["error"]["code"], "rank_lost");
+  const HttpReply reply = whole->wait();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(error_of(reply)["code"], "rank_lost");
+  EXPECT_EQ(parse_events(complete->wait().body).back(), "[DONE]") << "all of its answer is there";
+  for (const char* path : {"/health", "/ready"}) {
+    EXPECT_EQ(rig.ask("GET", path).status, 503) << path;
+    EXPECT_EQ(error_of(rig.ask("GET", path))["code"], "rank_lost") << path;
+  }
+  EXPECT_EQ(error_of(rig.ask("POST", "/v1/completions", R"({"prompt":"a"})"))["code"], "rank_lost");
+}
+
 TEST(OpenaiRouter, Loading) {
   const auto api = openai::make_api({.served_names = {"tiny"}, .version = "1", .load_progress = [] { return 0.25; }});
   const auto status = [&](const char* method, const char* path) {

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,13 @@ def default_model():
     if not path:
         sys.exit("error: INGOT_DEFAULT_MODEL is not set; run this through scripts/python_test.sh")
     return path
+
+
+def free_port():
+    """One that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class Server:

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "harness.h"
+#include "softmetal/audit.h"
 
 namespace softmetal_test {
 namespace {
@@ -455,6 +458,48 @@ TEST_F(Fault, ContentsOfAPrivateBuffer) {
   b->setLabel(MTLSTR("kv"));
   EXPECT_THAT(violation([&] { b->contents(); }), HasSubstr("contents() of the private buffer 'kv'"));
   EXPECT_NE(shared->contents(), nullptr);
+}
+
+// A buffer that both reach: the GPU writes a number, the host looks at it and writes another, the GPU reads that.
+TEST_F(Fault, TheHostTouchesABufferBetweenTwoEvents) {
+  SKIP_WITHOUT_TRACKER();
+  gpu.compile(R"(
+    kernel void send(device uint* box) { box[0] = 1; }
+    kernel void pass(device uint* other) { for (uint i = 0; i < 100000; ++i) other[0] = i; }
+    kernel void take(device const uint* box, device uint* out) { out[0] = box[0]; })");
+  MTL::ComputePipelineState *send = gpu.pipeline("send"), *pass = gpu.pipeline("pass"), *take = gpu.pipeline("take");
+  const auto run = [&](bool signals, bool waits) {
+    auto box = gpu.empty(16), out = gpu.empty(16);
+    auto event = NS::TransferPtr(gpu.device->newSharedEvent());
+    auto* commands = gpu.queue->commandBuffer();
+    const auto dispatch = [&](MTL::ComputePipelineState* pipeline, MTL::Buffer* to) {
+      auto* e = commands->computeCommandEncoder();
+      e->setComputePipelineState(pipeline);
+      e->setBuffer(to, 0, 0);
+      e->setBuffer(out.get(), 0, 1);
+      e->dispatchThreadgroups(MTL::Size(1, 1, 1), MTL::Size(1, 1, 1));
+      e->endEncoding();
+    };
+    if (!signals) commands->encodeSignalEvent(event.get(), 1);  // too early
+    dispatch(send, box.get());
+    if (signals) commands->encodeSignalEvent(event.get(), 1);
+    dispatch(pass, out.get());  // time for the host, which takes its turn between two dispatches
+    if (waits) commands->encodeWait(event.get(), 2);
+    dispatch(take, box.get());
+    commands->commit();
+    event->waitUntilSignaledValue(1, 10000);
+    const volatile auto* number = static_cast<uint32_t*>(box->contents());
+    while (!signals && *number != 1) std::this_thread::yield();
+    const std::string host = violation([&] { softmetal::host_access(box.get(), 0, 4, true); });
+    static_cast<uint32_t*>(box->contents())[0] = 7;
+    event->setSignaledValue(2);
+    commands->waitUntilCompleted();
+    const NS::Error* error = commands->error();
+    return host + (error ? error->localizedDescription()->utf8String() : "");
+  };
+  EXPECT_EQ(run(true, true), "");
+  EXPECT_THAT(run(false, true), HasSubstr("the host writes what is written by send with no event between"));
+  EXPECT_THAT(run(true, false), HasSubstr("with no event between"));
 }
 
 TEST_F(Fault, WhatIsForbiddenWhileEncoding) {

@@ -9,6 +9,7 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("INGOT_DEVICE", "cpu")
+os.environ.setdefault("RAY_worker_niceness", "0")  # 15 by itself: on a busy machine its workers would not even start
 
 import pytest
 from models import export_default_model

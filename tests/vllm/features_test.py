@@ -19,8 +19,8 @@ def tiny(**options):
 # -- declined ---------------------------------------------------------------------------------------------------------
 
 DECLINED = {
-    "tensor parallel": (dict(tensor_parallel_size=2), "parallel"),
-    "pipeline parallel": (dict(pipeline_parallel_size=2), "parallel"),
+    "heads that do not divide": (dict(tensor_parallel_size=3), "tensor"),
+    "expert parallel": (dict(tensor_parallel_size=2, enable_expert_parallel=True), "expert"),
     "lora": (dict(enable_lora=True), "LoRA"),
     "a KV type": (dict(kv_cache_dtype="fp8"), "kv-cache-dtype fp8: the engine has auto, float16"),
     "a KV type of the engine's": (dict(additional_config={"kv_dtype": "int4"}), "--kv-dtype int4: must be f16, bf16, int8"),
@@ -81,14 +81,20 @@ def test_the_cache_leaves_memory_to_the_system():
     """Whatever share of the memory is asked for, half a GiB stays free."""
     from types import SimpleNamespace
 
+    from vllm_apple.ranks import Place
     from vllm_apple.worker import AppleWorker
 
     gib = 1 << 30
     worker = object.__new__(AppleWorker)
+    worker.place = Place()
     worker.inspection = SimpleNamespace(memory={"available": 16 * gib, "total": 3 * gib, "kv_cache": gib})
     for share, usable in ((0.5, 8 * gib), (1.0, 16 * gib - gib // 2)):
         worker.cache_config = SimpleNamespace(gpu_memory_utilization=share)
         assert worker.determine_available_memory() == usable - 2 * gib
+    # Workers of one machine share what it has.
+    worker.place = Place(sharers=2)
+    worker.cache_config = SimpleNamespace(gpu_memory_utilization=0.5)
+    assert worker.determine_available_memory() == 4 * gib - 2 * gib
 
 
 # -- clamped, warned --------------------------------------------------------------------------------------------------

@@ -17,10 +17,13 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+START_S = 240 * int(os.environ.get("INGOT_TEST_TIME_SCALE", "1"))
+
+
 class Server:
     """A command that serves HTTP on `port`; ended by SIGINT, with all its processes."""
 
-    def __init__(self, *command, port: int, start_s=240, **environment):
+    def __init__(self, *command, port: int, start_s=START_S, **environment):
         self.port, self.start_s = port, start_s
         self.command = [str(word) for word in command]
         self.environment = {**os.environ, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "INFO", **environment}

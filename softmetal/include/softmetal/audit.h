@@ -13,6 +13,12 @@
 // that breaks it, in strict mode; the counters of softmetal.h count in every mode.
 #pragma once
 
+#include <cstddef>
+
+namespace MTL {
+class Buffer;
+}
+
 namespace softmetal {
 
 #ifdef __APPLE__
@@ -20,11 +26,15 @@ inline void begin_step() {}
 inline void begin_encode() {}
 inline void end_encode() {}
 inline void end_step() {}
+inline void host_access(const MTL::Buffer*, size_t, size_t, bool) {}
 #else
 void begin_step();
 void begin_encode();
 void end_encode();
 void end_step();
+// A thread of the host is about to read or write a part of a shared buffer while command buffers run: what these have
+// done to it must have been signalled to the host by an event, and what they do to it next must wait for another.
+void host_access(const MTL::Buffer* buffer, size_t offset, size_t bytes, bool writes);
 #endif
 
 // Ends its step when it goes out of scope, also by an exception.

@@ -16,6 +16,10 @@ extern "C" __attribute__((__shared__, aligned(16))) char softmetal_threadgroup_m
 
 namespace sm {
 
+SM_INLINE uint thread_index() {
+  return SM_SREG(tid, x) + SM_SREG(ntid, x) * (SM_SREG(tid, y) + SM_SREG(ntid, y) * SM_SREG(tid, z));
+}
+
 template <uint I, class P, class... R>
 struct Nth {
   using type = typename Nth<I - 1, R...>::type;

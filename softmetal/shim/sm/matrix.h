@@ -75,11 +75,16 @@ SM_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const
   if (sm::self()->lane == 0) sm::multiply(d.e, a.e, b.e, c.e);
 }
 
-// What the macro SOFTMETAL_MATRIX_ADD promises: d += a, element by element.
+// What the macro SOFTMETAL_MATRIX_ADD promises: element by element d += a, and d = d f + a g where g is not negative.
 template <class T>
 SM_INLINE void softmetal_add(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matrix<T, 8, 8>& a) {
   if (sm::self()->lane) return;
   for (int i = 0; i < 64; ++i) d.e[i] += a.e[i];
+}
+SM_INLINE void softmetal_fold(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<float, 8, 8>& f,
+                              const simdgroup_matrix<float, 8, 8>& a, const simdgroup_matrix<float, 8, 8>& g) {
+  if (sm::self()->lane) return;
+  for (int i = 0; i < 64; ++i) d.e[i] = g.e[i] < 0 ? d.e[i] : __builtin_fmaf(d.e[i], f.e[i], a.e[i] * g.e[i]);
 }
 
 #else
@@ -122,6 +127,11 @@ SM_INLINE void simdgroup_store(simdgroup_matrix<T, 8, 8> m, T* to, ulong stride 
 template <class T>
 SM_INLINE void softmetal_add(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matrix<T, 8, 8>& a) {
   for (int i = 0; i < 2; ++i) d.e.d[i] += a.e.d[i];
+}
+SM_INLINE void softmetal_fold(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<float, 8, 8>& f,
+                              const simdgroup_matrix<float, 8, 8>& a, const simdgroup_matrix<float, 8, 8>& g) {
+  for (int i = 0; i < 2; ++i)
+    d.e.d[i] = g.e.d[i] < 0 ? d.e.d[i] : __builtin_fmaf(d.e.d[i], f.e.d[i], a.e.d[i] * g.e.d[i]);
 }
 #pragma clang attribute push(__attribute__((no_sanitize("thread", "kernel-address"))), apply_to = function)
 template <class D, class A, class B, class C>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sm/abi.h"
+#include "sm/mem_flags.h"
 #include "sm/types.h"
 
 namespace sm {
@@ -25,15 +26,6 @@ SM_INLINE abi::ThreadContext* self() {
 #define SM_COLLECTIVE __attribute__((noinline, convergent, no_sanitize("thread", "kernel-address")))
 
 namespace metal {
-
-enum class mem_flags : uint {
-  mem_none = 0,
-  mem_device = 1,
-  mem_threadgroup = 2,
-  mem_texture = 4,
-  mem_threadgroup_imageblock = 8,
-};
-SM_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((uint)a | (uint)b); }
 
 SM_COLLECTIVE inline void threadgroup_barrier(mem_flags flags, SM_SITE_PARAMETERS) {
   sm::softmetal_runtime->threadgroup_barrier((uint)flags, SM_SITE);

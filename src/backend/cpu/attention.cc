@@ -94,12 +94,13 @@ Attention::Attention(const KvCache& cache, const Kernels& kernels, int workers)
   finished_ = Pages(static_cast<size_t>(partial_slots_ * layout.kv_heads) * sizeof(int32_t));
 }
 
-void Attention::reserve_tasks(int64_t seqs) {
+void Attention::reserve_tasks(int64_t seqs, size_t rings) {
   max_seqs_ = seqs;
   const int64_t words = 3 * (seqs + 1);
-  plan_memory_ = Pages(2 * static_cast<size_t>(words) * sizeof(int32_t));
-  for (int ring = 0; ring < 2; ++ring) {
-    int32_t* base = plan_memory_.as<int32_t>() + ring * words;
+  plan_memory_ = Pages(rings * static_cast<size_t>(words) * sizeof(int32_t));
+  tasks_.resize(rings);
+  for (size_t ring = 0; ring < rings; ++ring) {
+    int32_t* base = plan_memory_.as<int32_t>() + static_cast<int64_t>(ring) * words;
     tasks_[ring].decode_task = base;
     tasks_[ring].decode_slot = base + (seqs + 1);
     tasks_[ring].prefill_task = base + 2 * (seqs + 1);

@@ -39,8 +39,8 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // Room for the tasks of two steps of at most `seqs` sequences.
-  void reserve_tasks(int64_t seqs);
+  // Room for the tasks of steps of at most `seqs` sequences, one on each ring.
+  void reserve_tasks(int64_t seqs, size_t rings);
   const AttentionTasks& tasks(const StepView& view);
 
   void run(const AttentionOp& op, const Job& job);
@@ -72,7 +72,7 @@ class Attention {
   Pages finished_;  // int32 atomics [partial_slots, kv_heads], at a sequence's first slot: how many splits are done
   int64_t max_seqs_ = 0;
   Pages plan_memory_;
-  AttentionTasks tasks_[2];
+  std::vector<AttentionTasks> tasks_;  // by ring
 };
 
 }  // namespace ingot::cpu

@@ -32,7 +32,9 @@ struct Context {
   Pages host_blocks;  // [blocks][layers][K, V] as the cache has them
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Sampler> sampler;
-  Group* group = nullptr;  // that this device is a rank of
+  std::unique_ptr<Peers> group;   // the ranks that share its layers
+  std::unique_ptr<Peers> stages;  // those with the same share of each stage
+  Group* all = nullptr;           // all of them
 
   const PackedMatrix& matrix(WeightId id) const { return weights[static_cast<size_t>(id.index)].matrix; }
   // nullptr when the weight is absent.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "backend/cpu/kernels/select.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
+#include "backend/cpu/profile.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -32,8 +34,9 @@ class Cpu final : public Backend {
   explicit Cpu(const CpuOptions& options)
       : Backend("cpu"),
         isa_(cpu::choose_isa(options.isa)),
+        profiling_(options.profile),
         drop_pages_(options.drop_pages),
-        context_{.kernels = cpu::select_kernels(isa_), .group = options.group},
+        context_{.kernels = cpu::select_kernels(isa_), .all = options.group},
         pool_(options.threads > 0 ? options.threads : ThreadPool::available_cpus()) {
     describe({.name = "cpu",
               .description = fmt::format("{}, {}", cpu::isa_name(isa_), counted(pool_.size(), "thread")),
@@ -41,14 +44,20 @@ class Cpu final : public Backend {
               .activation = DType::f32,
               .memory_bytes = available_memory_bytes(),
               .path = std::string(cpu::isa_name(isa_))},
-             {.runs = "the CPU runs", .head_size = kMaxHeadSize, .group = cpu::kMaxAttentionRows, .groups = true});
+             {.runs = "the CPU runs", .head_size = kMaxHeadSize, .group = cpu::kMaxAttentionRows});
+    if (options.group != nullptr) {
+      context_.group = layer_peers(*options.group, options.tp);
+      context_.stages = stage_peers(*options.group, options.tp);
+    }
     reserve_ops(512);
   }
 
   ~Cpu() override {
-    for (int ring : {0, 1})
+    for (size_t ring = 0; ring < rings_.size(); ++ring)
       if (in_flight(ring)) pool_.wait(rings_[ring].job);
   }
+
+  Profile take_profile() override { return std::exchange(profile_, {}); }
 
   size_t matrix_bytes(const MatrixSpec& spec) const override { return packed_bytes(spec, isa_); }
   size_t work_bytes(int64_t rows, int64_t cols) const override {
@@ -59,7 +68,8 @@ class Cpu final : public Backend {
  private:
   struct Ring {
     cpu::RunningStep step;
-    std::vector<Op> ops;  // of fixed capacity
+    std::vector<Op> ops;              // of fixed capacity
+    std::vector<cpu::TimedOp> timed;  // one an operation, of a profile
     uint64_t job = 0;
     cpu::Pages stage, output;
   };
@@ -115,21 +125,26 @@ class Cpu final : public Backend {
     context_.sampler->create_rows(has_.output.max_rows);
   }
 
-  std::array<std::span<std::byte>, 2> make_io(size_t stage_bytes, const OutputLayout& output) override {
+  std::vector<std::span<std::byte>> make_io(size_t stage_bytes, const OutputLayout& output, int rings) override {
+    const size_t ops = rings_[0].ops.capacity();
+    rings_.resize(static_cast<size_t>(rings));
+    reserve_ops(ops);
+    std::vector<std::span<std::byte>> stages;
     for (Ring& ring : rings_) {
       ring.stage = allocate(std::max<size_t>(stage_bytes, 64), false);
       ring.output = allocate(std::max<size_t>(output.bytes, 64), false);
+      stages.emplace_back(ring.stage.data(), stage_bytes);
     }
     stage_bytes_ = stage_bytes;
     if (context_.sampler) context_.sampler->create_rows(output.max_rows);
     reserve_tasks();
-    return {std::span(rings_[0].stage.data(), stage_bytes), std::span(rings_[1].stage.data(), stage_bytes)};
+    return stages;
   }
 
   void reserve_tasks() {
     // Every sequence takes at least two words of the stage.
     if (context_.attention && stage_bytes_ > 0)
-      context_.attention->reserve_tasks(static_cast<int64_t>(stage_bytes_ / 8));
+      context_.attention->reserve_tasks(static_cast<int64_t>(stage_bytes_ / 8), rings_.size());
   }
 
   // -- outside a step --
@@ -152,6 +167,8 @@ class Cpu final : public Backend {
   void begin_step(int index) override {
     Ring& ring = rings_[index];
     ring.ops.clear();
+    ring.timed.clear();
+    counted_bytes_ = 0;
     ring.step = {.view = StepView(has_.step, ring.stage.data()), .layout = &has_.output, .output = ring.output.data()};
     if (context_.attention) ring.step.attention_tasks = &context_.attention->tasks(ring.step.view);
     encoding_ = &ring;
@@ -165,6 +182,12 @@ class Cpu final : public Backend {
     if (encoding_->ops.size() == encoding_->ops.capacity())
       throw_error(ErrorKind::internal, "cpu: more than {} operations in a step", encoding_->ops.capacity());
     encoding_->ops.push_back(op);
+    if (profiling_) {
+      const uint64_t bytes = has_.times.weight_bytes + has_.times.kv_bytes;
+      encoding_->timed.push_back(
+          cpu::timed_op(op, has_, encoding_->step.view, bytes - counted_bytes_, isa_ == cpu::Isa::avx512_bf16));
+      counted_bytes_ = bytes;
+    }
     ++counters_.dispatches;
   }
 
@@ -178,12 +201,17 @@ class Cpu final : public Backend {
   void finish_step(int index, StepTimes& times) override {
     pool_.wait(rings_[index].job);
     ++counters_.waits;
+    if (profiling_) {
+      for (const cpu::TimedOp& op : rings_[index].timed) profile_.add(op.name, op.line);
+      profile_.end_step();
+    }
     const StepTimes& ran = rings_[index].step.times;
     times.run_us = ran.run_us;
     times.gap_us = ran.gap_us;
     times.weight_bytes += ran.weight_bytes;
     times.wire_bytes = ran.wire_bytes;
     times.wire_messages = ran.wire_messages;
+    times.collectives = ran.collectives;
   }
 
   std::span<const std::byte> output_of(int index) override { return {rings_[index].output.data(), has_.output.bytes}; }
@@ -194,20 +222,40 @@ class Cpu final : public Backend {
     const Clock::time_point start = Clock::now();
     if (first) ring.step.times.gap_us = last_end_ == Clock::time_point() ? 0.0 : micros(start - last_end_);
     const cpu::Job job{context_, ring.step, worker};
-    for (const Op& op : ring.ops) std::visit([&](const auto& one) { cpu::run(one, job); }, op);
+    if (profiling_ && first) lap_ = start, ring_bytes_ = 0;
+    for (size_t i = 0; i < ring.ops.size(); ++i) {
+      std::visit([&](const auto& one) { cpu::run(one, job); }, ring.ops[i]);
+      if (profiling_ && first) note_time(ring, i);
+    }
     if (!first) return;
     last_end_ = Clock::now();
     ring.step.times.run_us = micros(last_end_ - start);
   }
 
+  // An operation is complete on every worker when it returns on the first.
+  void note_time(Ring& ring, size_t op) {
+    const Clock::time_point now = Clock::now();
+    Profile::Line& line = ring.timed[op].line;
+    line.seconds = micros(now - lap_) * 1e-6;
+    // Which experts have rows is known only now.
+    line.bytes += ring.step.times.weight_bytes - ring_bytes_;
+    ring_bytes_ = ring.step.times.weight_bytes;
+    lap_ = now;
+  }
+
   const cpu::Isa isa_;
+  const bool profiling_;
   DropPages drop_pages_;
   cpu::Context context_;
   size_t stage_bytes_ = 0;
-  Ring rings_[2];
+  std::deque<Ring> rings_ = std::deque<Ring>(2);
   Ring* encoding_ = nullptr;
   uint64_t next_step_ = 1;
   Clock::time_point last_end_;  // the first worker's
+  Profile profile_;
+  uint64_t counted_bytes_ = 0;  // of the operations encoded so far
+  Clock::time_point lap_;       // the first worker's, when the operation before ended
+  uint64_t ring_bytes_ = 0;     // the first worker's, of experts so far
   ThreadPool pool_;             // last: its threads use everything above
 };
 

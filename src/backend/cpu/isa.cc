@@ -22,8 +22,8 @@
 namespace ingot::cpu {
 namespace {
 
-constexpr std::string_view kNames[kNumIsas] = {"portable",    "avx2", "avx512",      "avx512_vnni",
-                                               "avx512_bf16", "neon", "neon_dotprod"};
+constexpr std::string_view kNames[kNumIsas] = {"portable",    "avx2", "avx512",       "avx512_vnni",
+                                               "avx512_bf16", "neon", "neon_dotprod", "neon_i8mm"};
 
 [[noreturn]] void throw_unavailable(std::string_view name) {
   std::string list;
@@ -60,14 +60,18 @@ bool is_listed(Isa isa) {
 #elif defined(__aarch64__)
 bool is_listed(Isa isa) {
   if (isa == Isa::neon) return true;
-  if (isa != Isa::neon_dotprod) return false;
+  if (isa != Isa::neon_dotprod && isa != Isa::neon_i8mm) return false;
 #if defined(__linux__)
-  constexpr unsigned long kDotProduct = 1ul << 20;
-  return getauxval(AT_HWCAP) & kDotProduct;
+  constexpr unsigned long kDotProduct = 1ul << 20, kMatrices = 1ul << 13;
+  if (!(getauxval(AT_HWCAP) & kDotProduct)) return false;
+  return isa == Isa::neon_dotprod || (getauxval(AT_HWCAP2) & kMatrices);
 #elif defined(__APPLE__)
-  int has = 0;
-  size_t size = sizeof has;
-  return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, nullptr, 0) == 0 && has != 0;
+  const auto has = [](const char* feature) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value != 0;
+  };
+  return has("hw.optional.arm.FEAT_DotProd") && (isa == Isa::neon_dotprod || has("hw.optional.arm.FEAT_I8MM"));
 #else
   return false;
 #endif
@@ -93,17 +97,20 @@ const KernelTable* avx512_with_bf16() {
 thread_local sigjmp_buf probe_escape;
 void leave_probe(int) { siglongjmp(probe_escape, 1); }
 
-// Runs kernels of each kind on zeros.
+// Runs kernels of each kind on zeros, of one row and of two.
 void exercise(const KernelTable& kernels) {
+  constexpr int kRows = 2;
   alignas(64) static uint8_t weights[16 * 1024];
-  alignas(64) static uint8_t act[2048];
-  alignas(64) static float in[kSuper], out[kPanelRows];
-  kernels.quantize(in, kSuper, 1, kSuper, 0, kSuper / kBlock, true, act);
-  if (kernels.round_to_bf16 != nullptr) kernels.round_to_bf16(in, kSuper, 1, kSuper, 0, kSuper / kBlock, act);
-  for (int type = 0; type < kNumDTypes; ++type) {
-    const int64_t end = kSuper;
-    const TileArgs args = {weights, sizeof weights, 1, 1, &end, act, true, in, kSuper, out, nullptr};
-    kernels.tile[type][0](args);
+  alignas(64) static uint8_t act[activation_bytes(kRows, kSuper / kBlock, true)];
+  alignas(64) static float in[kRows * kSuper], out[kRows * kPanelRows];
+  for (int rows = 1; rows <= kRows; ++rows) {
+    if (kernels.round_to_bf16 != nullptr) kernels.round_to_bf16(in, kSuper, rows, kSuper, 0, kSuper / kBlock, act);
+    kernels.quantize(in, kSuper, rows, kSuper, 0, kSuper / kBlock, true, act);
+    for (int type = 0; type < kNumDTypes; ++type) {
+      const int64_t end = kSuper;
+      const TileArgs args = {weights, sizeof weights, 1, 1, &end, act, true, in, kSuper, out, nullptr};
+      kernels.tile[type][rows - 1](args);
+    }
   }
   for (auto store : kernels.store) {
     const StoreArgs args = {in, in, nullptr, nullptr, 1, kPanelRows, out, kPanelRows};
@@ -176,6 +183,9 @@ const KernelTable* kernels_for(Isa isa) {
 #endif
 #if defined(INGOT_HAS_NEON)
     case Isa::neon: return neon_kernels();
+    case Isa::neon_i8mm: return neon_i8mm_kernels();
+#endif
+#if defined(INGOT_HAS_NEON_DOTPROD)
     case Isa::neon_dotprod: return neon_dotprod_kernels();
 #endif
     default: return nullptr;

@@ -17,8 +17,9 @@ enum class Isa : uint8_t {
   avx512_bf16,   // + VNNI and BF16
   neon,          // Armv8.0
   neon_dotprod,  // + dot product (Armv8.2 and up)
+  neon_i8mm,     // + products of 8-bit matrices (Armv8.6 and up)
 };
-inline constexpr int kNumIsas = 7;
+inline constexpr int kNumIsas = 8;
 
 std::string_view isa_name(Isa isa);  // as the enumerator is spelled
 std::optional<Isa> parse_isa(std::string_view name);

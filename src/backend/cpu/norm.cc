@@ -19,6 +19,7 @@ void run(const NormOp& op, const Job& job) {
       float* out = device.floats(op.out) + row * op.dim;
       float* normed = op.accumulate ? device.work.as<float>() + job.worker.index() * op.dim : out;
       normalize(in + row * op.dim, weight, bias, op.eps, op.dim, normed);
+      if (op.f32_copy.bytes > 0) std::copy_n(normed, op.dim, device.floats(op.f32_copy) + row * op.dim);
       if (op.accumulate)
         for (int64_t i = 0; i < op.dim; ++i) out[i] += normed[i];
     }

@@ -21,6 +21,9 @@ void run(const PoolOp& op, const Job& job);
 void run(const SumRanksOp& op, const Job& job);
 void run(const GatherRanksOp& op, const Job& job);
 void run(const ShareTokensOp& op, const Job& job);
+void run(const SendRowsOp& op, const Job& job);
+void run(const ReceiveRowsOp& op, const Job& job);
+void run(const SendOutputOp& op, const Job& job);
 
 // Bytes of work memory that an operation needs: most need none.
 template <typename AnyOp>

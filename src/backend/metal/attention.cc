@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "backend/metal/linear/plan.h"
 #include "backend/metal/ops.h"
 
 namespace ingot::metal {
@@ -15,8 +16,9 @@ constexpr int64_t kMostSplits = 64;      // of one sequence
 // threadgroup each; with so many KV heads of sequences or more, whole sequences do, if none is longer than those keys.
 constexpr int64_t kFewSpans = 1280, kManyGroups = 384, kWholeKeys = 1024;
 constexpr size_t kThreadgroupBytes = 32768;
-constexpr size_t kStaticBytes = 8 * 8 * 8;  // of decode_attention
-constexpr double kMostOperations = 5e10;    // multiplications in one dispatch of prefill: some ten milliseconds
+constexpr size_t kStaticBytes = 8 * 8 * 8;                             // of decode_attention
+constexpr size_t kPrefillStaticBytes = 4 * kPrefillMostThreads + 256;  // of prefill_attention_shared, and more
+constexpr double kMostOperations = 5e10;  // multiplications in one dispatch of prefill: some ten milliseconds
 
 // Of the numbers that products are made of: those of the cache, but halves for integers.
 size_t number_bytes(KvType cache) { return cache == KvType::int8 ? 2 : kv_element_bytes(cache); }
@@ -34,6 +36,14 @@ size_t shared_bytes(int64_t head_size, int64_t simdgroups, size_t element) {
   return static_cast<size_t>(10 * head_size) * element + static_cast<size_t>(2 * (8 * (kSpan + 16) + 2 * kSpan)) * 4 +
          static_cast<size_t>(simdgroups) * (static_cast<size_t>(8 * (head_size / simdgroups + 4)) * 4 +
                                             static_cast<size_t>(8 * (kSpan + 8) + 256) * element);
+}
+
+// Of prefill_attention_shared: q, a corner of each simdgroup, scores and weights, or eight rows of results in their
+// place.
+size_t prefill_bytes(int64_t head_size, int64_t simdgroups, int64_t rows, size_t element) {
+  return static_cast<size_t>(rows * (head_size + 8) + simdgroups * 256) * element +
+         std::max(static_cast<size_t>(rows) * (static_cast<size_t>(kSpan + 16) * 4 + (kSpan + 8) * element),
+                  static_cast<size_t>(8 * (head_size + 8)) * 4);
 }
 
 // Of so many partial results: sums, then (largest score, sum of weights).
@@ -70,7 +80,8 @@ Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
       shared_name_(kernel_name("decode_attention_shared", activation, cache.layout().dtype)),
       roomy_name_(kernel_name("decode_attention_roomy", activation, cache.layout().dtype)),
       write_name_(kernel_name("prefill_write", activation, cache.layout().dtype)),
-      prefill_name_(kernel_name("prefill_attention", activation, cache.layout().dtype)) {
+      prefill_name_(kernel_name("prefill_attention", activation, cache.layout().dtype)),
+      prefill_shared_name_(kernel_name("prefill_attention_shared", activation, cache.layout().dtype)) {
   split_ = kShortestSplit;
   while (split_ * kMostSplits < max_length) split_ *= 2;
 }
@@ -81,6 +92,8 @@ AttentionParams Attention::params(const AttentionOp& op, const Context& context)
   p.norm_eps = op.norm_eps;
   p.heads = static_cast<uint32_t>(op.shape.heads);
   p.kv_heads = static_cast<uint32_t>(op.shape.kv_heads);
+  p.group = static_cast<uint32_t>(op.shape.group());
+  p.skipped = static_cast<uint32_t>(op.shape.skipped);
   p.rope_dims = static_cast<uint32_t>(op.shape.rope_dims);
   p.split = static_cast<uint32_t>(split_);
   p.max_blocks = static_cast<uint32_t>(context.step.max_blocks);
@@ -96,7 +109,7 @@ void Attention::reserve(Context& context, size_t bytes) {
 
 // decode_attention_shared is for these.
 bool Attention::shared(const AttentionShape& shape) const {
-  return number_bytes(cache_.layout().dtype) == 2 && shape.heads <= 8 * shape.kv_heads &&
+  return number_bytes(cache_.layout().dtype) == 2 && shape.group() <= 8 &&
          (shape.head_size == 64 || shape.head_size == 128 || shape.head_size == 256);
 }
 
@@ -118,7 +131,7 @@ void Attention::decode(const AttentionOp& op, Context& context) {
   reserve(context, partial_bytes(shape, splits > 1 ? rows * shape.heads * splits : 0));
   decode(op, context, AttentionCut::splits);
   if (!shared(shape) || longest <= kShortestSplit) return;
-  reserve(context, partial_bytes(shape, kFewSpans * (shape.heads / shape.kv_heads)));
+  reserve(context, partial_bytes(shape, kFewSpans * shape.group()));
   decode(op, context, AttentionCut::spans);
 }
 
@@ -224,21 +237,39 @@ void Attention::prefill_write(const AttentionOp& op, Context& context) {
   encoder.dispatch({static_cast<NS::UInteger>((heads + 3) / 4), static_cast<NS::UInteger>(rows), 1}, {128, 1, 1});
 }
 
+// GPUs that load and multiply many matrices at a time have registers for eight rows of all dims; others share.
+PrefillPlan Attention::plan_prefill(const AttentionShape& shape, const Context& context) const {
+  const size_t element = number_bytes(cache_.layout().dtype);
+  const PrefillWay way = context.family == kNvidiaFamily ? PrefillWay::own_rows : PrefillWay::shared;
+  PrefillPlan plan{.way = tried_prefill.value_or(way), .simdgroups = 4, .rows = 32, .threadgroup_bytes = 0};
+  if (plan.way == PrefillWay::own_rows) {
+    const size_t own = own_bytes(shape.head_size, element) + q_bytes(shape.head_size, element);
+    while (plan.simdgroups > 1 && static_cast<size_t>(plan.simdgroups) * own > kThreadgroupBytes) plan.simdgroups /= 2;
+    plan.rows = 8 * plan.simdgroups;
+    plan.threadgroup_bytes = static_cast<size_t>(plan.simdgroups) * own;
+    return plan;
+  }
+  // As many sums as registers of M1 hold twice, beside those of a span: 32 rows by 16 dims a simdgroup, or 16 by 32.
+  if (shape.head_size > 64) plan.simdgroups = 8;
+  if (shape.head_size > 128) plan.rows = 16;
+  const auto bytes = [&] { return prefill_bytes(shape.head_size, plan.simdgroups, plan.rows, element); };
+  while (plan.rows > 8 && bytes() + kPrefillStaticBytes > kThreadgroupBytes) plan.rows /= 2;
+  plan.threadgroup_bytes = bytes();
+  return plan;
+}
+
 void Attention::prefill(const AttentionOp& op, Context& context) {
   const StagedStep& step = context.step;
   const AttentionShape& shape = op.shape;
-  const size_t element = number_bytes(cache_.layout().dtype);
-  const size_t own = own_bytes(shape.head_size, element) + q_bytes(shape.head_size, element);
-  int64_t simdgroups = 4;
-  while (simdgroups > 1 && static_cast<size_t>(simdgroups) * own > kThreadgroupBytes) simdgroups /= 2;
+  const PrefillPlan plan = plan_prefill(shape, context);
 
   AttentionParams params = this->params(op, context);
   params.first_seq = static_cast<uint32_t>(step.decode_rows);
   const int64_t seqs = step.seqs - step.decode_rows;
-  const int64_t tiles = (step.max_query_len + 8 * simdgroups - 1) / (8 * simdgroups);
+  const int64_t tiles = (step.max_query_len + plan.rows - 1) / plan.rows;
   const int64_t visible =
-      shape.window > 0 ? std::min<int64_t>(step.max_seq_len, shape.window + 8 * simdgroups) : step.max_seq_len;
-  const double tile_operations = 2.0 * static_cast<double>(8 * simdgroups * shape.heads * shape.head_size) *
+      shape.window > 0 ? std::min<int64_t>(step.max_seq_len, shape.window + plan.rows) : step.max_seq_len;
+  const double tile_operations = 2.0 * static_cast<double>(plan.rows * shape.heads * shape.head_size) *
                                  static_cast<double>(visible) * static_cast<double>(std::max<int64_t>(seqs, 1));
   const int64_t tiles_at_once =
       std::clamp<int64_t>(static_cast<int64_t>(kMostOperations / std::max(tile_operations, 1.0)), 1, tiles);
@@ -246,10 +277,12 @@ void Attention::prefill(const AttentionOp& op, Context& context) {
   Encoder& encoder = context.encoder;
   for (int64_t first = 0; first < tiles; first += tiles_at_once) {
     params.first_tile = static_cast<uint32_t>(first);
+    const bool own_rows = plan.way == PrefillWay::own_rows;
     encoder.use(
-        prefill_name_,
+        own_rows ? prefill_name_ : prefill_shared_name_,
         {Constant::u(kAttentionHeadSize, shape.head_size), Constant::u(kAttentionBlockSize, cache_.layout().block_size),
-         Constant::u(kAttentionWindow, shape.window), Constant::u(kAttentionSimdgroups, simdgroups)});
+         Constant::u(kAttentionWindow, shape.window), Constant::u(kAttentionSimdgroups, plan.simdgroups),
+         Constant::u(kAttentionRows, plan.rows)});
     encoder.read(0, context.activations(op.qkv, step.tokens * shape.qkv_width()));
     encoder.read(1, cache_.part(op.layer, false));
     encoder.read(2, cache_.part(op.layer, true));
@@ -264,10 +297,10 @@ void Attention::prefill(const AttentionOp& op, Context& context) {
       encoder.weight(6, out);
     }
     encoder.value(7, params);
-    encoder.threadgroup_memory(0, static_cast<size_t>(simdgroups) * own);
+    encoder.threadgroup_memory(0, plan.threadgroup_bytes);
     encoder.dispatch({static_cast<NS::UInteger>(std::min(tiles_at_once, tiles - first)),
                       static_cast<NS::UInteger>(shape.heads), static_cast<NS::UInteger>(seqs)},
-                     {static_cast<NS::UInteger>(simdgroups) * 32, 1, 1});
+                     {static_cast<NS::UInteger>(plan.simdgroups) * 32, 1, 1});
   }
 }
 

@@ -11,6 +11,7 @@
 #include "backend/metal/kv_cache.h"
 #include "backend/metal/linear/gemm.h"
 #include "backend/metal/linear/linear.h"
+#include "backend/metal/mailboxes.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/sampling.h"
 #include "backend/op.h"
@@ -34,18 +35,20 @@ struct Context {
   size_t threadgroup_bytes = 0;   // that a threadgroup may have
   std::vector<Weight> weights;    // by WeightId
   BufferPtr scratch;              // activations
-  BufferPtr partials;             // sums of split matrix products, made when steps are rehearsed
+  BufferPtr partials;             // sums of matrix products that are split or in cuts, made when steps are rehearsed
   BufferPtr output;               // of the step's samples and pooled sequences
   size_t pooled = 0;              // OutputLayout::pooled
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<HostBlocks> host_blocks;
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Sampler> sampler;
+  std::unique_ptr<Mailboxes> mailboxes;  // of ranks that have the model together; null: it is alone
+  bool answers = false;                  // the step being encoded sends its outputs to rank 0
 
   StagedStep step;
-  BufferPtr input;                   // its arrays
-  uint64_t number = 1;               // of the step
-  uint64_t* weight_bytes = nullptr;  // that it reads
+  BufferPtr input;             // its arrays
+  uint64_t number = 1;         // of the step
+  StepTimes* times = nullptr;  // what it counts
 
   const PackedMatrix& matrix(WeightId id) const { return weights[static_cast<size_t>(id.index)].matrix; }
   // Nothing when the weight is absent.

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 #include <vector>
 
+#include "backend/metal/commands.h"
 #include "backend/metal/context.h"
 #include "backend/metal/gpu.h"
 #include "backend/metal/host_hooks.h"
@@ -24,7 +26,9 @@ using namespace metal;
 
 constexpr int32_t kStepTokens = 256;       // in one step: keeps the longest one well under the GPU's watchdog
 constexpr int32_t kCudaStepTokens = 2048;  // no watchdog there
-constexpr int kPackers = 16;               // threads that pack weights, at most
+// One that is alone does not sum cuts there: its kernels were timed without.
+constexpr const char* kNoCudaGroups = "an NVIDIA GPU shares no model with other ranks; use --device cpu";
+constexpr int kPackers = 16;                                    // threads that pack weights, at most
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention
 
 class Metal final : public Backend {
@@ -47,9 +51,10 @@ class Metal final : public Backend {
                  .activation = options.activation,
                  .family = gpu_.family,
                  .threadgroup_bytes = gpu_.device->maxThreadgroupMemoryLength(),
-                 .weight_bytes = &has_.times.weight_bytes},
+                 .times = &has_.times},
         profiling_(options.profile),
-        capture_next_step_(options.capture_next_step) {
+        capture_next_step_(options.capture_next_step),
+        slices_(!options.cuda) {
     if (options.activation != DType::f16 && options.activation != DType::bf16)
       throw_error(ErrorKind::bad_call, "gpu: activations of {}: must be f16 or bf16", dtype_name(options.activation));
     if (options.activation == DType::bf16 && !gpu_.bfloat)
@@ -71,36 +76,53 @@ class Metal final : public Backend {
               .head_size = kMaxHeadSize,
               .experts = kMaxExperts,
               .experts_per_token = kMaxExpertsPerToken,
-              .no_bf16_cache = gpu_.bfloat ? "" : "a KV cache of bf16 needs macOS 14 or newer"});
+              .no_bf16_cache = gpu_.bfloat ? "" : "a KV cache of bf16 needs macOS 14 or newer",
+              .no_groups = options.cuda ? kNoCudaGroups : ""});
+    if (options.group != nullptr && !options.cuda)
+      context_.mailboxes = std::make_unique<Mailboxes>(gpu_.device.get(), *options.group, options.tp, memory_);
   }
 
   ~Metal() override {
     drop_encoding();
     close_step();
     for (Ring& ring : rings_)
-      if (ring.commands) ring.commands->waitUntilCompleted();
+      if (ring.commands) wait_for(ring.commands.get(), counters_);
     if (profiling_) fmt::print(stderr, "{}", profile_.table());
   }
 
-  size_t matrix_bytes(const MatrixSpec& spec) const override { return packed_bytes(spec); }
+  Profile take_profile() override { return std::exchange(profile_, {}); }
+
+  size_t matrix_bytes(const MatrixSpec& spec) const override { return packed_bytes(sliced(spec)); }
   size_t sampler_bytes(const SamplerLayout& layout) const override { return Sampler::bytes(layout); }
   size_t work_bytes(int64_t rows, int64_t cols) const override {
     return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float) +
            gemm_.work_bytes(rows, cols);
   }
+  size_t slice_bytes(int64_t rows, int64_t dim) const override {
+    return slices_ ? static_cast<size_t>(2 * rows * dim) * sizeof(float) : 0;
+  }
+  size_t mailbox_bytes(size_t sent, size_t received) const override { return sent + received; }
 
  private:
   struct Ring {
     BufferPtr stage, output;
     NS::SharedPtr<MTL::CommandBuffer> commands;  // in flight
-    std::vector<Profile::Timed> timed;
+    uint64_t mail = 0;                           // Mailboxes::submit()
+    std::vector<TimedDispatch> timed;
   };
 
   // -- load --
 
+  // What ranks could cut is summed in slices, so that all numbers of ranks give the same bits.
+  MatrixSpec sliced(const MatrixSpec& spec) const {
+    MatrixSpec own = spec;
+    if (!slices_) own.slices.clear();
+    return own;
+  }
+
   size_t add_matrix(const MatrixSpec& spec) override {
     if (!packers_) packers_ = std::make_unique<ThreadPool>(std::min(ThreadPool::available_cpus(), kPackers));
-    context_.weights.push_back({pack_matrix(spec, memory_, drop_pages_, *packers_), {}, 0});
+    context_.weights.push_back({pack_matrix(sliced(spec), memory_, drop_pages_, *packers_), {}, 0});
     return context_.weights.back().matrix.bytes;
   }
 
@@ -142,17 +164,18 @@ class Metal final : public Backend {
                                                      longest > 0 ? std::min(longest, positions) : positions);
   }
 
-  std::array<std::span<std::byte>, 2> make_io(size_t stage_bytes, const OutputLayout& output) override {
+  std::vector<std::span<std::byte>> make_io(size_t stage_bytes, const OutputLayout& output, int rings) override {
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     stage_bytes = std::max<size_t>(stage_bytes, 64);
     context_.input = memory_.new_private(stage_bytes, "input");
     context_.output = memory_.new_zeros(output.bytes, "output");
     context_.pooled = output.pooled;
-    std::array<std::span<std::byte>, 2> stages;
-    for (size_t i = 0; i < 2; ++i) {
-      rings_[i].stage = memory_.new_shared(stage_bytes, "stage");
-      rings_[i].output = memory_.new_shared(output.bytes, "results");
-      stages[i] = {static_cast<std::byte*>(rings_[i].stage->contents()), stage_bytes};
+    std::vector<std::span<std::byte>> stages;
+    rings_.resize(static_cast<size_t>(rings));
+    for (Ring& ring : rings_) {
+      ring.stage = memory_.new_shared(stage_bytes, "stage");
+      ring.output = memory_.new_shared(output.bytes, "results");
+      stages.emplace_back(static_cast<std::byte*>(ring.stage->contents()), stage_bytes);
     }
     if (context_.sampler) context_.sampler->create_rows(output, memory_);
     memory_.commit_residency();
@@ -218,8 +241,7 @@ class Metal final : public Backend {
     }
     fence_used_ = true;
     if (profiling_) {
-      commands_->commit();
-      ++counters_.submissions;
+      commit(commands_.get(), counters_);
       commands_ = NS::RetainPtr(gpu_.queue->commandBuffer());
     }
     encoder_.begin(commands_.get(), fence_.get());
@@ -240,12 +262,17 @@ class Metal final : public Backend {
     Ring& ring = rings_[index];
     encoder_.end();
     if (std::exchange(samples_, false)) copy_outputs(ring);
+    if (std::exchange(context_.answers, false)) send_outputs(ring);
     host::end_encode();
     ++context_.number;
     ring.timed = encoder_.take_timed();
     ring.commands = std::exchange(commands_, {});
-    ring.commands->commit();
-    ++counters_.submissions;
+    if (context_.mailboxes)
+      ring.commands->addCompletedHandler([this](MTL::CommandBuffer* done) {
+        if (done->error() != nullptr) tell_failure(failure_of(done));
+      });
+    commit(ring.commands.get(), counters_);
+    if (context_.mailboxes) ring.mail = context_.mailboxes->submit();
     pool_.reset();
     last_submitted_ = &ring;
   }
@@ -255,15 +282,13 @@ class Metal final : public Backend {
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     // The audit knows one step at a time: with a second one submitted, this wait belongs to no step of its.
     if (last_submitted_ != &ring) close_step();
-    ring.commands->waitUntilCompleted();
-    ++counters_.waits;
+    wait_for(ring.commands.get(), counters_);
     const auto commands = std::exchange(ring.commands, {});
-    if (profiling_) profile_.add(std::exchange(ring.timed, {}));
+    if (profiling_) add_step(profile_, std::exchange(ring.timed, {}));
     if (std::exchange(capturing_, false)) MTL::CaptureManager::sharedCaptureManager()->stopCapture();
     if (!commands_) close_step();
-    if (NS::Error* error = commands->error())
-      throw_error(ErrorKind::device, "gpu: the step failed on the GPU: {}; its outputs are lost",
-                  error->localizedDescription()->utf8String());
+    if (context_.mailboxes) context_.mailboxes->finish(ring.mail, commands->error() != nullptr);
+    if (commands->error() != nullptr) throw Error(ErrorKind::device, failure_of(commands.get()));
     times.run_us = (commands->GPUEndTime() - commands->GPUStartTime()) * 1e6;
     if (last_end_ > 0) times.gap_us = std::max(0.0, (commands->GPUStartTime() - last_end_) * 1e6);
     last_end_ = commands->GPUEndTime();
@@ -271,6 +296,11 @@ class Metal final : public Backend {
 
   std::span<const std::byte> output_of(int index) override {
     return {static_cast<const std::byte*>(rings_[index].output->contents()), has_.output.bytes};
+  }
+
+  static std::string failure_of(MTL::CommandBuffer* failed) {
+    return fmt::format("gpu: the step failed on the GPU: {}; its outputs are lost",
+                       failed->error()->localizedDescription()->utf8String());
   }
 
   // Ends a step for the audit of the software device.
@@ -284,6 +314,8 @@ class Metal final : public Backend {
     encoder_.take_timed();
     host::end_encode();
     commands_.reset();
+    if (context_.mailboxes) context_.mailboxes->drop();
+    context_.answers = false;
     pool_.reset();
     samples_ = false;
   }
@@ -309,6 +341,22 @@ class Metal final : public Backend {
     blit->endEncoding();
   }
 
+  // What lies in the shared buffer then, to rank 0.
+  void send_outputs(const Ring& ring) {
+    const StagedStep& step = has_.step;
+    const OutputCounts counts = OutputCounts::of(
+        {StepView(step, has_.stage).sampling(), static_cast<size_t>(step.samples)}, static_cast<size_t>(step.pooled));
+    const size_t bytes = counts.packed_bytes(has_.output);
+    has_.times.wire_bytes += bytes;
+    ++has_.times.wire_messages;
+    context_.mailboxes->encode(commands_.get(), [this, counts, bytes, output = ring.output.get()] {
+      host::host_access({output, 0, output->length()}, true);
+      auto* const packed = static_cast<std::byte*>(output->contents());
+      pack_output(has_.output, counts, packed);
+      context_.mailboxes->all().answer({packed, bytes});
+    });
+  }
+
   Gpu gpu_;
   std::unique_ptr<ThreadPool> packers_;  // while weights are loaded
   DropPages drop_pages_;
@@ -321,7 +369,7 @@ class Metal final : public Backend {
   NS::SharedPtr<MTL::Fence> fence_;  // orders the encoders of all steps: nothing else does, buffers are untracked
   bool fence_used_ = false;
 
-  Ring rings_[2];
+  std::deque<Ring> rings_ = std::deque<Ring>(2);
   Ring* last_submitted_ = nullptr;
   NS::SharedPtr<NS::AutoreleasePool> pool_;     // of the step being encoded
   NS::SharedPtr<MTL::CommandBuffer> commands_;  // being encoded
@@ -330,6 +378,7 @@ class Metal final : public Backend {
   bool profiling_ = false;
   Profile profile_;
   bool capture_next_step_ = false, capturing_ = false;
+  const bool slices_;  // sums them
   double last_end_ = 0;
 };
 

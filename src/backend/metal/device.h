@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "collective/group.h"
 
 namespace ingot {
 
@@ -14,6 +15,8 @@ struct MetalOptions {
   bool profile = false;            // VLLM_METAL_PROFILE
   bool capture_next_step = false;  // VLLM_METAL_CAPTURE_NEXT_STEP
   DropPages drop_pages;
+  Group* group = nullptr;  // that the device is a rank of; it outlives the device. null: it is alone
+  int tp = 1;              // ranks of it that share a layer
 };
 
 // An Apple GPU through Metal; on Linux the software Metal device runs the same code. Throws Error(declined) when there

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backend/metal/ops.h"
 #include "core/error.h"
 
@@ -16,14 +18,18 @@ void encode(const EmbedOp& op, Context& context) {
   const StagedStep& step = context.step;
   const auto rows = static_cast<NS::UInteger>(step.tokens);
   Encoder& encoder = context.encoder;
+  const int64_t here = std::max<int64_t>(op.first, 0);
   for (const Segment& segment : table.segments) {
     EmbedParams params{.planes = packed_planes(segment.type, table.cols),
                        .planes_positions = {},
                        .cols = static_cast<uint32_t>(table.cols),
-                       .first = static_cast<uint32_t>(segment.first_row),
+                       .first = static_cast<uint32_t>(here + segment.first_row),
                        .rows = static_cast<uint32_t>(segment.rows),
                        .rows_positions = 0,
-                       .scale = op.scale};
+                       .scale = op.scale,
+                       .here = static_cast<uint32_t>(here),
+                       .rows_here = static_cast<uint32_t>(table.rows),
+                       .zeros = op.first >= 0 && segment.first_row == 0};
     DType positions_type = DType::f32;
     if (positions != nullptr) {
       positions_type = positions->segments[0].type;

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "backend/metal/commands.h"
 #include "core/error.h"
 
 namespace ingot::metal {
 
 void Encoder::begin(MTL::CommandBuffer* commands, MTL::Fence* fence) {
   fence_ = fence;
+  buffer_ = commands;
   if (profile_queue_ == nullptr) {
     commands_ = commands->computeCommandEncoder(MTL::DispatchTypeConcurrent);
     commands_->waitForFence(fence);
@@ -23,6 +25,19 @@ void Encoder::end() {
   commands_->updateFence(fence_);
   commands_->endEncoding();
   commands_ = nullptr;
+}
+
+void Encoder::between(const std::function<void(MTL::CommandBuffer*)>& encode) {
+  if (rehearsing_) return;
+  if (profile_queue_ != nullptr) {
+    MTL::CommandBuffer* own = profile_queue_->commandBuffer();
+    encode(own);
+    commit(own, counters_);
+    return;
+  }
+  end();
+  encode(buffer_);
+  begin(buffer_, fence_);
 }
 
 void Encoder::begin_rehearsal() {
@@ -52,8 +67,7 @@ void Encoder::begin_profiled() {
 void Encoder::end_profiled(const std::string& name) {
   if (!profiled_) return;
   end();
-  profiled_->commit();
-  ++counters_.submissions;
+  commit(profiled_.get(), counters_);
   timed_.push_back({*role_ != '\0' ? fmt::format("{} {}", role_, name) : name, std::move(profiled_), profiled_bytes_});
   profiled_ = {};
   accesses_.clear();

@@ -2,6 +2,7 @@
 
 #include <Metal/Metal.hpp>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -48,7 +49,7 @@ class Encoder {
   void profile(MTL::CommandQueue* queue) { profile_queue_ = queue; }
   // What the dispatches to come are for, for the profile: "qkv". Empty: the kernel's name says it.
   void role(const char* role) { role_ = role; }
-  std::vector<Profile::Timed> take_timed() { return std::exchange(timed_, {}); }
+  std::vector<TimedDispatch> take_timed() { return std::exchange(timed_, {}); }
 
   // Names end in the element type they were made for: `_f16` or `_bf16` for activations.
   void use(std::string_view kernel, std::span<const Constant> constants);
@@ -70,6 +71,8 @@ class Encoder {
   void threadgroup_memory(uint32_t index, size_t size);
   // Grid in threadgroups, then threads a threadgroup.
   void dispatch(MTL::Size groups, MTL::Size threads);
+  // Behind everything that was encoded so far and before all that follows: what is not a dispatch.
+  void between(const std::function<void(MTL::CommandBuffer*)>& encode);
   // A product by the device's own library instead of a kernel.
   void gemm(const host::GemmProduct& product, BufferView x, BufferView weights, BufferView out);
 
@@ -88,6 +91,7 @@ class Encoder {
 
   PipelineCache& pipelines_;
   DeviceCounters& counters_;
+  MTL::CommandBuffer* buffer_ = nullptr;
   MTL::ComputeCommandEncoder* commands_ = nullptr;
   MTL::Fence* fence_ = nullptr;
   bool rehearsing_ = false;
@@ -100,7 +104,7 @@ class Encoder {
   const char* role_ = "";
   NS::SharedPtr<MTL::CommandBuffer> profiled_;  // of the dispatch being built
   uint64_t profiled_bytes_ = 0;                 // of its weights
-  std::vector<Profile::Timed> timed_;
+  std::vector<TimedDispatch> timed_;
 };
 
 }  // namespace ingot::metal

@@ -13,7 +13,9 @@ void encode(const RouteOp& op, Context& context) {
   const RouteParams params{.rows = static_cast<uint32_t>(r.rows),
                            .experts = static_cast<uint32_t>(r.experts),
                            .per_token = static_cast<uint32_t>(r.per_token),
-                           .item_rows = static_cast<uint32_t>(expert_item_rows(r))};
+                           .item_rows = static_cast<uint32_t>(expert_item_rows(r)),
+                           .first = static_cast<uint32_t>(r.first),
+                           .here = static_cast<uint32_t>(r.here())};
   Encoder& encoder = context.encoder;
   int64_t logits = 1;  // of a lane
   while (logits * 32 < r.experts) logits *= 2;
@@ -52,8 +54,13 @@ void encode(const ExpertSumOp& op, Context& context) {
   encoder.read(1, context.words(r.places, r.pairs()));
   encoder.read(2, context.words(op.in, r.pairs() * op.dim));
   encoder.update(3, context.words(op.out, r.rows * op.dim));
-  encoder.value(4,
-                ExpertSumParams{.dim = static_cast<uint32_t>(op.dim), .per_token = static_cast<uint32_t>(r.per_token)});
+  encoder.value(4, ExpertSumParams{.dim = static_cast<uint32_t>(op.dim),
+                                   .per_token = static_cast<uint32_t>(r.per_token),
+                                   .experts = static_cast<uint32_t>(r.experts),
+                                   .first = static_cast<uint32_t>(r.first),
+                                   .here = static_cast<uint32_t>(r.here()),
+                                   .accumulate = op.accumulate});
+  encoder.read(5, context.words(r.ids, r.pairs()));
   encoder.dispatch({groups_of(op.dim, kRowThreads), static_cast<NS::UInteger>(r.rows), 1}, {kRowThreads, 1, 1});
 }
 

@@ -3,6 +3,7 @@
 #include <Metal/Metal.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "backend/metal/memory.h"
@@ -28,6 +29,12 @@ void begin_step();
 void begin_encode();
 void end_encode();
 void end_step();
+
+// A thread of the host is about to read or write a part of a shared buffer while a step runs: watched, too.
+void host_access(BufferView view, bool writes);
+
+// Work that another library puts on the stream (a cudaStream_t) which runs the command buffer, between its encoders.
+void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)> act);
 
 // What a dispatch of a rehearsal would ask for, where something keeps a list of it.
 void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes);

@@ -31,6 +31,10 @@ void begin_encode() {}
 void end_encode() {}
 void end_step() {}
 
+void host_access(BufferView, bool) {}
+void encode_call(MTL::CommandBuffer*, std::function<void(void*)>) {
+  throw_error(ErrorKind::internal, "gpu: Metal has no stream that other libraries know");
+}
 void note_dispatch(const MTL::ComputePipelineState*, MTL::Size, size_t) {}
 
 std::string gemm_name(const MTL::Device*) { return ""; }

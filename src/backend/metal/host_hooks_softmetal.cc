@@ -5,6 +5,7 @@
 #include <softmetal/cuda.h>
 #include <softmetal/gemm.h>
 #include <softmetal/softmetal.h>
+#include <softmetal/stream.h>
 
 #include <algorithm>
 #include <map>
@@ -61,6 +62,12 @@ void begin_step() { softmetal::begin_step(); }
 void begin_encode() { softmetal::begin_encode(); }
 void end_encode() { softmetal::end_encode(); }
 void end_step() { softmetal::end_step(); }
+
+void host_access(BufferView view, bool writes) { softmetal::host_access(view.buffer, view.offset, view.bytes, writes); }
+
+void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)> act) {
+  softmetal::encode_call(commands, std::move(act));
+}
 
 void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes) {
   softmetal::note_dispatch(pipeline, threads, threadgroup_bytes);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend/metal/commands.h"
 #include "backend/metal/host_hooks.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -19,20 +20,20 @@ constexpr size_t whole_words(size_t bytes) { return (bytes + 3) / 4 * 4; }
 // The copies of an upload that may still run, one out of each staging buffer. All are over when this is gone.
 class Uploads {
  public:
-  explicit Uploads(const std::string& label) : label_(label) {}
+  Uploads(const std::string& label, DeviceCounters& counters) : label_(label), counters_(counters) {}
   ~Uploads() {
     for (const auto& commands : commands_)
-      if (commands) commands->waitUntilCompleted();
+      if (commands) wait_for(commands.get(), counters_);
   }
 
   void start(size_t turn, MTL::CommandBuffer* commands) {
-    commands->commit();
+    commit(commands, counters_);
     commands_[turn] = NS::RetainPtr(commands);
   }
   void finish(size_t turn) {
     const auto commands = std::exchange(commands_[turn], {});
     if (!commands) return;
-    commands->waitUntilCompleted();
+    wait_for(commands.get(), counters_);
     if (NS::Error* error = commands->error())
       throw_error(ErrorKind::device, "gpu: uploading {} failed: {}", label_,
                   error->localizedDescription()->utf8String());
@@ -40,6 +41,7 @@ class Uploads {
 
  private:
   const std::string& label_;
+  DeviceCounters& counters_;
   NS::SharedPtr<MTL::CommandBuffer> commands_[2];
 };
 
@@ -95,7 +97,7 @@ BufferPtr Memory::upload(size_t bytes, const std::string& label, size_t granule,
                 kStagingBytes);
   BufferPtr buffer = new_private(bytes, label);
   const size_t chunk = kStagingBytes / granule * granule;
-  Uploads uploads(label);
+  Uploads uploads(label, counters_);
   size_t turn = 0;
   for (size_t offset = 0; offset < bytes; offset += chunk, turn ^= 1) {
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
@@ -119,8 +121,8 @@ void Memory::run(const std::function<void(MTL::BlitCommandEncoder*)>& encode) {
   MTL::BlitCommandEncoder* blit = commands->blitCommandEncoder();
   encode(blit);
   blit->endEncoding();
-  commands->commit();
-  commands->waitUntilCompleted();
+  commit(commands, counters_);
+  wait_for(commands, counters_);
   if (NS::Error* error = commands->error())
     throw_error(ErrorKind::device, "gpu: a copy failed: {}", error->localizedDescription()->utf8String());
 }

@@ -11,7 +11,8 @@ void encode(const NormOp& op, Context& context) {
                        : context.activation == DType::f16 ? "norm_f16"
                                                           : "norm_bf16";
   encoder.use(kernel, {Constant::b(kNormLayer, op.kind == NormKind::layer), Constant::b(kNormWeight, bool(weight)),
-                       Constant::b(kNormBias, bool(bias)), Constant::b(kNormAdd, op.accumulate)});
+                       Constant::b(kNormBias, bool(bias)), Constant::b(kNormAdd, op.accumulate),
+                       Constant::b(kNormCopy, op.f32_copy.bytes > 0)});
   const int64_t elements = op.rows * op.dim;
   encoder.read(0, context.words(op.in, elements));
   if (weight) encoder.weight(1, weight);
@@ -20,6 +21,7 @@ void encode(const NormOp& op, Context& context) {
     encoder.update(3, context.words(op.out, elements));
   else
     encoder.write(3, op.f32_out ? context.words(op.out, elements) : context.activations(op.out, elements));
+  if (op.f32_copy.bytes > 0) encoder.write(5, context.words(op.f32_copy, elements));
   encoder.value(4, NormParams{.eps = op.eps, .dim = static_cast<uint32_t>(op.dim)});
   // Two vectors of four a thread: short rows do not keep more busy. The choice depends on the dimension alone: so does
   // the order of sums.

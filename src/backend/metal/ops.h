@@ -18,9 +18,11 @@ void encode(const ExpertSumOp& op, Context& context);
 void encode(const GatherRowsOp& op, Context& context);
 void encode(const SampleOp& op, Context& context);  // three or four
 void encode(const PoolOp& op, Context& context);
-// A model that several ranks share is declined (ModelLimits::groups).
-inline void encode(const SumRanksOp&, Context&) {}
-inline void encode(const GatherRanksOp&, Context&) {}
-inline void encode(const ShareTokensOp&, Context&) {}
+void encode(const SumRanksOp& op, Context& context);     // two, or three of four ranks
+void encode(const GatherRanksOp& op, Context& context);  // one a rank on rank 0
+void encode(const ShareTokensOp& op, Context& context);
+void encode(const SendRowsOp& op, Context& context);
+void encode(const ReceiveRowsOp& op, Context& context);
+void encode(const SendOutputOp& op, Context& context);  // none
 
 }  // namespace ingot::metal

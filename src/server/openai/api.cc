@@ -162,6 +162,10 @@ class ApiImpl final : public Api {
     if (model_) model_->generator().drain();
   }
 
+  void give_up(const std::string& why) override {
+    state_->fail({.status = 503, .message = why + ": try again later", .param = "", .code = "rank_lost"});
+  }
+
   void record(const HttpRequest& request, int status, std::string_view error) override {
     RequestTrace trace(state_, known_method(request), route_name(find_route(request.method, request.path)));
     trace.record().error = error;
@@ -220,8 +224,14 @@ class ApiImpl final : public Api {
     return model_;
   }
 
+  void check_failure() const {
+    if (const auto failure = state_->failure())
+      throw ApiError(failure->status, failure->message, failure->param, failure->code);
+  }
+
   // 503 while there is none, or none for new requests.
   std::shared_ptr<const ServedModel> model(bool for_generation) const {
+    if (for_generation) check_failure();
     if (for_generation && draining_)
       throw ApiError(503, "the server is shutting down and takes no new requests: try another one", "", "draining");
     std::shared_ptr<const ServedModel> model = model_or_null();
@@ -279,6 +289,7 @@ class ApiImpl final : public Api {
   // 200 as soon as a request would be served. A device that fails step after step (a lost GPU, say) does not come back
   // by itself: whoever watches may start anew.
   HttpReply health() const {
+    check_failure();
     const auto model = model_or_null();
     if (!model) {
       const double progress = state_->options.load_progress ? state_->options.load_progress() : 0;

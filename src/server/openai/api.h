@@ -81,6 +81,9 @@ class Api {
   virtual void attach(std::shared_ptr<Generator> generator) = 0;
   // New requests get 503, /ready too; running ones finish.
   virtual void drain() = 0;
+  // The model runs no more steps, and the process is about to end: requests under way end with this error, new ones and
+  // /health get it too. Waits for no step.
+  virtual void give_up(const std::string& why) = 0;
   // Logs and counts a request that the transport answered itself (401, 413, ...).
   virtual void record(const HttpRequest& request, int status, std::string_view error) = 0;
 

@@ -29,6 +29,23 @@ std::unordered_set<std::shared_ptr<Call>> ApiState::take_calls() {
   return std::exchange(calls_, {});
 }
 
+void ApiState::fail(const ErrorReply& failure) {
+  std::unordered_set<std::shared_ptr<Call>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = failure;
+    failed_ = true;
+    calls = calls_;
+  }
+  for (const auto& call : calls) call->fail();
+}
+
+std::optional<ErrorReply> ApiState::failure() const {
+  if (!failed_) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 RequestTrace::RequestTrace(std::shared_ptr<ApiState> state, const HttpRequest& request, std::string route)
     : state_(std::move(state)), route_(std::move(route)), start_(std::chrono::steady_clock::now()) {
   record_.time = std::chrono::system_clock::now();

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "server/fair_workers.h"
 #include "server/metrics.h"
 #include "server/openai/api.h"
+#include "server/openai/errors.h"
 #include "server/request_log.h"
 
 namespace ingot::server::openai {
@@ -30,10 +33,14 @@ struct ApiState {
   void add(std::shared_ptr<Call> call);
   void remove(const std::shared_ptr<Call>& call);
   std::unordered_set<std::shared_ptr<Call>> take_calls();
+  void fail(const ErrorReply& failure);  // Api::give_up()
+  std::optional<ErrorReply> failure() const;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_set<std::shared_ptr<Call>> calls_;  // completions under way
+  std::optional<ErrorReply> failure_;
+  std::atomic<bool> failed_{false};
 };
 
 // The log line of one request; written once, by whoever ends the request.

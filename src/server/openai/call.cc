@@ -54,6 +54,7 @@ void Call::start(std::vector<GenerationRequest> requests) {
   if (gone_)
     for (const auto& generation : generations_) generation->cancel();
   notified();  // whatever came before was not heard
+  if (state_->failure()) fail();
 }
 
 std::shared_ptr<Exchange> Call::exchange() {
@@ -89,6 +90,17 @@ void Call::cancel() {
   for (const auto& generation : generations_) generation->cancel();
   if (all_done()) post_finish();
 }
+
+void Call::fail() {
+  if (!submitted_) return;  // start() looks again
+  if (!output_.stream)
+    post_finish();
+  else if (const auto exchange = this->exchange())
+    exchange->wake();
+}
+
+// A request that is complete has its answer all the same.
+std::optional<ErrorReply> Call::failure_of_model() { return all_done() ? std::nullopt : state_->failure(); }
 
 void Call::let_go() {
   std::shared_ptr<Exchange> exchange;  // goes after the lock: it may be the last to hold the connection
@@ -155,6 +167,7 @@ Usage Call::final_usage() const {
 
 void Call::reply_whole() {
   std::vector<PromptAnswer> answers(generations_.size());
+  const std::optional<ErrorReply> model_failure = failure_of_model();  // asked first: then all there is is taken
   std::optional<ErrorReply> failure;
   for (size_t i = 0; i < generations_.size(); ++i) {
     PromptAnswer& answer = answers[i];
@@ -171,6 +184,7 @@ void Call::reply_whole() {
     }
   }
   const std::shared_ptr<Exchange> exchange = this->exchange();
+  if (model_failure) failure = model_failure;
   if (failure) {
     trace_.record().error = failure->log_text();
     exchange->reply(failure->reply(exchange->request(), model_->generator().retry_after_s()));
@@ -222,7 +236,7 @@ bool Call::pull_events(std::string& out) {
     so_far_.draft_tokens = all.draft_tokens;
     so_far_.accepted_tokens = all.accepted_tokens;
   }
-  std::optional<ErrorReply> failure;
+  std::optional<ErrorReply> failure = failure_of_model();
   for (size_t i = 0; i < generations_.size() && !failure; ++i) {
     if (output_.progress && !produced_[i]) stream_progress(i, out);
     const std::vector<ChoiceDelta> deltas = generations_[i]->take();

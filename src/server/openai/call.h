@@ -28,6 +28,7 @@ class Call : public BodySource, public std::enable_shared_from_this<Call> {
 
   bool pull(std::string& out) override;
   void cancel();  // the client went away, or the server shuts down
+  void fail();    // the model is gone (ApiState::failure()): ends what is not complete, without the step loop
   void let_go();  // after the transport has stopped: drops the exchange
 
  private:
@@ -35,6 +36,7 @@ class Call : public BodySource, public std::enable_shared_from_this<Call> {
   bool all_done();
   void post_finish();
   void finish();  // on a task thread
+  std::optional<ErrorReply> failure_of_model();
   bool pull_events(std::string& out);
   void stream_progress(size_t prompt, std::string& out);
   void reply_whole();

@@ -387,6 +387,22 @@ constexpr auto kTable = std::to_array<Parameter>({
     {.name = "kv_transfer_params", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
     {.name = "lora_request", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::empty},
     {.name = "return_hidden_states", .endpoints = kOwnEndpoints, .type = ValueType::other, .off = Off::is_false},
+    // SGLang's; routers of vLLM and SGLang write them into every request.
+    {.name = "separate_reasoning",
+     .endpoints = kOwnEndpoints,
+     .type = ValueType::other,
+     .off = Off::is_true,
+     .hint = "is not supported by this server except as true: reasoning has a field of its own"},
+    {.name = "stream_reasoning",
+     .endpoints = kOwnEndpoints,
+     .type = ValueType::other,
+     .off = Off::is_true,
+     .hint = "is not supported by this server except as true: use include_reasoning"},
+    {.name = "no_stop_trim",
+     .endpoints = kOwnEndpoints,
+     .type = ValueType::other,
+     .off = Off::is_false,
+     .hint = "is not supported by this server: use include_stop_str_in_output"},
 });
 
 }  // namespace

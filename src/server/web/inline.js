@@ -146,14 +146,16 @@ const Inline = (() => {
     return found.end;
   }
 
-  // Nodes for `text`; line breaks in it are kept.
-  function render(text) {
+  // Nodes for `text`; line breaks in it are kept. While it grows (not `done`), what follows a backtick may yet be code, and is no
+  // formula until that is known.
+  function render(text, done = true) {
     const out = new Builder();
     const unclosedTicks = new Set(), unclosedFormulas = new Set();
     let i = 0;
     while (i < text.length) {
       const c = text[i];
-      const formula = c === '$' || c === '\\' ? Maths.find(text, i, unclosedFormulas) : null;
+      const known = done || unclosedTicks.size === 0;
+      const formula = known && (c === '$' || c === '\\') ? Maths.find(text, i, unclosedFormulas) : null;
       if (formula) {
         out.add(Maths.node(formula.tex, formula.display, text.slice(i, formula.end)));
         i = formula.end;

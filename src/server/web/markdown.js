@@ -197,9 +197,10 @@ const Markdown = (() => {
       h('pre', {tabindex: '0', role: 'region', 'aria-label': name ? 'Code, ' + name : 'Code'}, code));
   }
 
-  function itemNode(item, loose) {
+  function itemNode(item, loose, done) {
+    const inline = (block) => Inline.render(block.text, done);
     const nodes = item.blocks.map((block, i) =>
-      block.type === 'paragraph' && !loose ? (i === 0 ? Inline.render(block.text) : h('div', {}, Inline.render(block.text))) : node(block, true));
+      block.type === 'paragraph' && !loose ? (i === 0 ? inline(block) : h('div', {}, inline(block))) : node(block, true));
     if (item.checked === null) return h('li', {}, nodes.flat());
     const box = h('input', {type: 'checkbox', disabled: true, checked: item.checked, 'aria-label': item.checked ? 'done' : 'to do'});
     return h('li', {class: 'task'}, box, nodes.flat());
@@ -219,14 +220,14 @@ const Markdown = (() => {
         return h('p', {}, block.tex ? Maths.node(block.tex, true, block.source) : h('span', {class: 'tex'}, block.source));
       case 'list':
         return h(block.ordered ? 'ol' : 'ul', {start: block.ordered && block.number !== 1 ? block.number : null},
-          block.items.map((item) => itemNode(item, block.loose)));
+          block.items.map((item) => itemNode(item, block.loose, done)));
       case 'table': {
         const row = (kind, list) => h('tr', {}, list.map((cell, i) => h(kind, {scope: kind === 'th' ? 'col' : null, class: block.align[i] || null}, Inline.render(cell))));
         return h('div', {class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Table'},
           h('table', {}, h('thead', {}, row('th', block.head)), h('tbody', {}, block.rows.map((cellsOfRow) => row('td', cellsOfRow)))));
       }
       default:
-        return h('p', {}, Inline.render(block.text));
+        return h('p', {}, Inline.render(block.text, done));
     }
   }
 

@@ -110,6 +110,15 @@ class TextTest(MockCase):
         p.ask("show latex")
         p.until(lambda: len(p.all(".tex.set")) == 7, "seven formulas")
         self.assertEqual(p.js("return window.drops"), 0)
+        undone = p.js("""const source = arguments[0], box = document.createElement('div'), view = new Markdown.View(box), undone = [];
+            for (let i = 1, before = 0; i <= source.length; i++) {
+              view.update(source.slice(0, i), false);
+              const set = box.querySelectorAll('.tex.set').length;
+              if (set < before) undone.push(source.slice(Math.max(0, i - 20), i));
+              before = set;
+            }
+            return undone;""", mock_server.LATEX)
+        self.assertEqual(undone, [], "a formula that was set became text again behind these")
         self.assertEqual(sorted(self.mock.fetched), ["/katex.css", "/katex.js"])
         self.assertEqual(p.js("return [...document.querySelectorAll('.tex.set annotation')].map((n) => n.textContent.replace(/\\s+/g, ' '))"),
                          ["ax^2 + bx + c = 0", r"x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}", "a=1", "b=0",

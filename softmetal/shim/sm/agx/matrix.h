@@ -78,6 +78,12 @@ SM_INLINE void softmetal_add(simdgroup_matrix<T, 8, 8>& d, const simdgroup_matri
   d.e.d[0] += a.e.d[0];
   d.e.d[1] += a.e.d[1];
 }
+// d = d f + a g where g is not negative
+SM_INLINE void softmetal_fold(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<float, 8, 8>& f,
+                              const simdgroup_matrix<float, 8, 8>& a, const simdgroup_matrix<float, 8, 8>& g) {
+  for (int i = 0; i < 2; ++i)
+    d.e.d[i] = g.e.d[i] < 0 ? d.e.d[i] : __builtin_fmaf(d.e.d[i], f.e.d[i], a.e.d[i] * g.e.d[i]);
+}
 
 template <class D, class A, class B, class C>
 SM_COLLECTIVE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sm/abi.h"
+#include "sm/mem_flags.h"
 #include "sm/types.h"
 
 #define SM_COLLECTIVE __attribute__((convergent)) SM_INLINE
@@ -34,9 +35,6 @@ SM_INLINE uint lane() {
   __builtin_assume(lane < 32);
   return lane;
 }
-SM_INLINE uint thread_index() {
-  return SM_SREG(tid, x) + SM_SREG(ntid, x) * (SM_SREG(tid, y) + SM_SREG(ntid, y) * SM_SREG(tid, z));
-}
 
 inline constexpr int kThreadgroupScope = 2, kSimdgroupScope = 3;
 inline constexpr int kAcquireRelease = 0x8, kThreadgroupMemory = 0x100, kDeviceMemory = 0x200;
@@ -44,15 +42,6 @@ inline constexpr int kAcquireRelease = 0x8, kThreadgroupMemory = 0x100, kDeviceM
 }  // namespace sm
 
 namespace metal {
-
-enum class mem_flags : uint {
-  mem_none = 0,
-  mem_device = 1,
-  mem_threadgroup = 2,
-  mem_texture = 4,
-  mem_threadgroup_imageblock = 8,
-};
-SM_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((uint)a | (uint)b); }
 
 SM_COLLECTIVE void threadgroup_barrier(mem_flags flags) {
   __spirv_ControlBarrier(sm::kThreadgroupScope, sm::kThreadgroupScope,

@@ -288,6 +288,14 @@ SM_COLLECTIVE void softmetal_add(simdgroup_matrix<float, 8, 8>& d, const simdgro
   d.e = vec<float, 2>(x.d[0] + y.d[0], x.d[1] + y.d[1]);
   d.is_transposed = false;
 }
+// d = d f + a g where g is not negative
+SM_COLLECTIVE void softmetal_fold(simdgroup_matrix<float, 8, 8>& d, const simdgroup_matrix<float, 8, 8>& f,
+                                  const simdgroup_matrix<float, 8, 8>& a, const simdgroup_matrix<float, 8, 8>& g) {
+  const vec<float, 2> x = d.rows(), y = f.rows(), z = a.rows(), w = g.rows();
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 2; ++i) d.e.d[i] = w.d[i] < 0 ? x.d[i] : __builtin_fmaf(x.d[i], y.d[i], z.d[i] * w.d[i]);
+  d.is_transposed = false;
+}
 // Likewise from integers of eight bits, 8 bytes a lane.
 SM_INLINE void softmetal_load_wide(simdgroup_matrix<half, 8, 8>* m, const int8_t* from, ulong stride, bool transpose,
                                    uint count) {
@@ -358,8 +366,8 @@ SM_INLINE void softmetal_load_lines(simdgroup_matrix<T, 8, 8>* m, const S* from,
 
 // Two times eight rows by `width` columns, 32 or 64, as right operands: tile t of columns j in m[j * 2 + t]. A lane
 // takes two neighbouring rows of each tile, 16 bytes or less of both, and pairs their elements: nothing has to be
-// transposed. Matrix j has columns width / 8 * i + j of each i. Rows from the counts on are zeros. First the loads,
-// [tile][row][4], ...
+// transposed. Matrix j has columns width / 8 * i + j of each i. Rows that the counts have not are zeros: a count has
+// the first row in the bits above the fourth. First the loads, [tile][row][4], ...
 template <class S>
 SM_INLINE void softmetal_fetch_right(uint* words, const S* first, const S* second, ulong stride, uint width,
                                      uint first_count, uint second_count) {
@@ -371,7 +379,7 @@ SM_INLINE void softmetal_fetch_right(uint* words, const S* first, const S* secon
 #pragma clang loop unroll(full)
     for (uint r = 0; r < 2; ++r) {
       uint4 loaded = uint4(0);
-      if (count >= 8 || row + r < count) {
+      if (count == 8 || (row + r >= count >> 4 && row + r < (count & 15))) {
         const void* at = from + r * stride;
         if (take * sizeof(S) == 16) loaded = *(const uint4*)at;
         if (take * sizeof(S) == 8) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sm/abi.h"
+#include "sm/mem_flags.h"
 #include "sm/types.h"
 
 #define SM_COLLECTIVE __attribute__((convergent)) SM_INLINE
@@ -15,9 +16,6 @@ SM_INLINE uint lane() {
   const uint lane = __nvvm_read_ptx_sreg_laneid();
   __builtin_assume(lane < 32);
   return lane;
-}
-SM_INLINE uint thread_index() {
-  return SM_SREG(tid, x) + SM_SREG(ntid, x) * (SM_SREG(tid, y) + SM_SREG(ntid, y) * SM_SREG(tid, z));
 }
 
 // Collectives are joined by all lanes of a simdgroup: that is what kernels do, and the CPU executor shows it.
@@ -35,15 +33,6 @@ SM_INLINE void begin_grid(bool starts_early) {
 }  // namespace sm
 
 namespace metal {
-
-enum class mem_flags : uint {
-  mem_none = 0,
-  mem_device = 1,
-  mem_threadgroup = 2,
-  mem_texture = 4,
-  mem_threadgroup_imageblock = 8,
-};
-SM_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((uint)a | (uint)b); }
 
 SM_COLLECTIVE void threadgroup_barrier(mem_flags) { __syncthreads(); }
 SM_COLLECTIVE void simdgroup_barrier(mem_flags) { __nvvm_bar_warp_sync(sm::kAllLanes); }

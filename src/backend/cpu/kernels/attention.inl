@@ -324,6 +324,21 @@ inline void convert_tile(const AttentionArgs& args, const typename E::Type* cons
   }
 }
 
+// Asks for memory that will be read soon.
+inline void prefetch(const void* data, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(data) + i);
+}
+
+// Asks for the keys of a tile. A block's keys lie together, all of them are in the tile where blocks are that small.
+template <typename E>
+inline void prefetch_keys(const AttentionArgs& args, int64_t start, int32_t last) {
+  using T = typename E::Type;
+  const int64_t bytes = args.block_size * args.head_size * static_cast<int64_t>(sizeof(T));
+  if (args.block_size > kTileKeys) return;
+  for (int64_t position = start; position < start + kTileKeys && position <= last; position += args.block_size)
+    prefetch(static_cast<const T*>(args.keys) + args.blocks[position / args.block_size] * args.block_stride, bytes);
+}
+
 template <typename E>
 inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first, int32_t last, float* states) {
   using T = typename E::Type;
@@ -356,6 +371,13 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
       }
     }
     if (direct) {
+      // With few rows the cache is read faster than processors look ahead, above all from a block to the next: values
+      // come while scores are taken, the next tile's keys while this one's values are.
+      if constexpr (kPrefetches) {
+        for (int g = 0; g < kGroups; ++g)
+          if (values[g] != nullptr) prefetch(values[g], 8 * d * static_cast<int64_t>(sizeof(T)));
+        if (start + kTileKeys < (split + 1) * kSplitKeys) prefetch_keys<E>(args, start + kTileKeys, last);
+      }
       // Keys without a block get scores from any readable memory; the scores are thrown away.
       for (int g = 0; g < kGroups; ++g) keys[g] = keys[g] == nullptr ? some_block : keys[g];
       attend_tile(args, CacheKeys<E>{keys, args.block_size}, CacheValues<E>{values, d}, scales, start, states);

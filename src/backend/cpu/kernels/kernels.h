@@ -85,5 +85,8 @@ const Kernels& kernels();
 namespace avx512 {
 const Kernels& kernels();
 }
+namespace neon {
+const Kernels& kernels();
+}
 
 }  // namespace ingot::cpu

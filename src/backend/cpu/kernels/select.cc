@@ -11,6 +11,8 @@ const Kernels& select_kernels(Isa isa) {
     case Isa::avx512_bf16: return avx512::kernels();
     default: break;
   }
+#elif defined(__aarch64__)
+  if (isa != Isa::portable) return neon::kernels();
 #else
   (void)isa;
 #endif

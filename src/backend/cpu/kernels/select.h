@@ -5,7 +5,7 @@
 
 namespace ingot::cpu {
 
-// The kernels to run on `isa`. On Arm the portable ones are NEON: four lanes are all it has.
+// The kernels to run on `isa`.
 const Kernels& select_kernels(Isa isa);
 
 }  // namespace ingot::cpu

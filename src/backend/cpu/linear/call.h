@@ -46,8 +46,14 @@ struct Call {
   uint8_t* quantized = nullptr;
   uint8_t* rounded = nullptr;
 
-  Call(const PackedMatrix::Impl& a, const PackedMatrix::Impl& b, const float* in_, int64_t in_stride_, int64_t rows_)
-      : kernels(*a.kernels), in(in_), in_stride(in_stride_), rows(rows_), slices(a.slices) {
+  // One that rounds to bf16 is AVX-512 with more instructions; all ISAs pack alike.
+  static const KernelTable& table_of(const PackedMatrix::Impl& a, bool f32_in) {
+    return f32_in && a.kernels->round_to_bf16 != nullptr ? *kernels_for(Isa::avx512_vnni) : *a.kernels;
+  }
+
+  Call(const PackedMatrix::Impl& a, const PackedMatrix::Impl& b, const float* in_, int64_t in_stride_, int64_t rows_,
+       bool f32_in = false)
+      : kernels(table_of(a, f32_in)), in(in_), in_stride(in_stride_), rows(rows_), slices(a.slices) {
     int64_t column = 0;
     for (const int64_t end : slices) {
       blocks += ceil_div(end - column, kBlock);

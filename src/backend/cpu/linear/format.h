@@ -94,8 +94,8 @@ constexpr bool is_float_format(DType type) { return panel_format(type).low_bits 
 // of columns (most products have one slice, all of them), which depends on the row alone. (SmolLM2-135M: one block in
 // six; the logits' error falls to a third.)
 //
-// The memory of a slice of a tile: the records of its blocks; the fine records of its blocks, written for blocks where
-// some row of the tile needs one (zero in the others); u32 [blocks]: how many records of that block are read, 1 or 2.
+// The memory of a slice of a tile: the records of its blocks; the fine records of its blocks, of which only the rows
+// that need one are written and read; u32 [blocks]: which rows those are, a bit each.
 inline constexpr float kOutlier = 4.0f;
 
 __attribute__((always_inline)) constexpr size_t activation_record_bytes(int rows, bool halves) {

@@ -68,6 +68,7 @@ const KernelTable* avx512_vnni_kernels();
 const KernelTable* avx512_bf16_kernels();  // its bf16 kernels alone
 const KernelTable* neon_kernels();
 const KernelTable* neon_dotprod_kernels();
+const KernelTable* neon_i8mm_kernels();
 
 // The whole table of an ISA; null when this build does not have it.
 const KernelTable* kernels_for(Isa isa);

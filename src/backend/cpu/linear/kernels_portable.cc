@@ -43,7 +43,7 @@ void quantize(const float* in, int64_t in_stride, int rows, int64_t cols, int64_
               uint8_t* act) {
   const size_t record = activation_record_bytes(rows, halves);
   const size_t fine = static_cast<size_t>(cols / kBlock) * record;
-  auto* levels = reinterpret_cast<uint32_t*>(act + 2 * fine);
+  auto* outliers = reinterpret_cast<uint32_t*>(act + 2 * fine);
   float limit[kMaxTile];  // squares above this are outliers
   for (int r = 0; r < rows; ++r) {
     const float* x = in + r * in_stride;
@@ -53,19 +53,14 @@ void quantize(const float* in, int64_t in_stride, int rows, int64_t cols, int64_
   }
   for (int64_t block = first; block < last; ++block) {
     uint8_t* out = act + static_cast<size_t>(block) * record;
-    float rest[kMaxTile][kBlock];
-    levels[block] = 1;
+    outliers[block] = 0;
     for (int r = 0; r < rows; ++r) {
-      const float largest = quantize_record(in + r * in_stride + block * kBlock, r, rows, halves, out, rest[r]);
-      if (largest * largest > limit[r]) {
-        levels[block] = 2;
-      } else {
-        std::fill(rest[r], rest[r] + kBlock, 0.0f);
-      }
+      float rest[kBlock], ignored[kBlock];
+      const float largest = quantize_record(in + r * in_stride + block * kBlock, r, rows, halves, out, rest);
+      if (largest * largest <= limit[r]) continue;
+      outliers[block] |= 1u << r;
+      quantize_record(rest, r, rows, halves, out + fine, ignored);
     }
-    if (levels[block] == 1) continue;
-    float ignored[kBlock];
-    for (int r = 0; r < rows; ++r) quantize_record(rest[r], r, rows, halves, out + fine, ignored);
   }
 }
 
@@ -108,9 +103,10 @@ void block_slice(int64_t blocks, bool halves, const uint8_t*& panel, const uint8
     for (int half = 0; half < 2; ++half)
       for (int r = 0; r < kPanelRows; ++r) panel_scale<kType>(header, panel, half, r, scale[half][r], min[half][r]);
     panel += kFormat.record_bytes;
-    const uint32_t levels = reinterpret_cast<const uint32_t*>(act + 2 * fine)[block];
-    for (int i = 0; i < static_cast<int>(levels) * kRows; ++i) {
+    const uint32_t outliers = reinterpret_cast<const uint32_t*>(act + 2 * fine)[block];
+    for (int i = 0; i < 2 * kRows; ++i) {
       const int r = i % kRows;
+      if (i >= kRows && (outliers >> r & 1) == 0) continue;
       const uint8_t* own = act + static_cast<size_t>(block) * record + (i >= kRows ? fine : 0);
       const auto* fields = reinterpret_cast<const uint32_t*>(own + kRows * kBlock);
       const auto* x = reinterpret_cast<const int8_t*>(own + r * kBlock);

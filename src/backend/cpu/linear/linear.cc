@@ -18,7 +18,7 @@ void linear(const LinearArgs& args, Worker& worker) {
   const PackedMatrix::Impl& weight = args.weight->impl();
   const PackedMatrix::Impl& last = gated ? args.up->impl() : weight;  // whose results are stored, times the gate's
   const float* bias = gated ? args.up_bias : args.bias;
-  Call call(weight, last, args.in, args.in_stride, args.rows);
+  Call call(weight, last, args.in, args.in_stride, args.rows, args.f32_in);
   call.prepare(args.scratch, worker);
   const StoreKind kind = args.activation   ? store_kind(*args.activation)
                          : args.accumulate ? StoreKind::add
@@ -59,6 +59,7 @@ void run(const LinearOp& op, const Job& job) {
           .out = device.floats(op.out),
           .out_stride = weight.rows(),
           .accumulate = op.accumulate,
+          .f32_in = op.f32_in,
           .activation = op.activation,
           .scratch = device.work.data()},
          job.worker);

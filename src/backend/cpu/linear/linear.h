@@ -61,6 +61,7 @@ struct LinearArgs {
   float* out = nullptr;            // [rows, N], out_stride floats apart; must not overlap `in`
   int64_t out_stride = 0;
   bool accumulate = false;                   // neither with `up` nor with an activation
+  bool f32_in = false;                       // `in` is not rounded to bf16, whatever the ISA would do
   std::optional<ActivationKind> activation;  // of the result; set with `up`
   void* scratch = nullptr;  // linear_scratch_bytes(rows, K, workers), 64-byte aligned, the same for all workers
 };

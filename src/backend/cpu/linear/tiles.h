@@ -9,7 +9,11 @@
 //   kWords<bits>   how many words a P may add up before it must go to int32 lanes, for codes of that many bits; 0:
 //   there
 //                  is no P, dot products go straight to int32
-//   units(rows)    how many vectors of a panel are worked on together: as many as registers allow
+//   units(rows, bits, halves)   how many vectors of a panel are worked on together: as many as registers allow for
+//   codes
+//                  of that many bits, with one or two scales a record
+//   float_units(rows)           the same for plain numbers
+//   keep(sum)      nothing, or what makes the compiler leave a sum where it is written
 // and the functions used below. Accumulation goes along k, block by block, in one fixed order for every tile size;
 // where columns are cut into slices, each begins at zero, and they are added two by two.
 
@@ -39,203 +43,13 @@ INGOT_INLINE void add_slice(int slice, typename V::F (&acc)[kUnits][kRows], floa
   }
 }
 
-template <class V, DType kType, int kRows>
-struct BlockTile {
-  using I = typename V::I;
-  using F = typename V::F;
-  static constexpr PanelFormat kFormat = panel_format(kType);
-  static constexpr int kBits = kFormat.code_bits();
-  static constexpr bool kHalves = needs_halves(kType);
-  static constexpr bool kMins = has_min(kFormat.scales);
-  static constexpr int kZero = kBits == 8 && V::kSigned8 ? 0 : kFormat.zero_point;
-  static constexpr int kUnits = V::units(kRows);
-  // Half a block has only four words.
-  static constexpr int kWords = V::template kWords<kBits> == 8 && kHalves ? 4 : V::template kWords<kBits>;
-
-  using Dots = I[kUnits][kRows];
-  using Partials = typename V::P[kUnits][kRows];
-  using Floats = F[kUnits][kRows];
-
-  // Word j of kLanes rows, one code, or the number it stands for, a byte.
-  template <int j>
-  INGOT_INLINE I word(const uint8_t* codes) {
-    constexpr int kLow = kFormat.low_bits;
-    I w;
-    if constexpr (kLow == 8) {
-      w = V::load(codes + 64 * j);
-      if constexpr (V::kSigned8) w = V::flip_sign(w);
-    } else if constexpr (kLow == 4) {
-      w = V::load(codes + 64 * (j % 4));
-      w = V::mask(V::template shift_right<j / 4 * 4>(w), V::bytes(15));
-    } else {
-      w = V::load(codes + 64 * (j / 4));
-      w = V::mask(V::template shift_right<j % 4 * 2>(w), V::bytes(3));
-    }
-    if constexpr (kFormat.high_bits > 0) {
-      constexpr bool kTwo = kFormat.high_bits == 2;
-      constexpr int kAt = kTwo ? j % 4 * 2 : j;  // where the bits lie in their plane; they belong at kLow
-      const I plane = V::load(codes + 64 * (kLow + (kTwo ? j / 4 : 0)));
-      const I bits = V::bytes((kTwo ? 3 : 1) << kLow);
-      if constexpr (kAt <= kLow) {
-        w = V::or_masked(w, V::template shift_left<kLow - kAt>(plane), bits);
-      } else {
-        w = V::or_masked(w, V::template shift_right<kAt - kLow>(plane), bits);
-      }
-    }
-    if constexpr (kFormat.has_numbers) {
-      I table = V::table(kFormat.numbers);
-      if constexpr (V::kSigned8) table = V::flip_sign(table);
-      w = V::look_up(table, w);
-    }
-    return w;
-  }
-
-  // Adds word j to the dot products, of which word kFirst was the first.
-  template <int j, int kFirst>
-  INGOT_INLINE void step(const uint8_t* codes, const typename V::X (&x)[kRows], Partials& partial, Dots& dot) {
-    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-      const I w = word<j>(codes + u * V::kLanes * 4);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-        if constexpr (kWords == 0) {
-          dot[u][r] = V::template dot<j % 4>(dot[u][r], w, x[r]);
-        } else {
-          constexpr int kIndex = (j - kFirst) % kWords;
-          if constexpr (kIndex == 0) partial[u][r] = V::template multiply<kBits, j % 4>(w, x[r]);
-          if constexpr (kIndex != 0) partial[u][r] = V::template multiply_add<kBits, j % 4>(partial[u][r], w, x[r]);
-          if constexpr (kIndex == kWords - 1) dot[u][r] = V::fold(dot[u][r], partial[u][r]);
-        }
-      }
-    }
-  }
-
-  // Words j..j+3.
-  template <int j, int kFirst>
-  INGOT_INLINE void steps(const uint8_t* codes, const uint8_t* act, Partials& partial, Dots& dot) {
-    typename V::X x[kRows];
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) x[r] = V::load_x(act + r * kBlock + j * 4);
-    step<j, kFirst>(codes, x, partial, dot);
-    step<j + 1, kFirst>(codes, x, partial, dot);
-    step<j + 2, kFirst>(codes, x, partial, dot);
-    step<j + 3, kFirst>(codes, x, partial, dot);
-  }
-
-  // Scale and min of half a record; d and dmin are the header's, or the record's own.
-  INGOT_INLINE F scale_of(F d, const uint8_t* scales, int half) {
-    if constexpr (kFormat.scales == Scales::super32_min) return V::mul(d, V::load_u8(scales));
-    if constexpr (kFormat.scales == Scales::super16) return V::mul(d, V::load_i8(scales + 16 * half));
-    if constexpr (kFormat.scales == Scales::super16_min) return V::mul(d, V::load_low4(scales + 16 * half));
-    return d;
-  }
-  INGOT_INLINE F min_of(F dmin, const uint8_t* scales, int half) {
-    if constexpr (kFormat.scales == Scales::super32_min) return V::negated_mul(dmin, V::load_u8(scales + 16));
-    if constexpr (kFormat.scales == Scales::super16_min) return V::negated_mul(dmin, V::load_high4(scales + 16 * half));
-    return dmin;
-  }
-
-  // Dot products begin at minus the zero point times the sum of the activations.
-  INGOT_INLINE void start(const uint8_t* minus_sums, Dots& dot) {
-    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-      if constexpr (kZero == 0) dot[u][r] = V::zero_int();
-      if constexpr (kZero != 0) dot[u][r] = V::template start<log2_of(kZero)>(minus_sums + 4 * r);
-    }
-  }
-
-  // One record against all rows; d and dmin of each unit.
-  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, const F (&d)[kUnits],
-                           const F (&dmin)[kUnits], Floats& acc) {
-    const uint8_t* fields = act + kRows * kBlock;
-    constexpr int kField = 4 * kRows;  // bytes
-    for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
-    const uint8_t* scales = codes + kFormat.code_bytes + lane;
-    codes += lane * 4;
-    Partials partial;
-    Dots dot;
-    if constexpr (!kHalves) {
-      start(fields + kField, dot);
-      steps<0, 0>(codes, act, partial, dot);
-      steps<4, 0>(codes, act, partial, dot);
-      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
-            V::fma(V::to_float(dot[u][r]), V::mul(scale, V::broadcast(fields + 4 * r)), acc[u][r]);
-        if constexpr (kMins) {
-          const F min = min_of(dmin[u], scales + u * V::kLanes, 0);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
-              V::fma(min, V::broadcast(fields + 2 * kField + 4 * r), acc[u][r]);
-        }
-      }
-    } else {
-      Floats sum;
-      start(fields + 3 * kField, dot);
-      steps<0, 0>(codes, act, partial, dot);
-      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[u][r] = V::mul(V::to_float(dot[u][r]), scale);
-      }
-      start(fields + 4 * kField, dot);
-      steps<4, 4>(codes, act, partial, dot);
-      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], scales + u * V::kLanes, 1);
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-          sum[u][r] = V::fma(V::to_float(dot[u][r]), scale, sum[u][r]);
-          acc[u][r] = V::fma(sum[u][r], V::broadcast(fields + 4 * r), acc[u][r]);
-        }
-        if constexpr (kMins) {
-          const F min0 = min_of(dmin[u], scales + u * V::kLanes, 0), min1 = min_of(dmin[u], scales + u * V::kLanes, 1);
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-            acc[u][r] = V::fma(min0, V::broadcast(fields + 5 * kField + 4 * r), acc[u][r]);
-            acc[u][r] = V::fma(min1, V::broadcast(fields + 6 * kField + 4 * r), acc[u][r]);
-          }
-        }
-      }
-    }
-  }
-
-  static void run(const TileArgs& args) {
-    const size_t act_bytes = args.halves ? kRows * 60 : kRows * 44;
-    for (int i = 0; i < args.panels; ++i) {
-      for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
-        Floats acc;
-        const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
-        const uint8_t* act = args.act;
-        int64_t column = 0;
-        for (int slice = 0; slice < args.slices; ++slice) {
-          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
-              V::zero();
-          const int64_t blocks = (args.slice_ends[slice] - column) / kBlock;
-          const int64_t fine = blocks * static_cast<int64_t>(act_bytes);  // from a record to its fine one
-          const uint32_t* levels = reinterpret_cast<const uint32_t*>(act + 2 * fine);
-          const uint8_t* next = act + 2 * fine + blocks * kRows * 4;
-          for (int64_t group = blocks / kFormat.group(); group > 0; --group) {
-            const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
-            F d[kUnits], dmin[kUnits];
-            INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-              d[u] = V::load_half(own + 2 * u * V::kLanes);
-              dmin[u] = kMins ? V::load_half(own + 32 + 2 * u * V::kLanes) : V::zero();
-            }
-            at += kFormat.header_bytes;
-            for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
-              const uint32_t count = *levels++;
-              for (uint32_t level = 0; level < count; ++level) record(at, act + level * fine, lane, d, dmin, acc);
-            }
-          }
-          if (args.slices > 1) add_slice<V>(slice, acc, args.waiting);
-          act = next;
-          column = args.slice_ends[slice];
-        }
-        float* out = args.out + i * kRows * kPanelRows + lane;
-        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
-            V::store(out + r * kPanelRows + u * V::kLanes, acc[u][r]);
-      }
-    }
-  }
-};
+#include "backend/cpu/linear/block_tile.h"
 
 // f32, f16 and bf16 weights, widened. Two sums, over even and over odd columns.
 template <class V, DType kType, int kRows>
 struct FloatTile {
   using F = typename V::F;
-  static constexpr int kUnits = V::units(kRows);
+  static constexpr int kUnits = V::float_units(kRows);
   static constexpr int kPairBytes = kType == DType::f32 ? 128 : 64;
   static constexpr int kLaneBytes = kType == DType::f16 ? 2 : 4;
   using Floats = F[kUnits][kRows];
@@ -423,7 +237,7 @@ void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t cols, i
                    uint8_t* act) {
   const size_t record = static_cast<size_t>(rows) * (halves ? 60 : 44);
   const size_t fine = static_cast<size_t>(cols / kBlock) * record;
-  uint32_t* levels = reinterpret_cast<uint32_t*>(act + 2 * fine);
+  uint32_t* outlier_rows = reinterpret_cast<uint32_t*>(act + 2 * fine);
   float limit[kMaxTileRows];
   for (int r = 0; r < rows; ++r) limit[r] = outlier_square<V>(in + r * in_stride, cols);
   for (int64_t block = first; block < last; ++block) {
@@ -435,14 +249,14 @@ void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t cols, i
       quantize_record<V>(x, largest, r, rows, halves, out);
       outliers |= static_cast<uint32_t>(largest * largest > limit[r]) << r;
     }
-    levels[block] = outliers != 0 ? 2 : 1;
-    for (int r = 0; outliers != 0 && r < rows; ++r) {
+    outlier_rows[block] = outliers;
+    for (; outliers != 0; outliers &= outliers - 1) {
+      const int r = __builtin_ctz(outliers);
       const float* x = in + r * in_stride + block * kBlock;
       const int8_t* codes = reinterpret_cast<const int8_t*>(out + r * kBlock);
       const float d = reinterpret_cast<const float*>(out + rows * kBlock)[r];
-      float rest[kBlock] = {};
-      if ((outliers >> r & 1) != 0)
-        for (int i = 0; i < kBlock; ++i) rest[i] = x[i] - d * static_cast<float>(codes[i]);
+      float rest[kBlock];
+      for (int i = 0; i < kBlock; ++i) rest[i] = x[i] - d * static_cast<float>(codes[i]);
       quantize_record<V>(rest, V::largest_of_32(rest), r, rows, halves, out + fine);
     }
   }

@@ -9,9 +9,16 @@ struct Vec {
   using F = __m256;
   using X = const uint8_t*;
   using P = __m256i;  // 16-bit sums of pairs
-  static constexpr int kLanes = 8, kMaxTile = 4;
+  static constexpr int kLanes = 8, kMaxTile = 5;
   static constexpr bool kSigned8 = true;
-  static constexpr int units(int rows) { return rows <= 2 ? 2 : 1; }
+  // Dot products take registers, and those of codes whose sums leave 16 bits within a block twice as many.
+  static constexpr int units(int rows, int bits, bool halves) {
+    return rows <= 2 || ((bits <= 4 || bits == 8) && !halves) ? 2 : 1;
+  }
+  static constexpr int float_units(int rows) { return rows <= 2 ? 2 : 1; }
+
+  // Left where and when it is: compilers otherwise sum in another order, with more numbers under way than registers.
+  INGOT_INLINE void keep(I& a) { asm volatile("" : "+x"(a)); }
 
   INGOT_INLINE I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   INGOT_INLINE I bytes(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }

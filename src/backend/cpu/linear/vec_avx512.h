@@ -10,7 +10,13 @@ struct Vec {
   using X = const uint8_t*;
   using P = __m512i;
   static constexpr int kLanes = 16, kMaxTile = 8;
-  static constexpr int units(int) { return 1; }
+  static constexpr int units(int, int, bool) { return 1; }
+  static constexpr int float_units(int) { return 1; }
+#if INGOT_VNNI
+  INGOT_INLINE void keep(I&) {}
+#else
+  INGOT_INLINE void keep(I& a) { asm volatile("" : "+v"(a)); }  // see vec_avx2.h
+#endif
 
   INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
   INGOT_INLINE I bytes(int v) { return _mm512_set1_epi8(static_cast<char>(v)); }

@@ -8,9 +8,15 @@ struct Vec {
   using I = uint8x16_t;  // also int32 lanes, by reinterpretation
   using F = float32x4_t;
   using X = int8x16_t;
-  static constexpr int kLanes = 4, kMaxTile = 8;
+  static constexpr int kLanes = 4;
+#if INGOT_DOTPROD
+  static constexpr int kMaxTile = 8;
+#else
+  static constexpr int kMaxTile = 4;  // partial sums take two registers a row: eight rows would leave them
+#endif
   static constexpr bool kSigned8 = true;
-  static constexpr int units(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
+  static constexpr int float_units(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
+  static constexpr int units(int rows, int, bool) { return float_units(rows); }
 
   INGOT_INLINE I load(const uint8_t* p) { return vld1q_u8(p); }
   INGOT_INLINE I bytes(int v) { return vdupq_n_u8(static_cast<uint8_t>(v)); }
@@ -43,6 +49,7 @@ struct Vec {
 
 #if INGOT_DOTPROD
   struct P {};
+  INGOT_INLINE void keep(I&) {}
   template <int bits>
   static constexpr int kWords = 0;
   template <int lane>
@@ -53,6 +60,8 @@ struct Vec {
   struct P {  // 16-bit sums of products: columns of rows 0 and 1, of rows 2 and 3
     int16x8_t low, high;
   };
+  INGOT_INLINE void keep(P&) {}
+  INGOT_INLINE void keep(I&) {}
   // A product of a 6-bit code reaches 63 * 127, so four of them fit, and so on.
   template <int bits>
   static constexpr int kWords = bits <= 5   ? 8

@@ -31,7 +31,8 @@ template <typename T, typename S>
                                  uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   typedef typename AttentionNumber<S>::type C;
   threadgroup float2 span_sums[8 * 8];
-  const uint kv_head = group.x, seq = group.y, split = group.z, group_size = p.heads / p.kv_heads;
+  const uint kv_head = group.x, seq = group.y, split = group.z;
+  const uint first_query = attention_first_query(p, kv_head), group_size = attention_queries(p, kv_head);
   const uint length = uint(seq_lens[seq]);
   const uint low = ATTENTION_WINDOW > 0 && length > ATTENTION_WINDOW ? length - ATTENTION_WINDOW : 0;
   const uint first_split = low / p.split, last_split = (length - 1) / p.split;
@@ -66,7 +67,7 @@ template <typename T, typename S>
 
   for (uint first_head = 0; first_head < group_size; first_head += 8) {
     for (uint g = simdgroup; g < 8; g += ATTENTION_SIMDGROUPS) {
-      const uint head = kv_head * group_size + first_head + g;
+      const uint head = first_query + first_head + g;
       if (first_head + g < group_size) {
         AttentionStore<C> store = {q + g * ATTENTION_HEAD_SIZE};
         attention_rotate_into<T>(row_qkv + head * ATTENTION_HEAD_SIZE, q_norm, row_rope, p, lane, store);
@@ -102,7 +103,7 @@ template <typename T, typename S>
     }
 
     if (first_head + row < group_size) {
-      const uint head = kv_head * group_size + first_head + row;
+      const uint head = first_query + first_head + row;
       const ulong at = ulong(seq) * p.heads + head;
       for (uint j = 0; j * threads_a_row < ATTENTION_HEAD_SIZE; ++j) {
         const uint d = column + j * threads_a_row;
@@ -168,7 +169,7 @@ template <typename T, typename S>
                                   uint lane [[thread_index_in_simdgroup]],
                                   uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   typedef typename AttentionNumber<S>::type C;
-  const uint seq = p.first_seq + group.z, head = group.y, kv_head = head / (p.heads / p.kv_heads);
+  const uint seq = p.first_seq + group.z, head = group.y, kv_head = (head + p.skipped) / p.group;
   const uint first_row = uint(query_start[seq]);
   const uint rows = uint(query_start[seq + 1]) - first_row;
   const uint tile_row = ((p.first_tile + group.x) * ATTENTION_SIMDGROUPS + simdgroup) * 8;
@@ -203,17 +204,19 @@ template <typename T, typename S>
   const uint whole_to = tile_rows == 8 ? position + 1 : 0;
   const uint whole_from = ATTENTION_WINDOW > 0 && tile_end > ATTENTION_WINDOW ? tile_end - ATTENTION_WINDOW : 0;
 
-  // A row's weights of later keys are zero, which a NaN or an infinity of theirs survives. So where a result is not
-  // finite, each row is taken again by itself, without what comes after its own key.
+  // A row's weights of keys that it does not see are zero, which a NaN or an infinity of theirs survives. So where a
+  // result is not finite, each row is taken again by itself, without what comes after its own key or before its window.
   for (uint alone = 8;;) {  // 8: all rows together
     const uint end = alone < 8 ? position + alone + 1 : tile_end;
     const uint there = alone < 8 ? end : length;
+    const uint own_begin = ATTENTION_WINDOW > 0 && end > ATTENTION_WINDOW ? end - ATTENTION_WINDOW : 0;
+    const uint from = alone < 8 ? own_begin : begin;
     float2 total = float2(kMasked, 0), split_total = float2(kMasked, 0);
     float sums[kMaxHeadSize / 4], split_sums[kMaxHeadSize / 4];
     for (uint j = 0; j < ATTENTION_HEAD_SIZE / 4; ++j) sums[j] = split_sums[j] = 0;
     const uint spans_end = (end + kSpan - 1) / kSpan;
-    for (uint span = begin / kSpan; span < spans_end; ++span) {
-      const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, begin, end, there, low,
+    for (uint span = from / kSpan; span < spans_end; ++span) {
+      const float2 next = attention_span<S>(q, keys, values, blocks, kv_head, span, from, end, there, low,
                                             min(high, end), whole_from, whole_to, p, work, weights, part, lane);
       if (next.y != 0) {
         const float2 factors = attention_fold(split_total, next);

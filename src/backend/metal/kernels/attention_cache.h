@@ -184,6 +184,14 @@ template <typename S>
 static ulong attention_head_offset(uint head, uint key) {
   return ulong(head) * attention_head_stride<S>() + key % ATTENTION_BLOCK_SIZE * ATTENTION_HEAD_SIZE;
 }
+// The query heads of a KV head: ranks that share the heads may have some of them only.
+static uint attention_first_query(constant AttentionParams& p, uint kv_head) {
+  return max(kv_head * p.group, p.skipped) - p.skipped;
+}
+static uint attention_queries(constant AttentionParams& p, uint kv_head) {
+  return min((kv_head + 1) * p.group - p.skipped, p.heads) - attention_first_query(p, kv_head);
+}
+
 static ulong attention_slot(device const int* blocks, uint key) {
   return ulong(uint(blocks[key / ATTENTION_BLOCK_SIZE])) * ATTENTION_BLOCK_SIZE + key % ATTENTION_BLOCK_SIZE;
 }
@@ -299,18 +307,19 @@ static void attention_write_value(device const T* head, constant AttentionParams
   attention_write_value(head, p, lane, cache, slot, kv_head);
 }
 
-// Eight keys by up to 32 dims (a multiple of 8) as matrices, zero from key `count` on: what lies behind the end of a
-// sequence is not ours to read.
+// Eight keys by up to 32 dims (a multiple of 8) as matrices, zero for those that `count` (matrix_rows) has not: what
+// lies behind the end of a sequence is not ours to read.
 template <typename C>
 static void attention_load(thread simdgroup_matrix<C, 8, 8>* m, device const C* from, bool transpose, uint dims,
                            uint count, threadgroup C* part, uint lane) {
-  if (count >= 8) {
+  if (count == 8) {
     MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < dims)
         simdgroup_load(m[j], from + j * 8, ATTENTION_HEAD_SIZE, ulong2(0, 0), transpose);
     return;
   }
   for (uint i = lane; i < 256; i += 32)
-    part[i] = i / 32 < count && i % 32 < dims ? from[ulong(i / 32) * ATTENTION_HEAD_SIZE + i % 32] : C(0);
+    part[i] =
+        matrix_has_row(count, i / 32) && i % 32 < dims ? from[ulong(i / 32) * ATTENTION_HEAD_SIZE + i % 32] : C(0);
   simdgroup_barrier(mem_flags::mem_threadgroup);
   MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < dims)
       simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);

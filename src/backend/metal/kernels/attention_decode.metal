@@ -18,6 +18,11 @@ struct DecodePlace {
     const uint key = first_key + at;
     return key + 8 > begin && key < end ? min(end - key, 8u) : 0;
   }
+  // The same of values: see attention_rows.
+  uint rows(uint at) const thread {
+    const uint key = first_key + at;
+    return key + 8 > begin && key < end ? attention_rows(key, begin, end) : 0;
+  }
   void find(device const int* blocks, uint kv_heads, uint kv_head, uint lane) thread {
     const uint keys = ATTENTION_BLOCK_SIZE % 16 == 0 ? 16 : 8;  // that surely lie together
     const uint key = first_key + lane % 8 * 8 / keys * keys;
@@ -65,7 +70,7 @@ struct DecodeSpan {
       if (needed != ~0u && needed / 16 != (place.first_key + at) / 16) continue;
       device const S* first = place.tile(values, at) + dim;
       matrix_fetch_right(v[pair], first, place.second_tile(values + dim, first, at), ATTENTION_HEAD_SIZE, width,
-                         Whole ? 8 : place.count(at), Whole ? 8 : place.count(at + 8));
+                         Whole ? 8 : place.rows(at), Whole ? 8 : place.rows(at + 8));
     }
   }
   // A key that has been written since, `at` keys from the first, and its value: [head size] each.
@@ -77,9 +82,45 @@ struct DecodeSpan {
     MATRIX_UNROLL for (uint pair = 0; pair < 4; ++pair)
       if (at / 16 == pair) matrix_patch_right(v[pair], value + dim, width, at % 16);
   }
+  // The two that follow where nothing has been fetched: as many loads at once as there are registers for.
+  void score_in_turns(DecodePlace place, device const S* keys, threadgroup const C* q, uint own_key,
+                      threadgroup float* scores, threadgroup C* part, uint lane) const thread {
+    MATRIX_ROLLED for (uint at = own_key; at < own_key + kSpan / ATTENTION_SIMDGROUPS; at += 8) {
+      device const S* from = place.tile(keys, at);
+      simdgroup_float8x8 sums = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+      MATRIX_ROLLED for (uint d = 0; d < ATTENTION_HEAD_SIZE; d += 64) {
+        simdgroup_matrix<C, 8, 8> row, tile[8];
+        attention_load(tile, from + d, true, 32, place.count(at), part, lane);
+        attention_load(tile + 4, from + d + 32, true, 32, place.count(at), part, lane);
+        MATRIX_UNROLL for (uint j = 0; j < 8; ++j) {
+          simdgroup_load(row, q + d + j * 8, ATTENTION_HEAD_SIZE);
+          simdgroup_multiply_accumulate(sums, row, tile[j], sums);
+        }
+      }
+      simdgroup_store(sums, scores + at, kScoreStride);
+    }
+  }
+  void weigh_in_turns(DecodePlace place, device const S* values, threadgroup const C* weights, uint dim, uint width,
+                      thread simdgroup_float8x8* sums, threadgroup C* part, uint lane) const thread {
+    MATRIX_ROLLED for (uint first = 0; first < kSpan; first += 16) {
+      simdgroup_matrix<C, 8, 8> seen, tiles[2][8];
+      MATRIX_UNROLL for (uint t = 0; t < 2; ++t) {
+        const uint at = first + t * 8;
+        device const S* from = place.tile(values, at) + dim;
+        MATRIX_UNROLL for (uint c = 0; c < 2; ++c) if (c * 32 < width)
+            attention_load(tiles[t] + c * 4, from + c * 32, false, 32, place.rows(at), part, lane);
+      }
+      MATRIX_UNROLL for (uint t = 0; t < 2; ++t) {
+        simdgroup_load(seen, weights + first + t * 8, kWeightStride);
+        MATRIX_UNROLL for (uint j = 0; j < 8; ++j) if (j * 8 < width)
+            simdgroup_multiply_accumulate(sums[j], seen, tiles[t][j], sums[j]);
+      }
+    }
+  }
   // Scores of the simdgroup's keys, sixteen at a time, 64 dims after 64.
   void score(DecodePlace place, device const S* keys, threadgroup const C* q, uint own_key, threadgroup float* scores,
              threadgroup C* part, uint lane) const thread {
+    if (!kWideMatrices) return score_in_turns(place, keys, q, own_key, scores, part, lane);
     MATRIX_UNROLL for (uint first = 0; first < 8 / ATTENTION_SIMDGROUPS; first += 2) {
       const uint at = own_key + first * 8;
       simdgroup_float8x8 sums[2];
@@ -101,11 +142,12 @@ struct DecodeSpan {
   }
   void weigh(DecodePlace place, device const S* values, threadgroup const C* weights, uint dim, uint width,
              thread simdgroup_float8x8* sums, threadgroup C* part, uint lane) const thread {
+    if (!kWideMatrices) return weigh_in_turns(place, values, weights, dim, width, sums, part, lane);
     MATRIX_UNROLL for (uint pair = 0; pair < 4; ++pair) {
       const uint at = pair * 16;
       simdgroup_matrix<C, 8, 8> tiles[16];
       matrix_take_right(tiles, v[pair], place.fetched_tile(values, at) + dim, place.fetched_tile(values, at + 8) + dim,
-                        ATTENTION_HEAD_SIZE, width, place.count(at), place.count(at + 8), part, lane);
+                        ATTENTION_HEAD_SIZE, width, place.rows(at), place.rows(at + 8), part, lane);
       attention_weigh(sums, weights + at, tiles, width);
     }
   }
@@ -133,7 +175,8 @@ template <typename T, typename S, uint Threads>
     uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   typedef typename AttentionNumber<S>::type C;
-  const uint kv_head = group.x, seq = group.y, piece = group.z, group_size = p.heads / p.kv_heads;
+  const uint kv_head = group.x, seq = group.y, piece = group.z;
+  const uint first_query = attention_first_query(p, kv_head), group_size = attention_queries(p, kv_head);
   // The inputs of a step are there before its first dispatch.
   const uint length = uint(seq_lens[seq]);
   const uint low = ATTENTION_WINDOW > 0 && length > ATTENTION_WINDOW ? length - ATTENTION_WINDOW : 0;
@@ -177,7 +220,7 @@ template <typename T, typename S, uint Threads>
   if (p.cache_ready) wait_for_dispatches();
 
   device const T* row_qkv = qkv + ulong(seq) * (p.heads + 2 * p.kv_heads) * ATTENTION_HEAD_SIZE;
-  device const T* row_q = row_qkv + kv_head * group_size * ATTENTION_HEAD_SIZE;
+  device const T* row_q = row_qkv + first_query * ATTENTION_HEAD_SIZE;
   device const float2* row_rope = rope + ulong(seq) * (p.rope_dims / 2);
   AttentionTurns turns;
   AttentionHead<T> heads[8];
@@ -271,7 +314,7 @@ template <typename T, typename S, uint Threads>
   }
 
   if (row >= group_size) return;
-  const ulong head = ulong(seq) * p.heads + kv_head * group_size + row;
+  const ulong head = ulong(seq) * p.heads + first_query + row;
   MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
     const uint d = own_dim + j * 16 + column;
     if (j * 16 >= width) continue;

@@ -18,6 +18,14 @@ constant uint ATTENTION_WIDTH = ATTENTION_HEAD_SIZE % 64 == 0 ? 64 : 32;  // dim
 
 // ---- one span ----
 
+// Which of the values of eight keys from `key` on are there, for matrix loads: none that all rows have left behind, as
+// a NaN or an infinity of theirs would survive a weight of zero. `begin` is the first key that a row sees, `length` how
+// many there are.
+static uint attention_rows(uint key, uint begin, uint length) {
+  const uint count = min(length - key, 8u);
+  return ATTENTION_WINDOW > 0 && begin > key ? matrix_rows(begin - key, count) : count;
+}
+
 // All dims of eight rows, for products over them.
 template <typename C, typename Pointer>
 static void attention_load_head(thread simdgroup_matrix<C, 8, 8>* m, Pointer from, bool transpose, uint count,
@@ -53,6 +61,24 @@ static void attention_score(thread const simdgroup_matrix<C, 8, 8>* rows, thread
   simdgroup_store(scores, out, kScoreStride);
 }
 
+// Scores of a row with four keys, `first` keys from the span's first, as powers of two; of keys that it does not see
+// what stands for none. Scores of tiles that no row sees were not written.
+template <bool Whole, typename S>
+static float4 attention_four_scores(threadgroup const float* scores, threadgroup const float* scales, uint first_key,
+                                    uint low, uint high, float scale, uint row, uint first) {
+  float4 found = float4(0.0f);
+  if (Whole || (first_key + first < high && first_key + first + 4 > low))
+    found = *(threadgroup const float4*)(scores + row * kScoreStride + first);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
+    const uint key = first_key + first + j;
+    const bool seen = Whole || (key >= low && key < high);
+    float value = seen ? found[j] * scale : kMasked;
+    if (sizeof(S) == 1 && seen) value *= scales[first + j];
+    found[j] = value;
+  }
+  return found;
+}
+
 // Weights of 64 keys, to [8][weight stride], from the scores of eight rows with them. Four lanes share a row (row =
 // lane / 4), which sees keys [low, high). Returns the row's (largest score, sum of weights). `scales` are those of
 // attention_scales. `Whole`: all rows see all 64 keys. The same operations in the same order, but without looking at
@@ -61,24 +87,18 @@ template <bool Whole, typename S, typename C>
 static float2 attention_softmax(threadgroup const float* scores,  // [8][score stride]
                                 threadgroup const float* scales, uint first_key, uint low, uint high,
                                 constant AttentionParams& p, threadgroup C* weights, uint lane) {
+  const float scale = p.scale;
   // A lane has four times four keys of its row.
   const uint row = lane / 4, column = lane % 4 * 4;
-  float score[16];
+  // Where registers are few, scores are made twice and not kept, in loops that nothing unrolls: from the lane's own
+  // first key on.
+  float4 kept[4];
+  const uint begin = kWideMatrices ? 0 : column, shift = kWideMatrices ? column : 0;
   float best = kMasked;
-  MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
-    // Scores of tiles that no row sees were not written.
-    const uint first = first_key + i * 16 + column;
-    float4 found = float4(0.0f);
-    if (Whole || (first < high && first + 4 > low))
-      found = *(threadgroup const float4*)(scores + row * kScoreStride + i * 16 + column);
-    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
-      const uint at = i * 16 + column + j;
-      const bool seen = Whole || (first_key + at >= low && first_key + at < high);
-      float value = seen ? found[j] * p.scale : kMasked;
-      if (sizeof(S) == 1 && seen) value *= scales[at];
-      score[i * 4 + j] = value;
-      best = max(best, value);
-    }
+  MATRIX_UNROLL_WIDE for (uint i = begin; i < kSpan; i += 16) {
+    const float4 score = attention_four_scores<Whole, S>(scores, scales, first_key, low, high, scale, row, i + shift);
+    if (kWideMatrices) kept[i / 16] = score;
+    MATRIX_UNROLL for (uint j = 0; j < 4; ++j) best = max(best, score[j]);
   }
   best = max(best, simd_shuffle_xor(best, 1));
   best = max(best, simd_shuffle_xor(best, 2));
@@ -87,9 +107,11 @@ static float2 attention_softmax(threadgroup const float* scores,  // [8][score s
   uint power = 127;
   if (sizeof(S) == 1) {
     float largest = 0;
-    MATRIX_UNROLL for (uint i = 0; i < 16; ++i) {
-      const uint at = i / 4 * 16 + column + i % 4;
-      if (Whole || (first_key + at >= low && first_key + at < high)) largest = max(largest, scales[kSpan + at]);
+    MATRIX_UNROLL_WIDE for (uint i = begin; i < kSpan; i += 16) {
+      MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
+        const uint at = i + shift + j;
+        if (Whole || (first_key + at >= low && first_key + at < high)) largest = max(largest, scales[kSpan + at]);
+      }
     }
     largest = max(largest, simd_shuffle_xor(largest, 1));
     largest = max(largest, simd_shuffle_xor(largest, 2));
@@ -97,17 +119,20 @@ static float2 attention_softmax(threadgroup const float* scores,  // [8][score s
   }
   const float inverse = as_type<float>((254 - power) << 23);
   float sum = 0;
-  MATRIX_UNROLL for (uint i = 0; i < 4; ++i) {
+  MATRIX_UNROLL_WIDE for (uint i = begin; i < kSpan; i += 16) {
     vec<C, 4> four;
+    const float4 score =
+        kWideMatrices ? kept[i / 16]
+                      : attention_four_scores<Whole, S>(scores, scales, first_key, low, high, scale, row, i + shift);
     MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
-      const uint at = i * 16 + column + j;
+      const uint at = i + shift + j;
       const bool seen = Whole || (first_key + at >= low && first_key + at < high);
-      const float exact = seen ? exp2(score[i * 4 + j] - best) : 0.0f;
+      const float exact = seen ? exp2(score[j] - best) : 0.0f;
       const C weight = C(sizeof(S) == 1 && seen ? exact * (scales[kSpan + at] * inverse) : exact);
       four[j] = weight;
       sum += sizeof(S) == 1 ? exact : float(weight);
     }
-    *(threadgroup vec<C, 4>*)(weights + row * kWeightStride + i * 16 + column) = four;
+    *(threadgroup vec<C, 4>*)(weights + row * kWeightStride + i + shift) = four;
   }
   sum += simd_shuffle_xor(sum, 1);
   sum += simd_shuffle_xor(sum, 2);
@@ -217,7 +242,7 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
           MATRIX_UNROLL for (uint i = 0; i < 2; ++i) {
             const uint key = first_key + (tile + i) * 8;
             const bool there = tile + i >= first_tile && tile + i < last_tile;
-            counts[i] = there ? min(length - key, 8u) : 0;
+            counts[i] = there ? attention_rows(key, begin, length) : 0;
             offsets[i] = there ? attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key) : 0;
           }
           matrix_load_right(v[0], values + offsets[0] + dim, values + offsets[1] + dim, ATTENTION_HEAD_SIZE,
@@ -237,7 +262,7 @@ static float2 attention_span_of(threadgroup const C* q,  // [8][head size]
         simdgroup_matrix<C, 8, 8> a, b[4];
         simdgroup_load(a, weights + tile * 8, kWeightStride);
         attention_load(b, values + attention_tile_offset<S>(blocks, p.kv_heads, kv_head, key) + d, false, dims,
-                       min(length - key, 8u), part, lane);
+                       attention_rows(key, begin, length), part, lane);
         MATRIX_UNROLL for (uint j = 0; j < 4; ++j) if (j * 8 < dims)
             simdgroup_multiply_accumulate(sums[j], a, b[j], sums[j]);
       }

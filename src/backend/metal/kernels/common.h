@@ -62,6 +62,12 @@ constant constexpr bool kHalfSubnormals = false;
 #endif
 #define MATRIX_UNROLL _Pragma("clang loop unroll(full)")
 #define MATRIX_ROLLED _Pragma("clang loop unroll(disable)")
+// Unrolled where a device that has such matrices has the registers, too.
+#ifdef SOFTMETAL_WIDE_MATRICES
+#define MATRIX_UNROLL_WIDE MATRIX_UNROLL
+#else
+#define MATRIX_UNROLL_WIDE MATRIX_ROLLED
+#endif
 
 // d0 += a00 b0 + a01 b1, d1 += a10 b0 + a11 b1
 template <typename T>
@@ -121,22 +127,27 @@ METAL_FUNC void matrix_clear_broad(thread simdgroup_float8x8& d) {
 #endif
 }
 
+// Of eight rows those that are there, [first, count), as one number: the count itself where first is 0. The others are
+// zeros, whatever lies in their place.
+METAL_FUNC uint matrix_rows(uint first, uint count) { return first << 4 | count; }
+METAL_FUNC bool matrix_has_row(uint rows, uint row) { return row >= rows >> 4 && row < (rows & 15); }
+
 // Eight rows of 32 columns as four matrices: four runs of 8 columns, `apart` elements from one to the next. Which
 // columns a matrix has is the device's business: it is the same for all that is loaded here, so products over these
-// columns agree. Rows from `count` on are zeros and not read. Runs begin at multiples of 16 bytes. `part` is [8][32] of
-// the simdgroup's own.
+// columns agree. Rows that `count` (matrix_rows) has not are zeros and not read. Runs begin at multiples of 16 bytes.
+// `part` is [8][32] of the simdgroup's own.
 template <typename T, typename Pointer>
 METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer from, ulong stride, bool transpose,
                                  uint count, threadgroup T* part, uint lane, uint apart = 8) {
 #ifdef SOFTMETAL_WIDE_MATRICES
   softmetal_load_wide(m, from, stride, transpose, count, apart);
 #else
-  if (count >= 8) {
+  if (count == 8) {
     MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], from + j * apart, stride, ulong2(0, 0), transpose);
     return;
   }
   for (uint i = lane; i < 256; i += 32)
-    part[i] = i / 32 < count ? from[i / 32 * stride + i % 32 / 8 * apart + i % 8] : T(0);
+    part[i] = matrix_has_row(count, i / 32) ? from[i / 32 * stride + i % 32 / 8 * apart + i % 8] : T(0);
   simdgroup_barrier(mem_flags::mem_threadgroup);
   MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
   simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -228,6 +239,18 @@ METAL_FUNC void matrix_add(thread simdgroup_float8x8& d, thread simdgroup_float8
   d.thread_elements() += a.thread_elements();
 #endif
 }
+// d = d * factor + a * next, element by element, but where `next` is kMatrixKept: there d stays as it is, whatever a
+// is.
+constant constexpr float kMatrixKept = -1;
+METAL_FUNC void matrix_fold(thread simdgroup_float8x8& d, thread simdgroup_float8x8& factor,
+                            thread simdgroup_float8x8& a, thread simdgroup_float8x8& next) {
+#ifdef SOFTMETAL_MATRIX_ADD
+  softmetal_fold(d, factor, a, next);
+#else
+  const float2 old = d.thread_elements(), by = next.thread_elements();
+  d.thread_elements() = select(fma(old, factor.thread_elements(), a.thread_elements() * by), old, by < 0.0f);
+#endif
+}
 // The four integers of a word as halves. 0x6400 plus a byte, as a half, is 1024 plus the byte.
 METAL_FUNC half4 matrix_halves(uint word) {
   const uint bytes = word ^ 0x80808080u;
@@ -241,7 +264,7 @@ METAL_FUNC void matrix_load_integers(thread simdgroup_matrix<half, 8, 8>* m, dev
                                      bool transpose, uint columns, uint count, threadgroup half* part, uint lane) {
   const uint row = lane / 4, column = lane % 4 * 8;
   uint2 words = uint2(0);
-  if (row < count && column < columns) words = *(device const uint2*)(from + row * stride + column);
+  if (matrix_has_row(count, row) && column < columns) words = *(device const uint2*)(from + row * stride + column);
   *(threadgroup half4*)(part + lane * 8) = matrix_halves(words.x);
   *(threadgroup half4*)(part + lane * 8 + 4) = matrix_halves(words.y);
   simdgroup_barrier(mem_flags::mem_threadgroup);
@@ -408,6 +431,9 @@ METAL_FUNC uint known_from_here(uint number, threadgroup uint* place) {
   simdgroup_barrier(mem_flags::mem_none);
   return kWideMatrices ? *(threadgroup volatile uint*)place : number;
 }
+// The number at `place` as one that a compiler knows nothing of: what is made of it is made anew behind this, in each
+// turn of a loop, and takes no registers before.
+METAL_FUNC uint number_anew(threadgroup uint* place) { return *(threadgroup volatile uint*)place; }
 
 // Function constants by number: 0-19 norms and other small operations; 20-49 matrix products; 50-69 attention; 70-89
 // sampling.

@@ -1,6 +1,6 @@
 // Rows of a packed matrix as floats: the embedding.
 //   out[t, :] = table[id(t), :] * scale (+ positions_table[positions[t], :])
-// id(t) is token_ids[t], or what row -1 - token_ids[t] of the previous step sampled.
+// id(t) is token_ids[t], or what row -1 - token_ids[t] of the previous step sampled. Rows of tokens that other ranks have are zeros.
 #include "linear_formats.h"
 
 constant uint EMBED_FORMAT [[function_constant(kEmbedFormat)]];           // PackedFormat of the table
@@ -26,8 +26,13 @@ kernel void embed(device const uchar* table [[buffer(0)]],
                   uint2 threads [[threads_per_threadgroup]]) {
   const uint t = group.y, unit = group.x * threads.x + thread_index;
   const uint columns = packed_unit_columns(EMBED_FORMAT);
-  const uint id = embed_id(token_ids, previous, t) - p.first;
-  if (unit * columns >= p.cols || id >= p.rows) return;
+  const uint token = embed_id(token_ids, previous, t), id = token - p.first;
+  if (unit * columns >= p.cols) return;
+  if (p.zeros != 0 && token - p.here >= p.rows_here) {
+    for (uint col = unit * columns; col < min((unit + 1) * columns, p.cols); ++col) out[ulong(t) * p.cols + col] = 0.0f;
+    return;
+  }
+  if (id >= p.rows) return;
   const PackedUnit u = packed_load(EMBED_FORMAT, packed_row(table, p.planes, id), unit);
   const PackedScales s = packed_scales(EMBED_FORMAT, u);
   PACKED_UNROLL for (uint chunk = 0; chunk < columns / 8; ++chunk) {

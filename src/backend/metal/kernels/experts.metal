@@ -7,6 +7,11 @@ constant uint ROUTE_LOGITS [[function_constant(kRouteLogits)]];        // of a l
 
 #define ROUTE_UNROLL _Pragma("clang loop unroll(full)")
 
+// Items of an expert with so many pairs; none of an expert that another rank has.
+METAL_FUNC uint route_items(constant RouteParams& p, uint expert, uint pairs) {
+  return expert - p.first < p.here ? (pairs + p.item_rows - 1) / p.item_rows : 0;
+}
+
 // A simdgroup chooses for one row: softmax, then the largest, one after another; of equal ones the first. Numbers that are
 // not negative compare like their bits, and integers are compared faster across lanes.
 METAL_FUNC void route_row(device const float* logits, device int* ids, device float* weights,
@@ -94,7 +99,7 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
   uint count = 0;
   if (thread_index < p.experts)
     for (uint i = 0; i < pairs; ++i) count += uint(pair_ids[i]) == thread_index ? 1 : 0;
-  const uint item_count = (count + p.item_rows - 1) / p.item_rows;
+  const uint item_count = route_items(p, thread_index, count);
   uint place = simd_prefix_exclusive_sum(count), item = simd_prefix_exclusive_sum(item_count);
   if (lane == 31) simdgroup_sums[simdgroup] = uint2(place + count, item + item_count);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -138,7 +143,7 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
     uint count = 0;
     for (uint i = 0; i < pairs; ++i) count += uint(ids[i]) == expert ? 1 : 0;
     counts[expert] = count;
-    item_counts[expert] = (count + p.item_rows - 1) / p.item_rows;
+    item_counts[expert] = route_items(p, expert, count);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint expert = thread_index; expert < p.experts; expert += kSortThreads) {
@@ -168,25 +173,36 @@ METAL_FUNC void route_row(device const float* logits, device int* ids, device fl
   }
 }
 
-// out[row, :] += the experts' rows, best first.
+// out[row, :] = the experts' rows, or out += that: a group's are added best first, then the groups two by two, so that
+// ranks which have some of the groups each find the same sums.
 [[kernel]] void expert_sum(device const float* weights [[buffer(0)]],  // [rows, per_token]
                            device const int* places [[buffer(1)]],     // [rows, per_token]
                            device const float* in [[buffer(2)]],       // [pairs, dim]
                            device float* out [[buffer(3)]],            // [rows, dim]
                            constant ExpertSumParams& p [[buffer(4)]],
+                           device const int* ids [[buffer(5)]],        // [rows, per_token]
                            uint2 group [[threadgroup_position_in_grid]],
                            uint thread_index [[thread_index_in_threadgroup]]) {
   const uint i = group.x * kRowThreads + thread_index, row = group.y;
   if (i >= p.dim) return;
-  float sum = out[ulong(row) * p.dim + i];
+  const uint first_group = p.first * kExpertGroups / p.experts;
+  float4 sums = float4(0.0f);
   for (uint first = 0; first < p.per_token; first += 8) {
     float values[8];  // all loads are issued before the first use
+    uint groups[8];   // kExpertGroups: of another rank
     ROUTE_UNROLL for (uint j = 0; j < 8; ++j) {
-      const uint pair = row * p.per_token + min(first + j, p.per_token - 1);
-      values[j] = in[ulong(uint(places[pair])) * p.dim + i];
+      const uint pair = row * p.per_token + min(first + j, p.per_token - 1), expert = uint(ids[pair]);
+      const bool here = first + j < p.per_token && expert - p.first < p.here;
+      groups[j] = here ? expert * kExpertGroups / p.experts - first_group : kExpertGroups;
+      values[j] = here ? in[ulong(uint(places[pair])) * p.dim + i] : 0.0f;
     }
-    ROUTE_UNROLL for (uint j = 0; j < 8; ++j)
-      if (first + j < p.per_token) sum = fma(weights[row * p.per_token + first + j], values[j], sum);
+    ROUTE_UNROLL for (uint j = 0; j < 8; ++j) {
+      const float weight = groups[j] < kExpertGroups ? weights[row * p.per_token + first + j] : 0.0f;
+      ROUTE_UNROLL for (uint g = 0; g < kExpertGroups; ++g)
+        if (groups[j] == g) sums[g] = fma(weight, values[j], sums[g]);
+    }
   }
-  out[ulong(row) * p.dim + i] = sum;
+  const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  device float* to = out + ulong(row) * p.dim + i;
+  *to = p.accumulate != 0 ? *to + sum : sum;
 }

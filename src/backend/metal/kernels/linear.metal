@@ -19,14 +19,15 @@ template <typename T, uint Threads>
     device const int* starts [[buffer(8), function_constant(LINEAR_EXPERTS)]],  // [experts + 1]
     device const int* order [[buffer(9), function_constant(LINEAR_EXPERTS)]],   // [rows of out]
     device float* partials [[buffer(10), function_constant(LINEAR_SPLIT)]],     // see linear_shared
+    constant LinearColumns* cuts [[buffer(11), function_constant(LINEAR_CUT)]],
     threadgroup uchar* memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint simdgroups [[simdgroups_per_threadgroup]]) {
   if (LINEAR_SHARED > 0)
     linear_shared<T>(w, w_up, x, bias, bias_up, out, p, partials, memory, group, thread_index, simdgroup, lane);
   else
-    linear_matrix<T>(w, w_up, x, bias, bias_up, out, p, items, starts, order, memory, group, thread_index, simdgroup,
-                     simdgroups, lane);
+    linear_matrix<T>(w, w_up, x, bias, bias_up, out, p, cuts, items, starts, order, memory, group, thread_index,
+                     simdgroup, simdgroups, lane);
 }
 
 template <typename T>
@@ -34,11 +35,13 @@ template <typename T>
     device const uchar* w [[buffer(0)]], device const uchar* w_up [[buffer(1), function_constant(LINEAR_GATED)]],
     device const uchar* x [[buffer(2)]], device const float* bias [[buffer(3)]],
     device const float* bias_up [[buffer(4), function_constant(LINEAR_GATED)]], device uchar* out [[buffer(5)]],
-    constant LinearParams& p [[buffer(6)]], threadgroup uchar* memory [[threadgroup(0)]],
-    uint group [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+    constant LinearParams& p [[buffer(6)]],
+    device float2* waiting [[buffer(10), function_constant(LINEAR_CUT)]],  // see linear_tiles
+    constant LinearColumns* cuts [[buffer(11), function_constant(LINEAR_CUT)]],
+    threadgroup uchar* memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   wait_for_dispatches();
-  linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, memory, group, thread_index, simdgroup);
+  linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, cuts, waiting, memory, group, thread_index, simdgroup);
 }
 
 template [[host_name("linear_few_half")]] [[kernel]] decltype(linear_few<half, 256>) linear_few<half, 256>;

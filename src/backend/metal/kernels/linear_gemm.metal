@@ -38,7 +38,7 @@ template <typename T>
   if (row >= p.rows || unit * columns >= padded) return;
   PACKED_UNROLL for (uint chunk = 0; chunk < columns / 8; ++chunk)
       gemm_put(out + ulong(row) * padded + gemm_place(unit, chunk),
-               linear_x8<T>(x, p.cols, p.first_row + row, unit * columns + chunk * 8), unit % 4);
+               linear_x8<T>(x, 0, p.cols, p.x_stride, p.first_row + row, unit * columns + chunk * 8), unit % 4);
 }
 
 // out = activation(sums + bias), times the sums of the second matrix when gated; or out += that.

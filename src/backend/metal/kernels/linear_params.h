@@ -18,7 +18,10 @@ constant uint LINEAR_SLICES [[function_constant(kLinearSlices)]];  // few rows: 
 constant uint LINEAR_SHARED [[function_constant(kLinearShared)]];
 constant bool LINEAR_SPLIT [[function_constant(kLinearSplit)]];      // shared: a threadgroup takes one slice
 constant bool LINEAR_EXPERTS [[function_constant(kLinearExperts)]];  // W is a stack of experts, see LinearParams
+constant bool LINEAR_CUT [[function_constant(kLinearCut)]];          // W is in cuts, see LinearParams
 constant uint LINEAR_TILE_OUTPUTS [[function_constant(kLinearTileOutputs)]];  // tiles: rows of W, 64 or 128
+// Tiles: threads that bring a row of W, as many as simdgroups share the rows of x, 2 or 4.
+constant uint LINEAR_TILE_PARTS [[function_constant(kLinearTileParts)]];
 constant uint LINEAR_BUFFERS [[function_constant(kLinearBuffers)]];  // tiles: parts of both operands in memory, 1 or 2
 
 // ---- the order of a sum ---------------------------------------------------------------------------------------------
@@ -27,8 +30,8 @@ constant uint LINEAR_BUFFERS [[function_constant(kLinearBuffers)]];  // tiles: p
 // matrix unit in runs of 8, first the first run of each of the four units, then the second of each, and so on: four
 // runs are four matrices, 16 columns an instruction where the device has such. That is how lanes that hold a unit each
 // can multiply without an exchange. Steps follow one another in a chain; a slice of the columns (LinearParams) is one
-// chain from zero, and slices are added in order. Nothing else enters: any number of rows, few rows or tiles, has the
-// same bits.
+// chain from zero, and slices are added in order. Columns that ranks could share are cut first, and every cut has
+// slices of its own. Nothing else enters: any number of rows, few rows or tiles, has the same bits.
 //
 // Tiles take a *turn* of 64 columns at a time, eight runs: two steps of numbers, one of bytes, half a one of others.
 
@@ -84,12 +87,13 @@ METAL_FUNC float linear_x(device const uchar* x, ulong i) {
   if (LINEAR_X == packed_f16) return float(((device const half*)x)[i]);
   return as_type<float>(uint(((device const ushort*)x)[i]) << 16);
 }
-// Columns col to col + 7 of a row of x; zeros past the last. Those of 16 bits are T's own.
+// Columns col to col + 7 of a row of x, counted from `begin` on, where there are `cols`; zeros past the last. Those of
+// 16 bits are T's own.
 template <typename T>
-METAL_FUNC LinearEight<T> linear_x8(device const uchar* x, uint cols, ulong row, uint col) {
-  const ulong at = row * cols + col;
+METAL_FUNC LinearEight<T> linear_x8(device const uchar* x, uint begin, uint cols, uint stride, ulong row, uint col) {
+  const ulong at = row * stride + begin + col;
   if (col >= cols) return linear_zeros<T>();
-  if (sizeof(T) == 2 && cols % 8 == 0) return linear_of_bits<T>(((device const uint4*)x)[at / 8]);
+  if (sizeof(T) == 2 && (begin | cols | stride) % 8 == 0) return linear_of_bits<T>(((device const uint4*)x)[at / 8]);
   if (sizeof(T) == 2) {
     uint4 bits = uint4(0);
     PACKED_UNROLL for (uint i = 0; i < 8; ++i) if (col + i < cols) bits[i / 2] |=
@@ -148,6 +152,26 @@ METAL_FUNC LinearEight<T> linear_decode(uint format, thread const LinearUnit<T>&
   return e;
 }
 
+// ---- cuts -----------------------------------------------------------------------------------------------------------
+
+METAL_FUNC uint linear_cuts(constant LinearParams& p) { return LINEAR_CUT ? p.cuts : 1; }
+METAL_FUNC constant LinearColumns& linear_columns(constant LinearParams& p, constant LinearColumns* cuts, uint cut) {
+  return LINEAR_CUT ? cuts[cut] : p.columns;
+}
+METAL_FUNC device const uchar* linear_cut_weights(device const uchar* w, constant LinearColumns& columns) {
+  return LINEAR_CUT ? w + ulong(columns.offset) * 16 : w;
+}
+METAL_FUNC uint linear_first(constant LinearColumns& columns) { return LINEAR_CUT ? columns.first : 0; }
+// The sums so far of the first cuts and of the others, and with that of `cut`: nothing of them but their order is known
+// before. linear_joined() is all of it.
+METAL_FUNC float2 linear_join(constant LinearParams& p, uint cut, float2 before, float sum) {
+  if (cut < p.left) return float2(cut == 0 ? sum : before.x + sum, 0.0f);
+  return float2(before.x, cut == p.left ? sum : before.y + sum);
+}
+METAL_FUNC float linear_joined(constant LinearParams& p, float2 sums) {
+  return p.left < p.cuts ? sums.x + sums.y : sums.x;
+}
+
 // ---- rows of experts ------------------------------------------------------------------------------------------------
 
 // Rows of `out` that a row group has, and the first row of W of their expert.
@@ -168,7 +192,7 @@ METAL_FUNC LinearItem linear_item(constant LinearParams& p, device const int* it
       const uint expert = uint(items[1 + 2 * row_group]);
       item.first_row = uint(items[2 + 2 * row_group]);
       item.last_row = uint(starts[expert + 1]) - 1;
-      item.first_weight = expert * p.outputs;
+      item.first_weight = (expert - p.first_expert) * p.outputs;
     }
   }
   return item;

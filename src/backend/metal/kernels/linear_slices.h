@@ -6,12 +6,13 @@
 
 constant bool LINEAR_BLOCKS = LINEAR_FORMAT > packed_bf16;
 
-// Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows and stores the results.
+// Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows and stores the results. Those of a cut wait in
+// `waiting`, [8 * round][8 * LINEAR_MATRIX], for the next one: each thread has its own of them.
 template <typename T>
 METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* bias, device const float* bias_up,
-                                  device uchar* out, threadgroup const float* results, uint first_output,
-                                  uint first_row, uint last_row, uint thread_index, uint threads, uint slices,
-                                  uint eights, uint round) {
+                                  device uchar* out, threadgroup const float* results, threadgroup float2* waiting,
+                                  uint cut, uint first_output, uint first_row, uint last_row, uint thread_index,
+                                  uint threads, uint slices, uint eights, uint round) {
   const uint outputs = 8 * LINEAR_MATRIX, stride = eights * 8 * (8 * round);
   for (uint at = thread_index; at < outputs * 8 * round; at += threads) {
     const uint o = at % outputs, r = at / outputs;
@@ -24,8 +25,15 @@ METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* 
         if (LINEAR_GATED) up += from[slice * stride + outputs * (8 * round)];
       }
     }
-    linear_finish(p.out, bias, bias_up, out, first_row + r, first_output + o, linear_unboost<T>(LINEAR_FORMAT, sum),
-                  linear_unboost<T>(LINEAR_FORMAT_UP, up));
+    sum = linear_unboost<T>(LINEAR_FORMAT, sum);
+    if (LINEAR_CUT) {
+      const float2 sums = linear_join(p, cut, cut > 0 ? waiting[at] : float2(0.0f), sum);
+      waiting[at] = sums;
+      sum = linear_joined(p, sums);
+    }
+    if (!LINEAR_CUT || cut + 1 == p.cuts)
+      linear_finish(p.out, bias, bias_up, out, first_row + r, first_output + o, sum,
+                    linear_unboost<T>(LINEAR_FORMAT_UP, up));
   }
 }
 
@@ -49,13 +57,14 @@ constant bool LINEAR_BY_LANES = LINEAR_EXPERTS || (LINEAR_BLOCKS && kWideMatrice
 // Panels past the last repeat it and are not stored.
 template <typename T>
 METAL_FUNC LinearPanels<T> linear_panels(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
-                                         uint first_weight, uint first_output, uint eights, uint lane) {
+                                         constant PackedPlanes& planes, uint first_weight, uint first_output,
+                                         uint eights, uint lane) {
   LinearPanels<T> panels;
   PACKED_UNROLL for (uint i = 0; i < eights; ++i) {
     const bool is_up = LINEAR_GATED && i >= LINEAR_MATRIX;
     const uint panel = first_weight / 8 + min(first_output / 8 + (is_up ? i - LINEAR_MATRIX : i), (p.outputs - 1) / 8);
     if (LINEAR_BLOCKS) {
-      panels.row[i] = packed_row(is_up ? w_up : w, p.planes, panel * 8 + lane / 4);
+      panels.row[i] = packed_row(is_up ? w_up : w, planes, panel * 8 + lane / 4);
       panels.row[i].code_block = 8 * 4 * packed_unit_bytes(LINEAR_FORMAT);  // constants, for columns such as these
       panels.row[i].high_block = 8 * 4 * 4 * packed_high_bits(LINEAR_FORMAT);
       panels.row[i].meta_block = 8 * packed_meta_bytes(LINEAR_FORMAT);
@@ -64,7 +73,7 @@ METAL_FUNC LinearPanels<T> linear_panels(device const uchar* w, device const uch
         panels.row[i].high += lane % 4 * 4 * packed_high_bits(LINEAR_FORMAT);
       }
     } else
-      panels.at[i] = (device const T*)((is_up ? w_up : w) + ulong(panel) * p.planes.panel_bytes);
+      panels.at[i] = (device const T*)((is_up ? w_up : w) + ulong(panel) * planes.panel_bytes);
   }
   return panels;
 }
@@ -76,11 +85,11 @@ METAL_FUNC LinearInputs<T> linear_inputs(device const T* x, constant LinearParam
   PACKED_UNROLL for (uint g = 0; g < LINEAR_ROWS / 8; ++g) {
     const uint row = item.first_row + g * 8;
     if (LINEAR_BY_LANES) {
-      inputs.at[g] = x + ulong(linear_x_row(p, order, row + lane / 4, item.last_row)) * p.cols +
+      inputs.at[g] = x + ulong(linear_x_row(p, order, row + lane / 4, item.last_row)) * p.x_stride +
                      lane % 4 * packed_unit_columns(LINEAR_FORMAT);
       inputs.count[g] = 8;
     } else {
-      inputs.at[g] = x + ulong(min(row, item.last_row)) * p.cols;
+      inputs.at[g] = x + ulong(min(row, item.last_row)) * p.x_stride;
       inputs.count[g] = row <= item.last_row ? min(item.last_row + 1 - row, 8u) : 0;
     }
   }
@@ -94,7 +103,7 @@ METAL_FUNC void linear_load_input(thread simdgroup_matrix<T, 8, 8>* b, thread co
   if (LINEAR_BY_LANES)
     matrix_load_lanes(b, inputs.at[g] + col, true, part, lane);
   else
-    matrix_load_wide(b, inputs.at[g] + col, p.cols, true, inputs.count[g], part, lane,
+    matrix_load_wide(b, inputs.at[g] + col, p.x_stride, true, inputs.count[g], part, lane,
                      packed_unit_columns(LINEAR_FORMAT));
 }
 
@@ -294,9 +303,9 @@ METAL_FUNC void linear_slice_blocks(thread simdgroup_float8x8 (&sums)[8][8], thr
 // there is room for two runs of 16-bit numbers.
 template <typename T>
 METAL_FUNC void linear_slice_any(thread simdgroup_float8x8 (&sums)[8][8], uint at, uint format, device const uchar* w,
-                                 constant PackedPlanes& planes, uint slice_columns, uint slice, uint first_output,
-                                 device const uchar* x, constant LinearParams& p, device const int* order,
-                                 LinearItem item, threadgroup T* part, uint lane) {
+                                 constant PackedPlanes& planes, constant LinearColumns& of, uint slice_columns,
+                                 uint slice, uint first_output, device const uchar* x, constant LinearParams& p,
+                                 device const int* order, LinearItem item, threadgroup T* part, uint lane) {
   const uint columns = packed_unit_columns(format), chunks = columns / 8, tiles = LINEAR_ROWS / 8;
   const uint together = sizeof(T) == 4 ? 1 : min(chunks, 2u);
   PackedRow rows[4];
@@ -311,19 +320,21 @@ METAL_FUNC void linear_slice_any(thread simdgroup_float8x8 (&sums)[8][8], uint a
     x_rows[g] = linear_x_row(p, order, row, item.last_row);
     x_exists[g] = row <= item.last_row;
   }
-  const uint end = min((slice + 1) * slice_columns, p.cols), step_columns = linear_step_columns(format);
+  const uint end = min((slice + 1) * slice_columns, of.cols), step_columns = linear_step_columns(format);
   for (uint col = slice * slice_columns; col < end; col += step_columns) {
     const uint unit = col / columns + lane % 4;
     LinearUnit<T> units[4];
     PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) units[i] =
-        linear_load_unit<T>(format, rows[i], unit, unit * columns < p.cols);
+        linear_load_unit<T>(format, rows[i], unit, unit * columns < of.cols);
     PACKED_UNROLL for (uint first = 0; first < chunks; first += together) {
       LinearEight<T> xs[2][8], ws[2][4];
       PACKED_UNROLL for (uint c = 0; c < together; ++c) {
         threadgroup T* corner = part + c * (tiles + LINEAR_MATRIX) * 256;
         PACKED_UNROLL for (uint g = 0; g < tiles; ++g) {
           xs[c][g] = linear_zeros<T>();
-          if (x_exists[g]) xs[c][g] = linear_x8<T>(x, p.cols, x_rows[g], unit * columns + (first + c) * 8);
+          if (x_exists[g])
+            xs[c][g] =
+                linear_x8<T>(x, linear_first(of), of.cols, p.x_stride, x_rows[g], unit * columns + (first + c) * 8);
           matrix_put_wide(corner + g * 256, xs[c][g].at[0], xs[c][g].at[1], xs[c][g].at[2], xs[c][g].at[3], lane);
         }
         PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) {
@@ -352,13 +363,13 @@ METAL_FUNC void linear_slice_any(thread simdgroup_float8x8 (&sums)[8][8], uint a
 template <typename T>
 METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, device const uchar* x,
                               device const float* bias, device const float* bias_up, device uchar* out,
-                              constant LinearParams& p, device const int* items, device const int* starts,
-                              device const int* order, threadgroup uchar* memory, uint group, uint thread_index,
-                              uint simdgroup, uint simdgroups, uint lane) {
+                              constant LinearParams& p, constant LinearColumns* cuts, device const int* items,
+                              device const int* starts, device const int* order, threadgroup uchar* memory, uint group,
+                              uint thread_index, uint simdgroup, uint simdgroups, uint lane) {
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;  // panels, of both matrices
   const uint tiles = LINEAR_ROWS / 8;                                    // of 8 rows of x
   const uint round = eights <= 4 ? min(tiles, 2u) : 1;                   // of them added up at a time
-  const uint slices = LINEAR_SLICES > 0 ? LINEAR_SLICES : p.slices;
+  const uint slices = LINEAR_SLICES > 0 ? LINEAR_SLICES : p.columns.slices;
   const uint sets = simdgroups / slices, set = simdgroup / slices, slice = simdgroup - set * slices;
   const uint set_threads = slices * 32, set_thread = thread_index - set * set_threads;
   // Eight rows alone are one row group; without slices the machine code is better for the division.
@@ -371,42 +382,54 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
 
   const uint set_bytes = slices * eights * 8 * 8 * round * 4;
   threadgroup float* results = (threadgroup float*)(memory + set * set_bytes);  // [slice][output][8 * round]
-  simdgroup_float8x8 sums[8][8];
-  PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] =
-      make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  if (LINEAR_UNROLL == 0) {
-    // Where what is multiplied lies, results follow.
-    threadgroup T* part = (threadgroup T*)memory + simdgroup * ((tiles + LINEAR_MATRIX) * (sizeof(T) == 4 ? 256 : 512));
-    linear_slice_any<T>(sums, 0, LINEAR_FORMAT, w, p.planes, p.slice_columns, slice, first_output, x, p, order, item,
-                        part, lane);
-    if (LINEAR_GATED)
-      linear_slice_any<T>(sums, LINEAR_MATRIX, LINEAR_FORMAT_UP, w_up, p.planes_up, p.slice_columns_up, slice,
-                          first_output, x, p, order, item, part, lane);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  } else {
-    const uint step_columns = linear_step_columns(LINEAR_FORMAT);
-    const uint steps = p.cols / step_columns, slice_steps = p.slice_columns / step_columns;
-    const uint first = min(slice * slice_steps, steps), last = min(first + slice_steps, steps);
-    threadgroup uchar* parts = memory + sets * set_bytes;
-    if (LINEAR_BLOCKS) {
-      const LinearPanels<half> panels = linear_panels<half>(w, w_up, p, item.first_weight, first_output, eights, lane);
-      const LinearInputs<half> inputs = linear_inputs((device const half*)x, p, order, item, lane);
-      linear_slice_blocks(sums, panels, eights, inputs, p, first, last, !LINEAR_EXPERTS,
-                          (threadgroup half*)parts + simdgroup * 256, lane);
+  threadgroup uchar* parts = memory + sets * set_bytes;
+  // Behind what is multiplied. Where it is multiplied unit by unit, results follow in the same place.
+  const uint parts_bytes = simdgroups * (LINEAR_UNROLL > 0 ? 512 : (tiles + LINEAR_MATRIX) * 1024);
+  const uint before = LINEAR_UNROLL > 0 ? sets * set_bytes + parts_bytes : max(sets * set_bytes, parts_bytes);
+  threadgroup float2* waiting = (threadgroup float2*)(memory + before) + set * (64 * LINEAR_MATRIX * tiles);
+  for (uint cut = 0; cut < linear_cuts(p); ++cut) {
+    constant LinearColumns& of = linear_columns(p, cuts, cut);
+    device const uchar* weights = linear_cut_weights(w, of);
+    simdgroup_float8x8 sums[8][8];
+    PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < tiles; ++g) sums[i][g] =
+        make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    if (LINEAR_UNROLL == 0) {
+      threadgroup T* part =
+          (threadgroup T*)memory + simdgroup * ((tiles + LINEAR_MATRIX) * (sizeof(T) == 4 ? 256 : 512));
+      linear_slice_any<T>(sums, 0, LINEAR_FORMAT, weights, of.planes, of, of.slice_columns, slice, first_output, x, p,
+                          order, item, part, lane);
+      if (LINEAR_GATED)
+        linear_slice_any<T>(sums, LINEAR_MATRIX, LINEAR_FORMAT_UP, w_up, p.planes_up, of, p.slice_columns_up, slice,
+                            first_output, x, p, order, item, part, lane);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
     } else {
-      const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, item.first_weight, first_output, eights, lane);
-      const LinearInputs<T> inputs = linear_inputs((device const T*)x, p, order, item, lane);
-      linear_slice<T>(sums, panels, eights, inputs, p, first, last, !LINEAR_EXPERTS,
-                      (threadgroup T*)parts + simdgroup * 256, lane);
+      const uint step_columns = linear_step_columns(LINEAR_FORMAT);
+      const uint steps = of.cols / step_columns, slice_steps = of.slice_columns / step_columns;
+      const uint first = min(slice * slice_steps, steps), last = min(first + slice_steps, steps);
+      const bool waits = !LINEAR_EXPERTS && cut == 0;
+      if (LINEAR_BLOCKS) {
+        const LinearPanels<half> panels =
+            linear_panels<half>(weights, w_up, p, of.planes, item.first_weight, first_output, eights, lane);
+        const LinearInputs<half> inputs = linear_inputs((device const half*)x + linear_first(of), p, order, item, lane);
+        linear_slice_blocks(sums, panels, eights, inputs, p, first, last, waits,
+                            (threadgroup half*)parts + simdgroup * 256, lane);
+      } else {
+        const LinearPanels<T> panels =
+            linear_panels<T>(weights, w_up, p, of.planes, item.first_weight, first_output, eights, lane);
+        const LinearInputs<T> inputs = linear_inputs((device const T*)x + linear_first(of), p, order, item, lane);
+        linear_slice<T>(sums, panels, eights, inputs, p, first, last, waits, (threadgroup T*)parts + simdgroup * 256,
+                        lane);
+      }
     }
-  }
-  PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
-    PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < round; ++g)
-        simdgroup_store(sums[i][done + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    linear_add_slices<T>(p, bias, bias_up, out, results, first_output, item.first_row + done * 8, item.last_row,
-                         set_thread, set_threads, slices, eights, round);
-    if (done + round < tiles) threadgroup_barrier(mem_flags::mem_threadgroup);
+    PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
+      PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < round; ++g)
+          simdgroup_store(sums[i][done + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      linear_add_slices<T>(p, bias, bias_up, out, results, waiting + done * (64 * LINEAR_MATRIX), cut, first_output,
+                           item.first_row + done * 8, item.last_row, set_thread, set_threads,
+                           LINEAR_CUT ? of.slices : slices, eights, round);
+      if (LINEAR_CUT || done + round < tiles) threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
   }
 }
 
@@ -424,8 +447,9 @@ METAL_FUNC void linear_begin_input(threadgroup uint4* own, device const uchar* x
     if (linear_pairs() % threads == 0 || at < linear_pairs()) {
       const uint u = pair / (LINEAR_ROWS / 16), row = first_row + pair % (LINEAR_ROWS / 16) * 16 + lane / 4;
       const uint col = (step + u) * 32 + lane % 4 * 8;
-      begin_copy(own + pair * 64 + lane, (device const uint4*)(x + (min(row, p.rows - 1) * p.cols + col) * 2));
-      begin_copy(own + pair * 64 + 32 + lane, (device const uint4*)(x + (min(row + 8, p.rows - 1) * p.cols + col) * 2));
+      begin_copy(own + pair * 64 + lane, (device const uint4*)(x + (min(row, p.rows - 1) * p.x_stride + col) * 2));
+      begin_copy(own + pair * 64 + 32 + lane,
+                 (device const uint4*)(x + (min(row + 8, p.rows - 1) * p.x_stride + col) * 2));
     }
   }
   end_copies();
@@ -454,17 +478,17 @@ METAL_FUNC void linear_shared(device const uchar* w, device const uchar* w_up, d
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;
   const uint tiles = LINEAR_ROWS / 8;
   const uint first_output = (group % p.output_groups * LINEAR_SHARED + simdgroup) * (8 * LINEAR_MATRIX);
-  const uint slice_steps = p.slice_columns / 32;
+  const uint slice_steps = p.columns.slice_columns / 32;
   const uint row_group = group / p.output_groups / (LINEAR_SPLIT ? LINEAR_SLICES : 1);
   const uint slice = LINEAR_SPLIT ? group / p.output_groups % LINEAR_SLICES : 0;
   const uint first_row = row_group * LINEAR_ROWS;
-  const uint first = slice * slice_steps, last = LINEAR_SPLIT ? first + slice_steps : p.cols / 32;
+  const uint first = slice * slice_steps, last = LINEAR_SPLIT ? first + slice_steps : p.columns.cols / 32;
   const uint part = LINEAR_UNROLL * LINEAR_ROWS * 4;
   threadgroup uint4* own = (threadgroup uint4*)memory;  // [pairs / 32][2][32]
   threadgroup uint4* tile = own + part;                 // [2][unroll][LINEAR_ROWS / 16][64]
   threadgroup float* totals = (threadgroup float*)(tile + 2 * part) + simdgroup * tiles * eights * 64;
 
-  const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, 0, first_output, eights, lane);
+  const LinearPanels<T> panels = linear_panels<T>(w, w_up, p, p.columns.planes, 0, first_output, eights, lane);
   simdgroup_matrix<T, 8, 8> b[4][8][4];
   linear_load_panels(b, panels, eights, first, last, true, (threadgroup T*)memory, lane);
   simdgroup_float8x8 sums[8][8];  // of a slice, [8 rows][8 outputs]

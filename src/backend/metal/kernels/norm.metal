@@ -4,6 +4,7 @@ constant bool NORM_LAYER [[function_constant(kNormLayer)]];  // LayerNorm; else 
 constant bool NORM_WEIGHT [[function_constant(kNormWeight)]];
 constant bool NORM_BIAS [[function_constant(kNormBias)]];
 constant bool NORM_ADD [[function_constant(kNormAdd)]];  // out += the result
+constant bool NORM_COPY [[function_constant(kNormCopy)]];  // the result goes to `copy` too
 
 // Sum over the threadgroup, the same bits in every thread. `parts` holds one float a simdgroup.
 static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgroup, uint simdgroups) {
@@ -22,10 +23,11 @@ static float norm_square(float4 d, float squares) {
   return fma(d.w, d.w, squares);
 }
 template <typename T>
-static void norm_store(device vec<T, 4>* y, float4 value, float4 weight, float4 bias) {
+static void norm_store(device vec<T, 4>* y, device float4* copy, uint i, float4 value, float4 weight, float4 bias) {
   if (NORM_WEIGHT) value = value * weight;
   if (NORM_BIAS) value = value + bias;
-  *y = vec<T, 4>(NORM_ADD ? float4(*y) + value : value);
+  if (NORM_COPY) copy[i] = value;
+  y[i] = vec<T, 4>(NORM_ADD ? float4(y[i]) + value : value);
 }
 
 #define NORM_UNROLL _Pragma("clang loop unroll(full)")
@@ -34,7 +36,7 @@ constant constexpr uint kNormKept = 2;  // vectors of four that a thread keeps i
 // Four elements at a time where rows begin at multiples of 16 bytes.
 template <typename T>
 static void norm_row(device const float4* x, device const float4* weight, device const float4* bias, device vec<T, 4>* y,
-                     constant NormParams& p, threadgroup float* parts, uint thread_index, uint lane, uint simdgroup,
+                     device float4* copy, constant NormParams& p, threadgroup float* parts, uint thread_index, uint lane, uint simdgroup,
                      uint simdgroups) {
   const uint threads = simdgroups * 32, count = p.dim / 4, rest = thread_index + kNormKept * threads;
   float4 kept[kNormKept], weights[kNormKept], biases[kNormKept];
@@ -63,10 +65,10 @@ static void norm_row(device const float4* x, device const float4* weight, device
 
   NORM_UNROLL for (uint k = 0; k < kNormKept; ++k) {
     const uint i = thread_index + k * threads;
-    if (i < count) norm_store<T>(y + i, (kept[k] - mean) * scale, weights[k], biases[k]);
+    if (i < count) norm_store<T>(y, copy, i, (kept[k] - mean) * scale, weights[k], biases[k]);
   }
   for (uint i = rest; i < count; i += threads)
-    norm_store<T>(y + i, (x[i] - mean) * scale, NORM_WEIGHT ? weight[i] : float4(0.0f),
+    norm_store<T>(y, copy, i, (x[i] - mean) * scale, NORM_WEIGHT ? weight[i] : float4(0.0f),
                   NORM_BIAS ? bias[i] : float4(0.0f));
 }
 
@@ -77,6 +79,7 @@ template <typename T>
                      device const float* bias [[buffer(2), function_constant(NORM_BIAS)]],
                      device T* out [[buffer(3)]],  // [rows, dim]
                      constant NormParams& p [[buffer(4)]],
+                     device float* copies [[buffer(5), function_constant(NORM_COPY)]],  // [rows, dim]
                      uint row [[threadgroup_position_in_grid]],
                      uint thread_index [[thread_index_in_threadgroup]],
                      uint lane [[thread_index_in_simdgroup]],
@@ -86,9 +89,10 @@ template <typename T>
   const uint threads = simdgroups * 32;
   device const float* x = in + ulong(row) * p.dim;
   device T* y = out + ulong(row) * p.dim;
+  device float* copy = NORM_COPY ? copies + ulong(row) * p.dim : nullptr;
   if (p.dim % 4 == 0) {
     norm_row<T>((device const float4*)x, (device const float4*)weight, (device const float4*)bias,
-                (device vec<T, 4>*)y, p, parts, thread_index, lane, simdgroup, simdgroups);
+                (device vec<T, 4>*)y, (device float4*)copy, p, parts, thread_index, lane, simdgroup, simdgroups);
     return;
   }
   wait_for_dispatches();
@@ -108,6 +112,7 @@ template <typename T>
     float value = (x[i] - mean) * scale;
     if (NORM_WEIGHT) value *= weight[i];
     if (NORM_BIAS) value += bias[i];
+    if (NORM_COPY) copy[i] = value;
     y[i] = T(NORM_ADD ? float(y[i]) + value : value);
   }
 }

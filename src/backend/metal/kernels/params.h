@@ -18,6 +18,7 @@ enum FunctionConstant : uint32_t {
   kNormWeight,
   kNormBias,
   kNormAdd,
+  kNormCopy,
   kRouteNormalize,
   kRouteLogits,
   kPoolKind,
@@ -35,6 +36,8 @@ enum FunctionConstant : uint32_t {
   kLinearX,
   kLinearExperts,
   kLinearSplit,
+  kLinearTileParts,
+  kLinearCut,
   kEmbedFormat = 40,
   kEmbedFormatPositions,
   kEmbedHasPositions,
@@ -45,6 +48,7 @@ enum FunctionConstant : uint32_t {
   kAttentionSimdgroups,
   kAttentionOneSpan,
   kAttentionTurned,
+  kAttentionRows,
 };
 
 // ---- norm, rows, blocks ---------------------------------------------------------------------------------------------
@@ -124,22 +128,36 @@ struct LinearOut {
   uint32_t bias, bias_up;  // 1: there is one; a buffer is bound either way
 };
 
+// Columns of W that are summed by themselves.
+struct LinearColumns {
+  PackedPlanes planes;
+  uint32_t offset;  // from the start of the buffer to where they are packed, in 16 bytes
+  uint32_t first;   // column of x
+  uint32_t cols;
+  uint32_t slices;         // of a gated product the most of the two matrices
+  uint32_t slice_columns;  // of each slice but the last
+};
+
 struct LinearParams {
-  PackedPlanes planes;     // of W
+  LinearColumns columns;   // all of W; of one in cuts, the most slices of any of them
   PackedPlanes planes_up;  // of the second matrix
   LinearOut out;
-  uint32_t rows;  // of x
-  uint32_t cols;
-  uint32_t outputs;                          // of this dispatch
-  uint32_t slices;                           // the most of the two matrices
-  uint32_t slice_columns, slice_columns_up;  // of each slice but the last
-  uint32_t output_groups;                    // few rows: threadgroups that cover the outputs once
-  uint32_t row_tiles;                        // tiles: tiles that cover the rows
+  uint32_t rows;              // of x
+  uint32_t x_stride;          // elements from row to row of x
+  uint32_t outputs;           // of this dispatch
+  uint32_t slice_columns_up;  // of the second matrix
+  uint32_t output_groups;     // few rows: threadgroups that cover the outputs once
+  uint32_t row_tiles;         // tiles: tiles that cover the rows
   // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
   // other. Row i of `out` takes row i of x, or row order[i] / per_token when per_token is not 0.
   uint32_t per_token;
+  uint32_t first_expert;  // whose rows of W come first
+  // Columns that ranks could share are in cuts, LinearColumns each, added as (0 + 1) + (2 + 3): how many there are, and
+  // how many of them make the first sum.
+  uint32_t cuts, left;
 };
 
+SHARED_CONSTANT uint32_t kLinearMostCuts = 4;
 SHARED_CONSTANT uint32_t kLinearMostSlices = 8;
 SHARED_CONSTANT uint32_t kLinearTurn = 64;                     // columns that tiles take at a time
 SHARED_CONSTANT uint32_t kLinearTileStride = kLinearTurn + 8;  // of both operands in threadgroup memory
@@ -152,12 +170,15 @@ struct EmbedParams {
   uint32_t rows;
   uint32_t rows_positions;
   float scale;
+  uint32_t here, rows_here;  // of a table that ranks share, the rows that this one has
+  uint32_t zeros;            // 1: rows of other tokens become zeros
 };
 
 // Rows in the order in which products take their columns, filled up with zeros to whole turns.
 struct GemmUnpackParams {
   PackedPlanes planes;
   uint32_t cols;
+  uint32_t x_stride;   // of x: elements from row to row
   uint32_t first_row;  // of W, or of x
   uint32_t rows;
 };
@@ -179,24 +200,47 @@ SHARED_CONSTANT uint32_t kSortThreads = 256;
 SHARED_CONSTANT uint32_t kRouteFewThreads = 512;
 SHARED_CONSTANT uint32_t kRouteFewPairs = 512;  // at most, of route_few
 
+SHARED_CONSTANT uint32_t kExpertGroups = 4;  // whose sums are added two by two
+
 struct RouteParams {
   uint32_t rows, experts, per_token;
-  uint32_t item_rows;  // most rows of an item
+  uint32_t item_rows;    // most rows of an item
+  uint32_t first, here;  // the experts of this rank
 };
 
 struct ExpertSumParams {
-  uint32_t dim, per_token;
+  uint32_t dim, per_token, experts;
+  uint32_t first, here;  // the experts of this rank
+  uint32_t accumulate;   // 1: out += the sum
+};
+
+// ---- ranks ----------------------------------------------------------------------------------------------------------
+
+// Words of one buffer, or of two: the first part of `first`, the others of `rest`, one after the other.
+struct AddPartsParams {
+  uint32_t count;        // words of a part
+  uint32_t stride;       // from part to part of `rest`
+  uint32_t left, right;  // how many parts are added before the two sums are
+  uint32_t dim;          // of the bias
+  uint32_t bias, accumulate;
+};
+
+struct PlaceColumnsParams {
+  uint32_t width, stride, first;  // of the columns, of a row of `out`, and where they go in it
 };
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 
 SHARED_CONSTANT uint32_t kSpan = 64;  // keys
 SHARED_CONSTANT uint32_t kMaxHeadSize = 256;
+SHARED_CONSTANT uint32_t kPrefillMostThreads = 256;  // of prefill_attention_shared
 
 struct AttentionParams {
   float scale;  // of q . k, times log2(e)
   float norm_eps;
   uint32_t heads, kv_heads;
+  uint32_t group,
+      skipped;  // query heads a KV head, on all ranks; those of the first one that lie before the first here
   uint32_t rope_dims;
   uint32_t split;        // keys a split, a multiple of the span
   uint32_t piece;        // decode: keys a threadgroup, the span or the split
@@ -258,9 +302,10 @@ struct SampleResetParams {
 #ifndef __METAL_VERSION__
 static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
               sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
-static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearParams) == 160 && sizeof(EmbedParams) == 124 &&
-              sizeof(GemmUnpackParams) == 64 && sizeof(GemmFinishParams) == 32);
-static_assert(sizeof(RouteParams) == 16 && sizeof(ExpertSumParams) == 8 && sizeof(AttentionParams) == 52);
+static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearColumns) == 72 && sizeof(LinearParams) == 184 &&
+              sizeof(EmbedParams) == 136 && sizeof(GemmUnpackParams) == 68 && sizeof(GemmFinishParams) == 32);
+static_assert(sizeof(RouteParams) == 24 && sizeof(ExpertSumParams) == 24 && sizeof(AddPartsParams) == 28 &&
+              sizeof(PlaceColumnsParams) == 12 && sizeof(AttentionParams) == 60);
 static_assert(sizeof(SampleParams) == 112 && sizeof(SampleChunk) == 16 && sizeof(SampleOutput) == 72 &&
               sizeof(SampleResetParams) == 8);
 }  // namespace ingot::metal

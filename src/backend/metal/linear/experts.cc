@@ -16,12 +16,14 @@ void encode(const ExpertLinearOp& op, Context& context) {
   const ExpertRoute& route = op.route;
   const PackedMatrix& weight = context.matrix(op.weight);
   const PackedMatrix* up = op.up ? &context.matrix(op.up) : nullptr;
-  const int64_t pairs = route.pairs(), outputs = weight.rows / route.experts;
+  const int64_t pairs = route.pairs(), outputs = weight.rows / route.here();
   LinearShape shape;
   shape.rows = pairs;
-  shape.experts = route.experts;
+  shape.in = context.activation;
+  shape.experts = route.here();
+  shape.first_expert = route.first;
   shape.item_rows = expert_item_rows(route);
-  shape.items = std::min(pairs, std::min(route.experts, pairs) + pairs / shape.item_rows);
+  shape.items = std::min(pairs, std::min(route.here(), pairs) + pairs / shape.item_rows);
   shape.outputs = shape.out_stride = outputs;
   shape.out = DType::f32;
   if (up != nullptr) {
@@ -30,8 +32,8 @@ void encode(const ExpertLinearOp& op, Context& context) {
     shape.out = context.activation;
   }
   // Which experts have rows is known on the GPU alone: at most as many as there are pairs.
-  *context.weight_bytes += (weight.bytes + (up != nullptr ? up->bytes : 0)) / static_cast<size_t>(route.experts) *
-                           static_cast<size_t>(std::min(route.experts, pairs));
+  context.times->weight_bytes += (weight.bytes + (up != nullptr ? up->bytes : 0)) / static_cast<size_t>(route.here()) *
+                                 static_cast<size_t>(std::min(route.here(), pairs));
   // One segment each: check_matrix() takes experts of one format only.
   encode_product(
       context, shape,

@@ -37,6 +37,7 @@ void unpack(Context& context, const char* kernel, const LinearShape& shape, DTyp
     encoder.read(0, from);
   encoder.write(1, out);
   encoder.value(2, GemmUnpackParams{packed_planes(format, shape.cols), static_cast<uint32_t>(shape.cols),
+                                    static_cast<uint32_t>(shape.x_stride > 0 ? shape.x_stride : shape.cols),
                                     static_cast<uint32_t>(first), static_cast<uint32_t>(rows)});
   const int64_t units = padded_columns(format, shape.cols) / packed_unit_columns(format);
   encoder.dispatch(MTL::Size(static_cast<NS::UInteger>(ceil_div(units, int64_t{4 * kGemmSimdgroups})),
@@ -55,7 +56,7 @@ size_t Gemm::work_bytes(int64_t rows, int64_t cols) const {
 }
 
 bool Gemm::takes(const LinearShape& shape) const {
-  return !name_.empty() && shape.experts == 0 && tile_type(shape) != DType::f32;
+  return !name_.empty() && shape.experts == 0 && shape.cuts == 0 && tile_type(shape) != DType::f32;
 }
 
 BufferView Gemm::reserve(Context& context, BufferPtr& buffer, size_t bytes, const char* label) {

@@ -9,9 +9,6 @@
 namespace ingot::metal {
 namespace {
 
-// Staging buffers are cut where copies can be.
-constexpr size_t kGranule = 16;
-
 // From element `first` on.
 BufferView from(BufferView view, int64_t first, DType type) {
   const size_t skip = static_cast<size_t>(first) * dtype_bytes(type, 1);
@@ -29,7 +26,11 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
     shape.outputs = segment.rows;
     shape.out_stride = weight.rows;
   }
-  shape.in = context.activation;
+  shape.cuts = static_cast<int>(weight.cuts.size());
+  shape.left = weight.left;
+  std::copy(weight.cuts.begin(), weight.cuts.end(), shape.cut.begin());
+  if (shape.cuts > 0 && (operands.up != nullptr || shape.plain_activation || shape.out != DType::f32))
+    throw_error(ErrorKind::internal, "{}: a product in cuts has plain f32 results", weight.name);
   shape.threadgroup_bytes = static_cast<int64_t>(context.threadgroup_bytes);
   shape.bias = static_cast<bool>(operands.bias);
   shape.bias_up = static_cast<bool>(operands.bias_up);
@@ -60,13 +61,16 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
   if (up) encoder.weight(4, bias_up ? bias_up : none);
   BufferView partials;
   if (plan.partial_bytes > 0) {
-    if (!context.partials || context.partials->length() < plan.partial_bytes)
-      context.partials = context.memory.new_private(plan.partial_bytes, "partial sums");
+    if (!context.partials || context.partials->length() < plan.partial_bytes) {
+      context.partials = context.memory.new_private(plan.partial_bytes, "work sums");
+      context.memory.commit_residency();
+    }
     partials = {context.partials.get(), 0, plan.partial_bytes};
     encoder.write(10, partials);
   }
   write_out();
   encoder.value(6, plan.params);
+  if (shape.cuts > 0) encoder.value(11, plan.cuts);
   if (shape.experts > 0) {
     encoder.read(7, operands.items);
     encoder.read(8, operands.starts);
@@ -84,24 +88,6 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
   encoder.dispatch({plan.add_groups, plan.add_row_groups, 1}, {kLinearAddThreads, 1, 1});
 }
 
-size_t packed_bytes(const MatrixSpec& spec) {
-  const std::vector<Segment> segments = packed_segments(spec);
-  return segments.back().offset + segments.back().bytes(spec.cols);
-}
-
-PackedMatrix pack_matrix(const MatrixSpec& spec, Memory& memory, const DropPages& drop, ThreadPool& pool) {
-  Packer packer(spec, drop, &pool);
-  PackedMatrix matrix;
-  matrix.name = spec.name;
-  matrix.rows = spec.rows;
-  matrix.cols = spec.cols;
-  matrix.segments = packer.segments();
-  matrix.bytes = packer.bytes();
-  matrix.data = memory.upload(matrix.bytes, "weight " + spec.name, kGranule,
-                              [&](size_t offset, std::span<std::byte> chunk) { packer.fill(offset, chunk); });
-  return matrix;
-}
-
 void encode(const LinearOp& op, Context& context) {
   const PackedMatrix& weight = context.matrix(op.weight);
   const PackedMatrix* up = op.up ? &context.matrix(op.up) : nullptr;
@@ -112,13 +98,14 @@ void encode(const LinearOp& op, Context& context) {
   const bool f32 = op.accumulate || op.f32_out;
   LinearShape shape;
   shape.rows = op.rows;
+  shape.in = op.f32_in ? DType::f32 : context.activation;
   shape.out = f32 ? DType::f32 : context.activation;
   shape.accumulate = op.accumulate;
   (up != nullptr ? shape.activation : shape.plain_activation) = op.activation;
-  const int64_t elements = op.rows * weight.rows;
+  const int64_t elements = op.rows * weight.rows, inputs = op.rows * weight.cols;
   Operands operands{.weight = &weight,
                     .up = up,
-                    .in = context.activations(op.in, op.rows * weight.cols),
+                    .in = op.f32_in ? context.words(op.in, inputs) : context.activations(op.in, inputs),
                     .bias = context.vector(op.bias),
                     .bias_up = context.vector(op.up_bias),
                     .out = f32 ? context.words(op.out, elements) : context.activations(op.out, elements)};

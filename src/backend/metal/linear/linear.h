@@ -5,14 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "backend/metal/linear/pack.h"
+#include "backend/metal/linear/plan.h"
 #include "backend/metal/memory.h"
 #include "backend/op.h"
 
 namespace ingot::metal {
 
 struct Context;
-struct LinearShape;
 
 // A matrix [rows, cols] on the device, in the layout of kernels/linear_formats.h.
 struct PackedMatrix {
@@ -21,8 +20,13 @@ struct PackedMatrix {
   BufferPtr data;
   size_t bytes = 0;  // read when the whole matrix is used once
   std::vector<Segment> segments;
+  // Where ranks could cut the columns: those of each cut packed by themselves, one after the other. One segment then.
+  std::vector<LinearCut> cuts;
+  int left = 0;  // how many of them make the first sum; the others are the second
 
-  BufferView view(const Segment& segment) const { return {data.get(), segment.offset, segment.bytes(cols)}; }
+  BufferView view(const Segment& segment) const {
+    return {data.get(), segment.offset, cuts.empty() ? segment.bytes(cols) : bytes};
+  }
 };
 
 // Bytes of the packed matrix, for the memory plan: those of its tensors, rows rounded up to 8. Every format has
@@ -37,7 +41,7 @@ struct Operands {
   const Segment* segment = nullptr;
   const PackedMatrix* up = nullptr;
   const Segment* up_segment = nullptr;
-  BufferView in;             // activation [rows, cols]
+  BufferView in;             // [rows, cols], of the shape's type
   BufferView bias, bias_up;  // f32 [N] or none
   BufferView out;
   BufferView items, starts, order;  // of experts

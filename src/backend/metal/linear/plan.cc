@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMostRows = 16;          // few rows at a time
 constexpr int64_t kMostStreamedRows = 64;  // unrolled
 constexpr int64_t kSharedRows = 17;        // from here on x may be shared
+constexpr size_t kWaitingBytes = 8;        // of a sum of cuts, while the next one is summed
 constexpr int64_t kManyOutputs = 32768, kBusyOutputs = 16384;
 
 // The one table of variants, for NVIDIA GPUs: the first line that fits is taken. More panels a simdgroup read the
@@ -91,8 +92,9 @@ int64_t shared_bytes(const LinearShape& shape, const LinearVariant& variant, int
 // Slices must be equally long, and whole turns of the loop.
 bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
   const int64_t slice = slice_columns(shape.format, shape.cols);
-  return shape.experts == 0 && is_plain(shape.format) && rows >= kSharedRows && shape.cols % slice == 0 &&
-         slice % (32 * variant.unroll) == 0 && shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
+  return shape.experts == 0 && shape.cuts == 0 && is_plain(shape.format) && rows >= kSharedRows &&
+         shape.cols % slice == 0 && slice % (32 * variant.unroll) == 0 &&
+         shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
 }
 
 // Few rows at a time: what the kernels are specialised for.
@@ -102,6 +104,16 @@ size_t tile_bytes(const LinearVariant& variant, DType type) {
   const int64_t rows = variant.tile_rows, outputs = variant.tile_outputs;
   return std::max(static_cast<size_t>(variant.buffers * (rows + outputs) * kLinearTileStride) * dtype_bytes(type, 1),
                   static_cast<size_t>(rows * (outputs + 4)) * 4);
+}
+
+LinearColumns columns_of(DType format, const LinearCut& cut) {
+  const int64_t slice = slice_columns(format, cut.cols);
+  return {.planes = packed_planes(format, cut.cols),
+          .offset = static_cast<uint32_t>(cut.offset / 16),
+          .first = static_cast<uint32_t>(cut.first_col),
+          .cols = static_cast<uint32_t>(cut.cols),
+          .slices = static_cast<uint32_t>(ceil_div(cut.cols, slice)),
+          .slice_columns = static_cast<uint32_t>(slice)};
 }
 
 uint32_t number_of(ActivationKind activation) {
@@ -147,10 +159,15 @@ int64_t slice_columns(DType format, int64_t cols) {
 }
 
 bool fits_streams(const LinearShape& shape) {
+  const auto fits = [&shape](int64_t columns) {
+    return std::all_of(shape.cut.begin(), shape.cut.begin() + shape.cuts,
+                       [columns](const LinearCut& cut) { return cut.cols % columns == 0; }) &&
+           shape.cols % columns == 0;
+  };
   if (shape.activation && shape.format_up != shape.format) return false;
   if (shape.experts > 0 && shape.outputs % kPanelRows != 0) return false;
-  if (is_plain(shape.format)) return shape.format == shape.in && shape.cols % 32 == 0;
-  return is_block_quantized(shape.format) && shape.in == DType::f16 && shape.cols % kSuperColumns == 0;
+  if (is_plain(shape.format)) return shape.format == shape.in && fits(32);
+  return is_block_quantized(shape.format) && shape.in == DType::f16 && fits(kSuperColumns);
 }
 
 int64_t most_few_rows(const LinearShape& shape, int family) {
@@ -166,7 +183,11 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
     const LinearVariant large{.tile_rows = 128, .tile_outputs = 128, .buffers = 2};
     if (nvidia && shape.rows > 64 && tile_bytes(large, type) <= static_cast<size_t>(shape.threadgroup_bytes))
       return large;
-    return {.tile_rows = shape.rows <= 32 || type == DType::f32 ? 32 : 64};
+    // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for; with cuts, 16 by 32
+    // are.
+    const bool few_sums = !nvidia && shape.cuts > 0 && type != DType::f32;
+    if (shape.rows <= 32 || type == DType::f32) return {.tile_rows = 32, .tile_parts = few_sums ? 4 : 2};
+    return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4};
   }
   const int64_t rows = shape.experts > 0 ? shape.item_rows : std::min(shape.rows, kMostStreamedRows);
   const bool tried = tried_variant && (tried_variant->unroll > 0) == fits_streams(shape);
@@ -202,20 +223,29 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   const DType type = tile_type(shape);
   const bool gated = shape.activation.has_value(), tiles = variant.tile_rows > 0;
   const DType format_up = gated ? shape.format_up : shape.format;
-  const int64_t slice = slice_columns(shape.format, shape.cols), slice_up = slice_columns(format_up, shape.cols);
-  const int64_t slices = std::max(ceil_div(shape.cols, slice), ceil_div(shape.cols, slice_up));
+  const int64_t slice_up = slice_columns(format_up, shape.cols);
 
   LinearParams& p = plan.params;
-  p.planes = packed_planes(shape.format, shape.cols);
+  p.columns = columns_of(shape.format, {.cols = shape.cols});
+  p.columns.slices = std::max(p.columns.slices, static_cast<uint32_t>(ceil_div(shape.cols, slice_up)));
+  if (shape.cuts > 0) {
+    p.columns.slices = 0;
+    for (size_t i = 0; i < static_cast<size_t>(shape.cuts); ++i) {
+      plan.cuts[i] = columns_of(shape.format, shape.cut[i]);
+      p.columns.slices = std::max(p.columns.slices, plan.cuts[i].slices);
+    }
+  }
+  p.cuts = static_cast<uint32_t>(shape.cuts);
+  p.left = static_cast<uint32_t>(shape.left);
+  const int64_t slices = p.columns.slices;
   if (gated) p.planes_up = packed_planes(format_up, shape.cols);
   p.out = linear_out(shape);
   p.rows = static_cast<uint32_t>(shape.rows);
-  p.cols = static_cast<uint32_t>(shape.cols);
+  p.x_stride = static_cast<uint32_t>(shape.x_stride > 0 ? shape.x_stride : shape.cols);
   p.outputs = static_cast<uint32_t>(shape.outputs);
-  p.slices = static_cast<uint32_t>(slices);
-  p.slice_columns = static_cast<uint32_t>(slice);
   p.slice_columns_up = static_cast<uint32_t>(slice_up);
   p.per_token = static_cast<uint32_t>(shape.per_token);
+  p.first_expert = static_cast<uint32_t>(shape.first_expert);
 
   const int64_t bucket = tiles               ? variant.tile_rows
                          : shape.experts > 0 ? shape.item_rows
@@ -224,8 +254,9 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     p.row_tiles = static_cast<uint32_t>(ceil_div(shape.rows, bucket));
     plan.groups =
         p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, int64_t{variant.tile_outputs / (gated ? 2 : 1)}));
-    plan.threads = static_cast<uint32_t>(2 * variant.tile_outputs);
+    plan.threads = static_cast<uint32_t>(variant.tile_parts * variant.tile_outputs);
     plan.threadgroup_bytes = tile_bytes(variant, type);
+    if (shape.cuts > 0) plan.partial_bytes = static_cast<size_t>(shape.rows * shape.outputs) * kWaitingBytes;
   } else {
     // A simdgroup a slice; where slices are few, more sets of them.
     const int64_t sets = variant.shared > 0 ? variant.shared : std::max<int64_t>(4 / slices, 1);
@@ -248,6 +279,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
         static_cast<size_t>(variant.shared > 0   ? shared_bytes(shape, variant, bucket)
                             : variant.unroll > 0 ? sums + simdgroups * 256 * 2
                                                  : std::max(sums, simdgroups * (bucket / 8 + variant.matrix) * 1024));
+    if (shape.cuts > 0)
+      plan.threadgroup_bytes += static_cast<size_t>(sets * variant.matrix * 8 * bucket) * kWaitingBytes;
   }
 
   const bool half = type == DType::f16, bfloat = type == DType::bf16;
@@ -269,11 +302,13 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       Constant::u(kLinearUnroll, tiles ? 0 : variant.unroll),
       Constant::u(kLinearMatrix, tiles ? 0 : variant.matrix),
       Constant::u(kLinearTileOutputs, tiles ? variant.tile_outputs : 0),
+      Constant::u(kLinearTileParts, tiles ? variant.tile_parts : 0),
       Constant::u(kLinearBuffers, tiles ? variant.buffers : 0),
       Constant::u(kLinearActivation, activation_number(shape)),
       Constant::u(kLinearX, static_cast<int64_t>(shape.in)),
       Constant::b(kLinearExperts, shape.experts > 0),
       Constant::b(kLinearSplit, !tiles && variant.split),
+      Constant::b(kLinearCut, shape.cuts > 0),
   };
   return plan;
 }

@@ -14,6 +14,12 @@ namespace ingot::metal {
 // Stands for NVIDIA GPUs where kernels' variants are chosen by the family of Apple's.
 inline constexpr int kNvidiaFamily = 100;
 
+// Columns of a matrix that are packed, and summed, by themselves.
+struct LinearCut {
+  int64_t first_col = 0, cols = 0;
+  size_t offset = 0;  // bytes, a multiple of 16, from the start of the matrix
+};
+
 // What a product is, beside its buffers. N = `outputs`.
 struct LinearShape {
   DType format = DType::f16;                 // of the weight (the gate)
@@ -21,6 +27,7 @@ struct LinearShape {
   std::optional<ActivationKind> activation;  // set: gated
   int64_t rows = 0, cols = 0, outputs = 0;
   int64_t out_stride = 0;  // elements
+  int64_t x_stride = 0;    // elements; 0: cols
   DType in = DType::f16;   // activations
   DType out = DType::f16;  // f32 to accumulate
   bool accumulate = false;
@@ -29,7 +36,12 @@ struct LinearShape {
   // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (8 or 16), by a list
   // that is made on the device. 0: one matrix.
   int64_t experts = 0, items = 0, item_rows = 0;
-  int64_t per_token = 0;                 // > 0: rows of x are looked up, see kernels/linear.metal
+  int64_t first_expert = 0;  // whose matrix is the first of the stack
+  int64_t per_token = 0;     // > 0: rows of x are looked up, see kernels/linear.metal
+  // Columns that ranks could share, in two to four cuts that are summed one by one, (0 + 1) + (2 + 3): `left` of them
+  // make the first sum. 0: not in cuts. One matrix with plain f32 results alone.
+  std::array<LinearCut, kLinearMostCuts> cut{};
+  int cuts = 0, left = 0;
   int64_t threadgroup_bytes = 32 << 10;  // that the device has for a threadgroup
 };
 
@@ -38,6 +50,7 @@ struct LinearShape {
 struct LinearVariant {
   int tile_rows = 0;      // 32, 64 or 128: tiles; 0: few rows
   int tile_outputs = 64;  // tiles: rows of W; 64 or 128
+  int tile_parts = 2;     // tiles: simdgroups that share the rows; of 4 each has half the sums of 2
   int buffers = 1;        // tiles: parts in threadgroup memory; 1 or 2
   int matrix = 1;         // few rows: 8 outputs times this a simdgroup
   int unroll = 0;      // few rows: steps loaded together, 1 to 4, of what fits_streams(); 0: any product, unit by unit
@@ -64,12 +77,13 @@ inline std::optional<LinearVariant> tried_variant;
 
 struct LinearPlan {
   const char* kernel = nullptr;
-  std::array<Constant, 13> constants{};
+  std::array<Constant, 15> constants{};
   LinearParams params{.output_groups = 1, .row_tiles = 1};
+  std::array<LinearColumns, kLinearMostCuts> cuts{};  // buffer 11, of a product in cuts
   uint32_t groups = 0, threads = 0;
   size_t threadgroup_bytes = 0;
-  // Of sums between the two dispatches of a split product; 0: one dispatch. The second is linear_add, with the same
-  // constants and kLinearAddThreads a threadgroup.
+  // Of sums between the two dispatches of a split product, or those of cuts that tiles keep. The second dispatch is
+  // linear_add, with the same constants and kLinearAddThreads a threadgroup; no groups: there is none.
   size_t partial_bytes = 0;
   uint32_t add_groups = 0, add_row_groups = 0;
 };

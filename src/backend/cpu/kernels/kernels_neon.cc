@@ -1,0 +1,3 @@
+#include "backend/cpu/kernels/simd_neon.h"
+#define INGOT_ISA neon
+#include "backend/cpu/kernels/isa_kernels.inl"
