@@ -136,18 +136,21 @@ void DiskTier::serve(BlockLookup& lookup) {
   }
 }
 
+// What the block's state tells (nothing is left to write) is told last: who waits for it finds all else done.
 void DiskTier::write(const HostTier::Unwritten& block) {
   const std::span<const std::byte> bytes = bytes_of_(block.block);
   try {
     folder_->write({block.hash, block.position, block.tokens}, bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      ++counts_.written_blocks;
+      counts_.written_bytes += bytes.size();
+    }
     host_.set_written(block.block);
-    const std::lock_guard lock(mutex_);
-    ++counts_.written_blocks;
-    counts_.written_bytes += bytes.size();
   } catch (const Error& error) {
     writing_ = false;
-    host_.stop_writing();
     warn_(std::string(error.what()) + "; no more of the prefix cache is kept there");
+    host_.stop_writing();
   }
   host_.release(block.block);
 }
