@@ -1,7 +1,7 @@
 // Each kernel of the Metal device against its roof: read bandwidth for what streams weights or cache, arithmetic for
 // prefill. One operation, many times in one step, weights rotated through more memory than any cache holds.
 //   kernel_bench --device cuda [--limit-gb-s 4600] [--limit-tflops 790] [--only decode,512] [--rows 8]
-//                [--activation f16] [--tune] [--json FILE]
+//                [--activation f16] [--json FILE]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 #include <tuple>
 #include <vector>
 
+#include "backend/metal/attention.h"
 #include "backend/metal/device.h"
-#include "backend/metal/linear/plan.h"
 #include "core/error.h"
 #include "ingot/step_builder.h"
 #include "step/stage.h"
@@ -31,20 +31,9 @@ constexpr int64_t kMostRows = 2048, kBlocks = 17000, kBlock = 16;
 constexpr size_t kRotated = size_t{1} << 30;     // bytes of weights a case goes through
 constexpr size_t kLeastRotated = kRotated / 64;  // what a smaller matrix counts as
 
-// Products of smaller models.
-struct Product {
-  const char* name;
-  int64_t outputs, cols;
-};
-constexpr Product kSmall[] = {{"small 5120x2048", 5120, 2048}, {"small 2048x4096", 2048, 4096},
-                              {"small 128x2048", 128, 2048},   {"small 1152x896", 1152, 896},
-                              {"small 896x896", 896, 896},     {"small 896x4864", 896, 4864},
-                              {"small 9728x896", 9728, 896}};
-
 struct Options {
   std::string device = "cuda", only, json;
   double limit_gb_s = 0, limit_tflops = 0;
-  bool tune = false;
   DType activation = DType::bf16;
   int64_t rows = 0;  // of the cases that are run; 0: all
 };
@@ -142,14 +131,20 @@ class Bench {
         4.0 * static_cast<double>(rows * context * kHeads * kHead));
     context_ = 512;
   }
-  void prefill_attention(int64_t rows) {
-    if (!wanted("prefill attention")) return;
+  // The last `rows` rows of a prompt of `length`. `name` says which way is tried.
+  void prefill_attention(int64_t rows, int64_t length, const std::string& way = "") {
+    const std::string name = fmt::format("prefill attention {}{}", length, way);
+    if (!wanted(name)) return;
     const AttentionShape shape{
         .heads = kHeads, .kv_heads = kKvHeads, .head_size = kHead, .scale = 0.088f, .window = 0, .rope_dims = kHead};
+    context_ = length;
     const double us = time(rows, true, [&] {
       device_->encode(AttentionOp{.part = AttentionOp::Part::prefill, .shape = shape, .qkv = in_, .out = out_});
     });
-    add("prefill attention", rows, us, 0, 2.0 * static_cast<double>(rows * rows * kHeads * kHead));
+    context_ = 512;
+    const double seen =
+        static_cast<double>(rows) * (static_cast<double>(length - rows) + 0.5 * static_cast<double>(rows));
+    add(name, rows, us, 0, 4.0 * seen * static_cast<double>(kHeads * kHead));
   }
   void sample(int64_t rows) {
     if (!wanted("sample")) return;
@@ -158,10 +153,9 @@ class Bench {
   }
 
   // A layer of Qwen3-30B-A3B: 8 of 128 experts a row, whichever they are for each.
-  void experts(int64_t rows, const std::string& variant = "") {
+  void experts(int64_t rows) {
     constexpr int64_t kExperts = 128, kPerToken = 8, kModel = 2048, kExpert = 768;
-    const std::string names[] = {"route" + variant, "experts gate+up" + variant, "experts down" + variant,
-                                 "experts sum" + variant};
+    const std::string names[] = {"route", "experts gate+up", "experts down", "experts sum"};
     if (std::none_of(std::begin(names), std::end(names), [&](const auto& name) { return wanted(name, rows); })) return;
     route_.rows = rows;
     route_.experts = kExperts;
@@ -197,50 +191,12 @@ class Bench {
       });
       add(names[2], rows, us, bytes, operations);
     }
-    if (wanted(names[3], rows) && variant.empty()) {
+    if (wanted(names[3], rows)) {
       const double us = time(rows, false, [&] {
         device_->encode(ExpertSumOp{.route = route_, .dim = kModel, .in = in_, .out = residual_});
       });
       add(names[3], rows, us, 0, 0);
     }
-  }
-
-  // Every way to cut the products of few rows on the matrix unit: 16-bit weights when activations are bf16, quantized
-  // ones when they are f16.
-  void tune() {
-    const auto all = [&](const std::string& v, int64_t rows, DType format, bool gate) {
-      linear("qkv" + v, kQkv, kHidden, rows, format);
-      linear("output" + v, kHidden, kHeads * kHead, rows, format);
-      linear("down" + v, kHidden, kFfn, rows, format);
-      linear("head" + v, kVocab, kHidden, rows, format, false, true);
-      if (gate) gated("gate+up" + v, rows, format);
-      for (const Product& p : kSmall)
-        if (format == DType::bf16) linear(p.name + v, p.outputs, p.cols, rows, format);
-    };
-    struct Cut {
-      int shared;
-      bool split;
-    };
-    for (const DType format : options_.activation == DType::bf16
-                                  ? std::vector<DType>{DType::bf16}
-                                  : std::vector<DType>{DType::q4_k, DType::q8_0, DType::q4_0, DType::q6_k})
-      for (const int64_t rows : {1, 8, 16, 32, 64})
-        for (const int matrix : {1, 2, 3, 4, 5, 6})
-          for (const int unroll : {1, 2, 4})
-            for (const int crowd : {256, 512, 768})
-              for (const auto& [shared, split] : {Cut{0, false}, {8, false}, {8, true}, {4, false}, {4, true}}) {
-                const bool plain = format == DType::bf16;
-                if (shared > 0 && (!plain || rows < 32)) continue;
-                if (shared == 0 && matrix * unroll > (rows >= 32 ? 2 : 20)) continue;
-                metal::tried_variant = metal::LinearVariant{
-                    .matrix = matrix, .unroll = unroll, .shared = shared, .split = split, .crowd = crowd};
-                all(fmt::format(" {} m{} u{} c{}{}{}", dtype_name(format), matrix, unroll, crowd,
-                                shared > 0 ? fmt::format(" shared{}", shared) : "", split ? " split" : ""),
-                    rows, format, matrix <= 2 && !split);
-                if (plain && rows <= 16 && shared == 0)
-                  experts(rows, fmt::format(" m{} u{} c{}", matrix, unroll, crowd));
-              }
-    metal::tried_variant.reset();
   }
 
   void print() const {
@@ -290,7 +246,7 @@ class Bench {
     fmt::print(stderr, "{} {}: {:.2f} us\n", name, rows, us);
   }
 
-  // The first row of a product has the same bits whatever the number of rows and the variant.
+  // The first row of a product has the same bits whatever the number of rows.
   void compare_bits(const std::string& name, int64_t n, int64_t k, int64_t bytes, DType format) {
     std::vector<std::byte> row(static_cast<size_t>(bytes));
     device_->read_scratch({out_.offset, row.size()}, row);
@@ -302,7 +258,6 @@ class Bench {
     auto& ids = weights_[{n, k, static_cast<int>(format)}];
     if (!ids.empty()) return ids;
     const bool compiles_only = std::getenv("SOFTMETAL_COMPILE_ONLY") != nullptr;
-    if (compiles_only && options_.tune) n = n >= 32768 ? 32768 : 64;  // variants do not depend on more
     const size_t bytes = dtype_bytes(format, static_cast<size_t>(n * k));
     std::vector<std::byte> data(bytes);
     for (size_t at = 0; at < bytes; at += noise_.size())
@@ -329,8 +284,9 @@ class Bench {
     };
     if (prefill) {
       const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
-      tables.push_back(table(rows));
-      builder.add(ids, 0, tables[0]);
+      const int64_t length = std::max(rows, context_);
+      tables.push_back(table(length));
+      builder.add(ids, length - rows, tables[0]);
     } else {
       const int32_t id = 0;
       for (int64_t r = 0; r < rows; ++r) {
@@ -375,10 +331,6 @@ class Bench {
 
 void run(const Options& options) {
   Bench bench(options);
-  if (options.tune) {
-    bench.tune();
-    return bench.print();
-  }
   for (const int64_t rows : {1, 8, 16, 32, 64}) {
     bench.linear("qkv", kQkv, kHidden, rows);
     bench.linear("output", kHidden, kHeads * kHead, rows, DType::bf16, true);
@@ -407,7 +359,25 @@ void run(const Options& options) {
     bench.linear("prefill qkv", kQkv, kHidden, rows, DType::bf16, false, false, true);
     bench.linear("prefill down", kHidden, kFfn, rows, DType::bf16, true, false, true);
   }
-  bench.prefill_attention(2048);
+  bench.prefill_attention(2048, 2048);
+  for (int64_t length = 4096; length <= 16384; length += 2048) bench.prefill_attention(2048, length);
+  // What a threadgroup may take, one after the other.
+  for (const metal::PrefillTiles& tiles : {metal::PrefillTiles{8, 256, 4, 2},
+                                           {8, 128, 4, 2},
+                                           {8, 128, 4, 4},
+                                           {8, 128, 2, 4},
+                                           {8, 128, 1, 4},
+                                           {4, 64, 4, 2}}) {
+    metal::tried_tiles = tiles;
+    for (const int64_t length : {2048, 16384})
+      bench.prefill_attention(2048, length,
+                              fmt::format(" tiles {}x{} heads {} buffers {}", tiles.simdgroups,
+                                          tiles.rows / tiles.simdgroups, tiles.heads, tiles.buffers));
+  }
+  metal::tried_tiles.reset();
+  metal::tried_prefill = metal::PrefillWay::own_rows;
+  for (const int64_t length : {2048, 16384}) bench.prefill_attention(2048, length, " eight rows");
+  metal::tried_prefill.reset();
   bench.print();
 }
 
@@ -418,10 +388,6 @@ int main(int argc, char** argv) try {
   ingot::Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
-    if (name == "--tune") {
-      options.tune = true;
-      continue;
-    }
     const std::string value = i + 1 < argc ? argv[++i] : "";
     if (name == "--device")
       options.device = value;

@@ -33,6 +33,8 @@ set +e
   part "operations against the reference" build/tests/backend_test --gtest_brief=1 --gtest_filter='*metal*:-*Sampling*'
   part "sampling" build/tests/backend_test --gtest_brief=1 --gtest_filter='*Sampling*metal*'
   part "models, the step contract, neighbours" env INGOT_SOAK=1 build/tests/engine_test --gtest_brief=1 --gtest_filter='*etal*'
+  # Before the speeds: they are those of what is chosen here. Its last line: what one order of summation costs at batch 1.
+  part "ways of products by timing" build/bin/ingot tune ${model:+-m "$model"} --device metal
   part "batch table" build/bin/ingot bench ${model:+-m "$model"} --device metal --batch 1,2,4,8,16
   part "batch table, JSON" build/bin/ingot bench ${model:+-m "$model"} --device metal --batch 1,2,4,8,16 --json
   part "GPU time by kernel" env VLLM_METAL_PROFILE=1 build/bin/ingot bench ${model:+-m "$model"} --device metal --batch 1 --gen-len 8

@@ -44,10 +44,12 @@ prefix() {
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/prefix_test.py || return
 }
 
-# 500 requests of random parameters with and without guesses, alone and crowded, on the CPU.
+# 500 requests of random parameters with and without guesses, alone and crowded, on the CPU and on the software device (four
+# minutes of a core); a sequence that loses its blocks a hundred times there.
 speculation() {
   scripts/build.sh release orchestrator_test
   within "$share" build/tests/orchestrator_test --gtest_brief=1 --gtest_filter='Cpu/LlmSpeculationOn.*' || return
+  within "$share" build/tests/orchestrator_test --gtest_brief=1 --gtest_filter='Metal/LlmSpeculationOn.*:Metal/LlmTiersOn.*' || return
 }
 
 # Schemas and instances beside llguidance; 300 schemas, 5 answers each, drawn at temperature 1.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compiles the kernels that the shipped configs need on an NVIDIA GPU into the cache, without a GPU: the first start there
-# then compiles nothing. With SOFTMETAL_PREBUILT=folder it leaves them in that folder, for a machine without clang.
+# then compiles nothing. With SOFTMETAL_PREBUILT=folder it leaves them in that folder, for a machine without clang. TUNE=1 adds what
+# `ingot tune` times there, some ten times as many.
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 ingot=build/bin/ingot
@@ -17,5 +18,8 @@ for config in tests/fixtures/configs/*; do
     say "$name $dtype"
     "$ingot" bench -m "$folder/$name" --load-format dummy --dtype "$dtype" --device cuda --batch 1,2,4,8,16,32,64 --prompt-len 512 \
       --gen-len 2 > /dev/null
+    if [ -n "${TUNE:-}" ]; then
+      "$ingot" tune -m "$folder/$name" --load-format dummy --dtype "$dtype" --device cuda > /dev/null
+    fi
   done
 done

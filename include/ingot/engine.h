@@ -145,6 +145,10 @@ class Engine {
   StepResult wait(StepTicket ticket);
   StepResult run(const Step& step) { return wait(submit(step)); }
 
+  // With no step in flight and nobody waiting: times one of the ways that the device has to the same bits, for
+  // milliseconds, or a second where it is compiled first. False: there is nothing to time, or nothing left.
+  bool tune();
+
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
 

@@ -43,6 +43,7 @@ struct LlmOptions {
   uint64_t prefix_dir_bytes = uint64_t{10} << 30;     // of all files; the least recently used make room
   std::function<void(const std::string& line)> warn;  // when files cannot be used; empty: a line on stderr
   bool overlap = true;                                // submit a step while the one before it runs
+  bool tune = false;                                  // while there is nothing to do: Engine::tune()
   Speculation speculate = Speculation::suffix;
   std::string draft_model;   // Speculation::draft: a GGUF file or a Hugging Face folder with the same vocabulary
   int32_t draft_tokens = 0;  // guess so many whatever they cost, for tests and measurements; 0: as many as pay
@@ -51,6 +52,10 @@ struct LlmOptions {
   uint64_t host_budget = 0;      // bytes that waiting and running requests may hold on the host; 0: 256 MiB
   uint64_t min_free_memory = 0;  // refuse new requests while the system has less than this free; 0: 128 MiB
 };
+
+// Sets `speculate` and `draft_model` as people name them: auto (a draft model where there is one, else suffix), off,
+// lookup, suffix or draft. Throws Error where the two do not go together, or guesses of that kind are not made here.
+void choose_speculation(LlmOptions& options, const std::string& kind, const std::string& draft_model);
 
 // Texts that end a choice, made ready for a search that is linear in the text. Copies share one table: the prompts and
 // the choices of a request hold it once.

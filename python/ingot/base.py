@@ -54,14 +54,18 @@ class LoadedModel:
         prefix_ram: int = 0,
         prefix_dir: str = "",
         prefix_dir_bytes: int = 0,
+        speculate: str = "auto",
+        draft_model: Optional[str] = None,
     ):
         try:
             path = find_model(str(model)) if model else fetch_default_model()
+            draft_path = find_model(str(draft_model)) if draft_model else ""
         except RuntimeError as error:
             raise _ingot.Error(str(error)) from None
         self._core = _ingot.LlmCore(
             path, quantize, device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs,
             prefix_caching, embeddings, pooling, prefix_ram, str(prefix_dir), prefix_dir_bytes,
+            speculate, draft_path,
         )
 
     def close(self) -> None:

@@ -45,6 +45,7 @@ class SamplingOptions(TypedDict, total=False):
     early_stopping: bool
     priority: int
     cache_salt: str
+    speculate: bool
     timeout: Optional[float]
     response_format: Any
     structured: Optional[Mapping[str, Any]]
@@ -121,6 +122,7 @@ class SamplingParams:
     early_stopping: bool = False  # a beam search ends as soon as it has enough finished beams
     priority: int = 0  # lower runs first
     cache_salt: str = ""  # prompts meet in the prefix cache only under the same salt
+    speculate: bool = True  # False: no token of the answer is guessed, which changes its speed alone
     timeout: Optional[float] = None  # seconds until the answer ends, with the finish_reason "timeout"
     response_format: Any = None  # what the answer must be, as OpenAI's API has it, or a pydantic model
     structured: Optional[Mapping[str, Any]] = None  # the same as vLLM has it: {"json": ...}, {"regex": ...}, ...

@@ -117,6 +117,7 @@ void bind_request(nb::module_& m) {
       .def_rw("prompt_logprobs", &GenerationRequest::prompt_logprobs)
       .def_rw("priority", &GenerationRequest::priority)
       .def_rw("cache_salt", &GenerationRequest::cache_salt)
+      .def_rw("speculate", &GenerationRequest::speculate)
       .def_rw("structured", &GenerationRequest::structured)
       .def_rw("thinking_budget", &GenerationRequest::thinking_budget);
 }

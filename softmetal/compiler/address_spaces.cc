@@ -53,6 +53,9 @@ std::vector<std::string> missing_address_spaces(const std::string& preprocessed)
     if (t == "typedef") {
       size_t end = i;
       while (end < tokens.size() && text(end) != ";") ++end;
+      while (end > i && text(end - 1) == "]")  // of an array
+        while (end > i && text(--end) != "[") {
+        }
       types.insert(text(end - 1));
     }
   }

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "compiler/process.h"
+#include "compiler/remembered.h"
 #include "compiler/shim_files.h"
 
 namespace softmetal {
@@ -106,6 +107,9 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 
 std::mutex pch_mutex;
 
+// A process has the library of an engine in one or two flavours; each holds some ten megabytes.
+RememberedPrograms remembered(4);
+
 }  // namespace
 
 Driver::Driver(const Options& options)
@@ -146,6 +150,7 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
   if (options.grids) {
     for (const char* macro : {"SOFTMETAL_WIDE_MATRICES", "SOFTMETAL_EARLY_START", "SOFTMETAL_COPIES"})
       argv.push_back(std::string("-D") + macro + "=1");
+    if (options.warpgroups) argv.push_back("-DSOFTMETAL_WARPGROUPS=1");
   }
   for (const auto& [name, value] : options.macros) argv.push_back("-D" + name + "=" + value);
   for (const std::string& dir : options.include_dirs) argv.push_back("-I" + std::filesystem::absolute(dir).string());
@@ -180,18 +185,26 @@ std::string Driver::preprocess(const std::string& source, const SourceOptions& o
   return text;
 }
 
-Program Driver::compile(const std::string& source, const SourceOptions& options) const {
+std::shared_ptr<const Program> Driver::compile(const std::string& source, const SourceOptions& options) const {
   return compile_preprocessed(preprocess(source, options));
 }
 
-Program Driver::compile_preprocessed(const std::string& text) const {
+std::shared_ptr<const Program> Driver::compile_preprocessed(const std::string& text) const {
+  // What was checked for one cache folder was not for another; the shim's folder names it.
+  const std::string compiler = shim_ + " " + clang_identity();
+  if (auto known = remembered.find(compiler, text)) return known;
   Program program = translate(text);
+  check(program);
+  return remembered.add(compiler, text, std::move(program));
+}
+
+void Driver::check(const Program& program) const {
   const std::string cpp = unspecialized(program);
   const std::vector<std::string> options = flags({});
   std::vector<std::string> key = options;
   key.insert(key.end(), {cpp, clang_identity()});
   const std::string stamp = cache_ + "/checked-" + hash_text(key);
-  if (file_exists(stamp)) return program;
+  if (file_exists(stamp)) return;
   TemporaryFolder folder(cache_);
   write_file(folder.path() + "/library.cc", cpp);
   const ProcessResult result =
@@ -200,7 +213,6 @@ Program Driver::compile_preprocessed(const std::string& text) const {
                   folder.path());
   if (result.status != 0) throw CompileError(first_lines(result.output));
   write_file(stamp, "");
-  return program;
 }
 
 std::vector<std::string> Driver::lint(const std::string& source, const SourceOptions& options) const {
@@ -344,9 +356,9 @@ std::string Driver::find_prebuilt(const std::string& name) const {
 }
 
 Driver::Grid Driver::build_grid(const Program& program, const KernelInfo& kernel,
-                                const std::vector<ConstantValue>& constants, int architecture) const {
+                                const std::vector<ConstantValue>& constants, const std::string& architecture) const {
   const std::string cuda = specialize_grid(program, kernel, constants);
-  const std::string arch = "sm_" + std::to_string(architecture);
+  const std::string arch = "sm_" + architecture;
   const std::vector<std::string> options = {"-x",
                                             "cuda",
                                             "--cuda-device-only",

@@ -24,6 +24,7 @@ struct KernelInfo {
   std::string name;        // what the host asks for
   std::string expression;  // the C++ function: "norm" or "norm<half, 4>"
   unsigned max_threads = 1024;
+  bool alone = false;         // [[softmetal_alone]]: a multiprocessor has one threadgroup of it at a time
   bool starts_early = false;  // [[softmetal_early]]: says itself where it needs the dispatches before it
   std::string file;
   int line = 0;
@@ -65,8 +66,8 @@ struct ConstantValue {
 Program translate(const std::string& preprocessed, bool lint = false);
 
 std::vector<SourcePiece> cut_source(const std::string& source);
-// The pieces with those left blank that no name in `roots` leads to.
-std::vector<SourcePiece> reachable(const std::vector<SourcePiece>& pieces, const std::string& roots);
+// [pieces] whether a name in `roots` leads there.
+std::vector<bool> reachable(const std::vector<SourcePiece>& pieces, const std::string& roots);
 
 // The whole C++ file for one kernel: definitions of the constants, what it needs of the program, and its description.
 // `whole`: all of the program.

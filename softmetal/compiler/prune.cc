@@ -1,9 +1,9 @@
 // The part of a program that one kernel needs. Most of a library has nothing to do with it: reading it all again for
 // every kernel would be half of what compiling one costs, and a change anywhere would compile everything again.
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 
 #include "compiler/lexer.h"
 #include "compiler/program.h"
@@ -146,8 +146,8 @@ class Cutter {
 
 std::vector<SourcePiece> cut_source(const std::string& source) { return Cutter(source).run(); }
 
-std::vector<SourcePiece> reachable(const std::vector<SourcePiece>& pieces, const std::string& roots) {
-  std::map<std::string_view, std::vector<size_t>> declared;
+std::vector<bool> reachable(const std::vector<SourcePiece>& pieces, const std::string& roots) {
+  std::unordered_map<std::string_view, std::vector<size_t>> declared;
   std::vector<bool> needed(pieces.size());
   std::vector<std::string_view> open;
   const auto need = [&](size_t i) {
@@ -169,10 +169,7 @@ std::vector<SourcePiece> reachable(const std::vector<SourcePiece>& pieces, const
     declared.erase(found);
     for (size_t i : all) need(i);
   }
-  std::vector<SourcePiece> kept = pieces;
-  for (size_t i = 0; i < kept.size(); ++i)
-    if (!needed[i]) kept[i] = {pieces[i].blank, pieces[i].blank, {}, {}};
-  return kept;
+  return needed;
 }
 
 }  // namespace softmetal

@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <set>
+#include <string_view>
+#include <unordered_set>
 
 #include "compiler/program.h"
 
@@ -21,10 +22,12 @@ std::string constants_text(const Program& program, const std::vector<ConstantVal
 // What `roots` lead to, with the constants that are mentioned there.
 Program needed(const Program& program, const std::string& roots) {
   Program part;
-  std::set<std::string> words;
-  for (const SourcePiece& piece : reachable(program.pieces, roots)) {
-    part.source += piece.text;
-    words.insert(piece.words.begin(), piece.words.end());
+  std::unordered_set<std::string_view> words;
+  const std::vector<bool> kept = reachable(program.pieces, roots);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const SourcePiece& piece = program.pieces[i];
+    part.source += kept[i] ? piece.text : piece.blank;
+    if (kept[i]) words.insert(piece.words.begin(), piece.words.end());
   }
   for (const FunctionConstant& c : program.constants)
     if (words.contains("SM_VALUE_" + c.name) || words.contains("SM_DEFINED_" + c.name)) part.constants.push_back(c);
@@ -87,8 +90,9 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
                             const std::vector<ConstantValue>& constants) {
   const GridText text = grid_text(kernel);
   // A limit that the source does not state is the compiler's to find: it would cost registers.
-  const std::string bounds =
-      kernel.max_threads < 1024 ? ", launch_bounds(" + std::to_string(kernel.max_threads) + ")" : std::string();
+  const std::string bounds = kernel.max_threads < 1024 ? ", launch_bounds(" + std::to_string(kernel.max_threads) +
+                                                             (kernel.alone ? ", 1)" : ")")
+                                                       : std::string();
   return "#include \"softmetal_kernel.h\"\n" + constants_text(program, constants) +
          "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n" + program.source +
          "\n#pragma clang attribute pop\n# 1 \"" + kernel.name + ".entry\"\n" +

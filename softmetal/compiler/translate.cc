@@ -50,6 +50,7 @@ class Translator {
         instance.second.parameters = found->second.parameters;
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
         instance.second.starts_early = found->second.starts_early;
+        instance.second.alone = found->second.alone;
         if (const auto at = thread_parameters_.find(instance.first); at != thread_parameters_.end())
           instance.second.max_threads = template_argument(instance.second.expression, at->second);
       }
@@ -354,6 +355,7 @@ class Translator {
         for (const Attribute& a : attributes(k, close + 1)) {
           if (a.name == "host_name") info.name = a.argument;
           if (a.name == "softmetal_early") info.starts_early = true;
+          if (a.name == "softmetal_alone") info.alone = true;
           if (a.name == "max_total_threads_per_threadgroup") {
             info.max_threads = static_cast<unsigned>(std::strtoul(a.argument.c_str(), nullptr, 0));
             if (info.max_threads == 0) {  // a parameter of the template: known when it is instantiated

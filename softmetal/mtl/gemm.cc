@@ -1,4 +1,5 @@
 #include "softmetal/gemm.h"
+#include "softmetal/cuda.h"
 
 #include "mtl/state.h"
 
@@ -26,6 +27,7 @@ void check_range(const char* what, const MTL::Buffer* buffer, size_t offset, siz
 
 }  // namespace
 
+unsigned warpgroups(const MTL::Device* device) { return Access::state(device).executor->warpgroups(); }
 std::string gemm_name(const MTL::Device* device) { return Access::state(device).executor->gemm_name(); }
 
 std::string prepare_gemm(MTL::Device* device, const GemmProduct& product) {

@@ -117,10 +117,10 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
                                          const std::vector<std::pair<std::string, std::string>>& macros) override {
     SourceOptions options;
     options.macros = macros;
-    return std::make_shared<Program>(driver().compile(source, options));
+    return driver().compile(source, options);
   }
   std::shared_ptr<const Program> load(const std::string& path) override {
-    return std::make_shared<Program>(driver().compile_preprocessed(read_library_file(path)));
+    return driver().compile_preprocessed(read_library_file(path));
   }
   std::shared_ptr<Kernel> build(const Program& program, const std::string& kernel,
                                 const std::vector<ConstantValue>& constants) override {

@@ -18,6 +18,8 @@
 namespace softmetal {
 namespace {
 
+constexpr int kWarpgroups = 90;  // the compute capability whose simdgroups multiply four together
+
 // The part that needs no GPU: source to kernels.
 class CudaCompiler : public Executor {
  public:
@@ -28,6 +30,7 @@ class CudaCompiler : public Executor {
     SourceOptions options;
     options.macros = macros;
     options.grids = true;
+    options.warpgroups = warpgroups() > 0;
     return std::make_shared<Program>(translate(driver().preprocess(source, options)));
   }
   std::shared_ptr<const Program> load(const std::string& path) override {
@@ -36,9 +39,11 @@ class CudaCompiler : public Executor {
 
  protected:
   Driver::Grid build_grid(const Program& program, const std::string& kernel,
-                          const std::vector<ConstantValue>& constants, int architecture) {
+                          const std::vector<ConstantValue>& constants, int capability) {
     const KernelInfo* info = program.find(kernel);
     if (!info) throw CompileError("the library has no kernel named " + kernel);
+    // The newest that clang knows and the GPU runs: the driver takes what was made for older ones.
+    const std::string architecture = capability == kWarpgroups ? "90a" : std::to_string(std::min(capability, 90));
     return driver().build_grid(program, *info, constants, architecture);
   }
   Driver& driver() {
@@ -80,6 +85,7 @@ class CompileOnlyExecutor : public CudaCompiler {
   }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<IdleStream>(); }
   // So that the kernels beside it are compiled too.
+  unsigned warpgroups() const override { return options_.architecture == kWarpgroups ? 132 : 0; }
   std::string gemm_name() override { return options_.gemm == Gemm::none ? "" : "none yet"; }
   std::string prepare_gemm(const GemmShape&) override { return ""; }
 };
@@ -106,6 +112,9 @@ class CudaExecutor : public CudaCompiler {
     device_->overlapped = capability_ >= 90;
     int shared = 0;
     d.device_attribute(&shared, cuda::kAttributeSharedBytes, device_->device);
+    int multiprocessors = 0;
+    d.device_attribute(&multiprocessors, cuda::kAttributeMultiprocessors, device_->device);
+    multiprocessors_ = static_cast<unsigned>(multiprocessors);
     threadgroup_bytes_ = std::max(static_cast<size_t>(shared), kMaxThreadgroupBytes);
   }
 
@@ -117,6 +126,7 @@ class CudaExecutor : public CudaCompiler {
     return total - total / 20;  // the driver, modules and other programs
   }
   size_t max_threadgroup_bytes() const override { return threadgroup_bytes_; }
+  unsigned warpgroups() const override { return capability_ == kWarpgroups ? multiprocessors_ : 0; }
   std::shared_ptr<Memory> allocate(size_t bytes, Storage storage, bool tracked) override {
     return std::make_shared<CudaMemory>(device_, bytes, storage, tracked);
   }
@@ -139,19 +149,17 @@ class CudaExecutor : public CudaCompiler {
   }
 
  private:
-  // The newest architecture that clang knows and the GPU runs; the driver takes PTX of older ones.
-  int architecture() const { return std::min(capability_, 90); }
-
   std::shared_ptr<CudaDevice> device_;
   std::string name_;
   int capability_ = 0;
+  unsigned multiprocessors_ = 0;
   size_t threadgroup_bytes_ = kMaxThreadgroupBytes;
   std::once_flag gemm_loaded_;
 };
 
 std::shared_ptr<Kernel> CudaExecutor::build(const Program& program, const std::string& kernel,
                                             const std::vector<ConstantValue>& constants) {
-  const Driver::Grid grid = build_grid(program, kernel, constants, architecture());
+  const Driver::Grid grid = build_grid(program, kernel, constants, capability_);
   const cuda::Driver& d = *device_->driver;
   const auto check = [&](cuda::Result r, const char* what) {
     if (r != cuda::kSuccess)

@@ -195,6 +195,8 @@ class Executor {
   // The host reads or writes memory that both reach, while command lists run. An error, or empty.
   virtual std::string host_access(Memory&, size_t /*offset*/, size_t /*bytes*/, bool /*writes*/) { return ""; }
   // What multiplies matrices for GemmCommand; empty: nothing does.
+  // Multiprocessors whose simdgroups multiply four together; 0: they do not.
+  virtual unsigned warpgroups() const { return 0; }
   virtual std::string gemm_name() { return ""; }
   // Before the first command of a shape. An error, or empty.
   virtual std::string prepare_gemm(const GemmShape&) { return "this device multiplies no matrices"; }

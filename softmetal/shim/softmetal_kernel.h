@@ -24,6 +24,7 @@
 #include "sm/cuda/matrix.h"
 #include "sm/cuda/runtime.h"
 #include "sm/cuda/simdgroup.h"
+#include "sm/cuda/warpgroups.h"
 #else
 #include "sm/bind.h"
 #include "sm/matrix.h"

@@ -58,16 +58,16 @@ int main(int argc, char** argv) try {
           std::filesystem::path(file).parent_path().empty() ? "." : std::filesystem::path(file).parent_path().string());
       const std::string source = softmetal::read_file(file);
       const std::string preprocessed = driver.preprocess(source, o);
-      const softmetal::Program program = driver.compile_preprocessed(preprocessed);
+      const std::shared_ptr<const softmetal::Program> program = driver.compile_preprocessed(preprocessed);
       std::vector<std::string> messages;
       if (lint) messages = driver.lint(source, o);
       for (const std::string& m : messages) std::fprintf(stderr, "%s\n", m.c_str());
       failures += !messages.empty();
-      if (messages.empty()) std::printf("%s: %zu kernels\n", file.c_str(), program.kernels.size());
-      for (const softmetal::KernelInfo& kernel : program.kernels)
+      if (messages.empty()) std::printf("%s: %zu kernels\n", file.c_str(), program->kernels.size());
+      for (const softmetal::KernelInfo& kernel : program->kernels)
         if (!agx.empty())
           softmetal::write_file(agx + "/" + kernel.name + ".cc",
-                                "// " + kernel.name + "\n" + softmetal::specialize_agx(program, kernel, {}));
+                                "// " + kernel.name + "\n" + softmetal::specialize_agx(*program, kernel, {}));
       if (!out.empty() && messages.empty()) softmetal::write_library_file(out, preprocessed);
     } catch (const softmetal::CompileError& e) {
       std::fprintf(stderr, "%s\n", e.what());

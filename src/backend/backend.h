@@ -16,6 +16,7 @@
 #include "backend/matrix.h"
 #include "backend/op.h"
 #include "backend/profile.h"
+#include "backend/tuner.h"
 #include "core/dtype.h"
 
 // What a device must do: a dozen fused LLM operations (op.h), each *encoded* during a step and run after submit(). It
@@ -35,6 +36,7 @@ struct DeviceInfo {
   bool own_memory = false;        // apart from the host's
   int32_t step_tokens = 2048;     // most rows in a step when nobody asks for more or less
   std::string kernels;            // where they come from, for people; empty: they are part of the program
+  std::string tuning;             // what was chosen by timing, for people; empty: there is nothing to choose
   std::string path;               // how it computes: devices of the same have the same bits; empty: one way only
 };
 
@@ -113,6 +115,9 @@ class Backend {
 
   // Where the time went since the last call, of a device that was made to profile; empty of others.
   virtual Profile take_profile() { return {}; }
+
+  // Of a device that has several ways to the same bits: null of others. Steps must have been rehearsed.
+  virtual Tuner* tuner() { return nullptr; }
 
   // For tests: the next step fails as if the device had.
   void inject_failure() { fail_next_ = true; }

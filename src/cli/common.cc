@@ -97,30 +97,8 @@ void add_speculation_options(Options command, SpeculationArgs& args) {
 }
 
 void set_speculation(const SpeculationArgs& args, LlmOptions& options) {
-  const bool has_model = !args.draft_model.empty();
-  if (args.kind == "off") {
-    options.speculate = Speculation::off;
-  } else if (args.kind == "lookup") {
-    options.speculate = Speculation::lookup;
-  } else if (args.kind == "draft" || (args.kind == "auto" && has_model)) {
-    if (!has_model)
-      throw_error(ErrorKind::bad_call, "--speculate draft needs a model that guesses: give --draft-model");
-    options.speculate = Speculation::draft;
-    options.draft_model = resolve_model(args.draft_model);
-    return;
-  } else if (args.kind == "auto" || args.kind == "suffix") {
-    options.speculate = Speculation::suffix;
-  } else {
-    throw_error(ErrorKind::declined,
-                "--speculate {}: heads that guess tokens from a model's hidden state (MTP, EAGLE, Medusa) are not run "
-                "here; take a small model with the same vocabulary: --draft-model",
-                args.kind);
-  }
-  if (has_model)
-    throw_error(ErrorKind::bad_call,
-                "--draft-model is for --speculate draft, which is what auto means beside it; "
-                "--speculate {} does without",
-                args.kind);
+  choose_speculation(options, args.kind, args.draft_model);
+  if (!options.draft_model.empty()) options.draft_model = resolve_model(options.draft_model);
 }
 
 void add_prefix_options(Options command, PrefixArgs& args) {

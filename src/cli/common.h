@@ -93,6 +93,7 @@ void add_grammar(Program& program);
 void add_inspect(Program& program);
 void add_quantize(Program& program);
 void add_doctor(Program& program);
+void add_tune(Program& program);
 void add_export_hf(Program& program);
 
 }  // namespace ingot::cli

@@ -19,13 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDefaultModelFile = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-fs::path cache_folder() {
-  if (const auto cache = environment("INGOT_CACHE")) return *cache;
-  if (const auto xdg = environment("XDG_CACHE_HOME")) return fs::path(*xdg) / "ingot";
-  if (const auto home = environment("HOME")) return fs::path(*home) / ".cache" / "ingot";
-  return ".cache/ingot";
-}
-
 // By the Python package whose command this is; what that says goes to stderr.
 void fetch_with(std::string python) {
   std::string flag = "-c", program = "from ingot.default_model import main; main()";
@@ -45,7 +38,7 @@ void fetch_with(std::string python) {
 
 std::string default_model() {
   if (const auto path = environment("INGOT_DEFAULT_MODEL")) return *path;
-  return (cache_folder() / "models" / kDefaultModelFile).string();
+  return (fs::path(cache_folder()) / "models" / kDefaultModelFile).string();
 }
 
 std::string fetched_default_model() {

@@ -50,6 +50,7 @@ void doctor(const DoctorArgs& args) {
   const std::unique_ptr<Backend> device = make_device(args.model.engine, nullptr);
   fmt::print("\nself-test of {} ({})\n", device->info().name, device->info().description);
   if (!device->info().kernels.empty()) fmt::print("  kernels: {}\n", device->info().kernels);
+  if (!device->info().tuning.empty()) fmt::print("  chosen by timing: {}\n", device->info().tuning);
   bool passed = true;
   for (const SelfTestResult& result : run_self_test(*device)) {
     fmt::print("  {:<28} {} (error {:.1e}, allowed {:.1e})\n", result.name, result.passed ? "ok" : "FAILED",

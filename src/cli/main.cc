@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   using namespace ingot::cli;
   for (const auto add :
        {add_run, add_chat, add_serve, add_bench, add_logits, add_perplexity, add_embed, add_tokenize, add_tools,
-        add_grammar, add_inspect, add_quantize, add_doctor, add_export_hf, add_pull, add_list, add_rm})
+        add_grammar, add_inspect, add_quantize, add_doctor, add_tune, add_export_hf, add_pull, add_list, add_rm})
     add(program);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -69,6 +69,7 @@ LlmOptions llm_options(const ServeArgs& args) {
   options.engine.model = resolve_model(args.model.model);
   options.max_waiting = args.max_waiting;
   options.target_step_ms = args.target_step_ms;
+  options.tune = args.tune == "idle";
   options.prefix_caching = !args.no_prefix_caching;
   args.prefix.apply(options);
   options.min_free_memory = args.min_free_memory;
@@ -157,10 +158,10 @@ class Farewell {
  public:
   Farewell(HttpServer& http, server::openai::Api& api) {
     on_lost_rank([&http, &api](const std::string& what) {
-      const auto until = std::chrono::steady_clock::now() + kFarewell;
+      const auto least = std::chrono::steady_clock::now() + kLeast;
       api.give_up(what);
-      http.wait_drained(kFarewell);
-      std::this_thread::sleep_until(until);  // for those who ask after its health
+      http.wait_drained(kMost);
+      std::this_thread::sleep_until(least);  // for those who ask after its health
     });
   }
   ~Farewell() { on_lost_rank({}); }
@@ -168,7 +169,8 @@ class Farewell {
   Farewell& operator=(const Farewell&) = delete;
 
  private:
-  static constexpr std::chrono::milliseconds kFarewell{500};
+  static constexpr std::chrono::milliseconds kLeast{500};
+  static constexpr std::chrono::milliseconds kMost{1200};  // for clients to be told, on a busy machine
 };
 
 void serve(const ServeArgs& args) {

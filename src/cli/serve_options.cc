@@ -103,6 +103,12 @@ void add_serve_options(Options command, ServeArgs& args) {
   add_seconds(command, "--drain-timeout", args.drain_timeout, "running requests may take after SIGTERM or SIGINT");
 
   command.heading("Scheduling");
+  command
+      .option("--tune", args.tune,
+              "idle: while there are no requests a GPU times its ways of computing products, keeps the fastest and "
+              "remembers them; off: it takes what it remembers")
+      .show_default()
+      .one_of({"idle", "off"});
   command.option("--max-seqs", args.model.engine.max_seqs, "sequences that run at a time")
       .show_default()
       .range(1, 4096);

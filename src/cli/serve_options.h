@@ -46,6 +46,7 @@ struct ServeArgs {
 
   int32_t max_waiting = 1024;
   double target_step_ms = 0;
+  std::string tune = "idle";
   bool no_prefix_caching = false;
   PrefixArgs prefix;
   SpeculationArgs speculation;

@@ -14,7 +14,7 @@
 namespace ingot {
 namespace {
 
-constexpr std::chrono::seconds kMost{1};
+constexpr std::chrono::milliseconds kMost{1250};
 
 std::mutex mutex;
 std::function<void(const std::string&)> last_words;

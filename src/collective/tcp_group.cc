@@ -51,7 +51,7 @@ uint64_t most_bytes(Kind kind) {
 // Another rank: the links to it, and what it has said that nobody has taken yet.
 struct Peer {
   TcpLinks links;
-  std::mutex writing;  // of words
+  std::timed_mutex writing;  // of words
   std::deque<Letter> words, answers, notes;
   bool left = false;
   // The listener's alone.
@@ -182,14 +182,16 @@ class TcpGroup final : public Group {
     const Head head{.kind = kind, .size = bytes.size()};
     if (bytes.size() > most_bytes(kind))
       throw_error(ErrorKind::internal, "{} bytes are more than ranks say at once", bytes.size());
+    check();
     const std::lock_guard lock(to.writing);
     for (std::span<const std::byte> part : {std::as_bytes(std::span(&head, 1)), bytes})
       while (!part.empty()) {
         const ptrdiff_t count = to.links.words.write_some(part);
         if (count < 0) lose(peer);
-        check();
         part = part.subspan(static_cast<size_t>(count));
-        if (count == 0) to.links.words.wait(true, Clock::now() + kLook);
+        if (count > 0) continue;  // to the end of the letter, also of a broken group: a last word may follow
+        check();
+        to.links.words.wait(true, Clock::now() + kLook);
       }
   }
 
@@ -198,9 +200,9 @@ class TcpGroup final : public Group {
     Peer& to = peer_at(peer);
     const std::string text = why.substr(0, most_bytes(Kind::fault));
     const Head head{.kind = Kind::fault, .size = text.size()};
-    const std::unique_lock lock(to.writing, std::try_to_lock);
-    if (!lock) return;
     const auto until = Clock::now() + RankWatch::kBeat;
+    const std::unique_lock lock(to.writing, until);
+    if (!lock) return;
     if (to.links.words.write(std::as_bytes(std::span(&head, 1)), until))
       to.links.words.write(std::as_bytes(std::span(text)), until);
   }

@@ -41,6 +41,13 @@ std::optional<std::string> environment(std::string_view name) {
   return std::string(value);
 }
 
+std::string cache_folder() {
+  if (const auto cache = environment("INGOT_CACHE")) return *cache;
+  if (const auto xdg = environment("XDG_CACHE_HOME")) return *xdg + "/ingot";
+  if (const auto home = environment("HOME")) return *home + "/.cache/ingot";
+  return ".cache/ingot";
+}
+
 Settings Settings::from_environment() {
   Settings s;
   read_switch("VLLM_APPLE_USE_ENGINE", s.use_engine);
@@ -65,7 +72,7 @@ const std::vector<SettingInfo>& setting_table() {
   static const std::vector<SettingInfo> table = {
       {"INGOT_DEVICE", "auto", "device when --device is not given: auto, cpu, cuda, metal"},
       {"INGOT_LINK", "mpi", "how ranks are connected: mpi, tcp (between machines the default), nccl, jaccl"},
-      {"INGOT_CACHE", "~/.cache/ingot", "where the default model is kept"},
+      {"INGOT_CACHE", "~/.cache/ingot", "where the default model is kept, and what was chosen by timing"},
       {"INGOT_DEFAULT_MODEL", "", "path of the model used when -m is not given"},
       {"INGOT_PYTHON", "", "set by the command of the Python package: the Python that fetches the default model"},
       {"HF_HOME", "~/.cache/huggingface", "models by name are in its folder hub, the token in its file token"},

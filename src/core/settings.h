@@ -34,6 +34,9 @@ struct SettingInfo {
 };
 const std::vector<SettingInfo>& setting_table();
 
+// Where files are kept that can be made again: INGOT_CACHE, else `ingot` in XDG_CACHE_HOME or ~/.cache.
+std::string cache_folder();
+
 // The variable's value when it is set (an empty value counts as unset).
 std::optional<std::string> environment(std::string_view name);
 

@@ -64,6 +64,7 @@ std::unique_ptr<Backend> make_device(const EngineOptions& options, const Checkpo
     metal.resources = settings.resources;
     metal.profile = settings.profile || options.profile;
     metal.capture_next_step = settings.capture_next_step;
+    metal.tuning_folder = cache_folder() + "/tuning";
     metal.group = options.group.get();
     metal.tp = options.tp;
     if (checkpoint != nullptr)

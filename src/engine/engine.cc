@@ -1,5 +1,7 @@
 #include "ingot/engine.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -217,6 +219,15 @@ std::span<std::byte> Engine::host_block(int64_t block) const { return impl_->dev
 void Engine::validate(const Step& step) const { impl_->validator.validate(step, impl_->history); }
 StepTicket Engine::submit(const Step& step) { return impl_->submit(step); }
 StepResult Engine::wait(StepTicket ticket) { return impl_->wait(ticket); }
+
+// Ranks that share a model keep in step: none of them is left alone with this.
+bool Engine::tune() {
+  Tuner* tuner = impl_->model.group || !impl_->in_flight.empty() ? nullptr : impl_->device.tuner();
+  if (tuner == nullptr) return false;
+  const bool goes_on = tuner->step();
+  for (const std::string& note : tuner->take_notes()) fmt::print(stderr, "ingot: {}\n", note);
+  return goes_on;
+}
 
 Backend& EngineInternals::device(Engine& engine) { return engine.impl_->device; }
 const ModelConfig& EngineInternals::config(const Engine& engine) { return engine.impl_->model.config; }

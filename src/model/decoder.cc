@@ -30,8 +30,7 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share,
     s.projected = place(pairs, c.hidden, DType::f32);
     if (!share.alone()) s.rank_sum = place(max_tokens, c.hidden, DType::f32);
     s.router = place(max_tokens, c.experts, DType::f32);
-    if (activation == DType::bf16) s.router_in = place(max_tokens, c.hidden, DType::f32);
-    if (activation == DType::f32) s.router_in = s.normed;
+    s.router_in = activation == DType::f32 ? s.normed : place(max_tokens, c.hidden, DType::f32);
     s.route.experts = c.experts;
     s.route.per_token = c.experts_per_token;
     s.route.first = share.experts.begin;
@@ -224,13 +223,12 @@ void Decoder::mlp(int64_t layer, const Rows& rows, Backend& device) const {
 void Decoder::experts(const LayerWeights& w, const Rows& rows, Backend& device) const {
   ExpertRoute route = scratch_.route;
   route.rows = rows.count;
-  const bool f32 = scratch_.router_in.bytes > 0;
   device.encode(LinearOp{.rows = rows.count,
-                         .in = f32 ? scratch_.router_in : scratch_.normed,
+                         .in = scratch_.router_in,
                          .weight = w.router,
                          .out = scratch_.router,
                          .f32_out = true,
-                         .f32_in = f32,
+                         .f32_in = true,
                          .role = "router"});
   device.encode(RouteOp{.logits = scratch_.router, .route = route, .normalize = config_.norm_expert_weights});
   device.encode(ExpertLinearOp{.route = route,

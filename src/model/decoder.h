@@ -26,8 +26,8 @@ struct DecoderScratch {
   Region projected;
   Region rank_sum;  // f32 [T, hidden]: what this rank's experts give together
   Region router;    // f32 [T, experts]
-  // f32 [T, hidden]: what the router reads, so that experts are not chosen by what bf16 rounds away. Where activations
-  // are f32 it is normed, where they are f16 there is none.
+  // f32 [T, hidden]: what the router reads, so that experts are not chosen by what activations round away. Where those
+  // are f32 it is normed.
   Region router_in;
   ExpertRoute route;
   Region logits;      // f32 [R, vocab]

@@ -10,6 +10,7 @@
 #include "core/ceil_div.h"
 #include "core/error.h"
 #include "ingot/tokenizer.h"
+#include "orchestrator/measured_steps.h"
 #include "text/tokenizer_load.h"
 
 namespace ingot {
@@ -19,9 +20,10 @@ constexpr double kModelPrior = 0.6;     // the chance of a guess, for a sequence
 constexpr int32_t kMostRead = 512;      // rows of a step: what is new to the model must not hold up the streams
 constexpr int64_t kFewRows = 2;         // that every draft begins with: what was drawn last, and the last guess
 constexpr int64_t kTokensPerDraft = 4;  // about, that a draft brings
-constexpr int kTries = 8;               // of a step that is measured: a device may prepare for the first ones
-constexpr int32_t kMeasured = 32;       // rows of text
-constexpr double kOld = 4096;           // offers that nobody took, until what was measured would count for nothing
+constexpr int64_t kMostDrafts = 128;    // that a reading counts on: answers mostly end before they must
+constexpr int32_t kMeasured = 32;       // rows of text that are measured first
+constexpr double kQuickUs = 5e3;        // a step that is
+constexpr double kOld = 1 << 16;        // offers that nobody took, until what was measured would count for nothing
 constexpr int kMostFailures = 3;        // in a row; then it is left alone
 
 }  // namespace
@@ -47,30 +49,18 @@ DraftModel::~DraftModel() = default;
 
 // What steps take, before anybody waits for one: a price that is wrong at first would never be corrected.
 void DraftModel::measure() {
-  const auto step_us = [this](int32_t sequences, int32_t rows) {
-    const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
-    std::vector<int32_t> blocks(static_cast<size_t>(ceil_div(rows, limits_.block_size)));
-    builder_.clear();
-    for (int32_t s = 0; s < sequences; ++s) {
-      std::iota(blocks.begin(), blocks.end(), s);
-      builder_.sample(builder_.add(ids, 0, blocks) + rows - 1, {.temperature = 0});
-    }
-    const Step& step = builder_.finish();
-    StepTicket ticket = engine_->submit(step);
-    double least = std::numeric_limits<double>::max();
-    for (int i = 0; i < kTries; ++i) {
-      const Clock::time_point before = Clock::now();
-      const StepTicket next = engine_->submit(step);
-      engine_->wait(std::exchange(ticket, next));
-      least = std::min(least, std::chrono::duration<double, std::micro>(Clock::now() - before).count());
-    }
-    engine_->wait(ticket);
-    return least;
-  };
   const auto most = std::min<int64_t>({limits_.max_seqs, limits_.num_blocks, Pacer::kMostRows});
-  for (int32_t sequences = 1; sequences <= most; sequences *= 2) pacer_.learn_rows(sequences, step_us(sequences, 1));
-  const auto rows = std::min<int64_t>({kMeasured, limits_.max_step_tokens, limits_.max_model_len});
-  pacer_.learn(0, static_cast<int32_t>(rows), step_us(1, static_cast<int32_t>(rows)));
+  for (int32_t sequences = 1; sequences <= most; sequences *= 2)
+    pacer_.learn_rows(sequences, measured_step_us(*engine_, sequences, 1, true));
+  const auto read = [this](int64_t most) {
+    const auto rows = static_cast<int32_t>(std::min<int64_t>({most, limits_.max_step_tokens, limits_.max_model_len}));
+    if (ceil_div(rows, limits_.block_size) > limits_.num_blocks) return 0.0;
+    const double us = measured_step_us(*engine_, 1, rows, false);
+    pacer_.set_prefill_us_per_row(us / rows);
+    return us;
+  };
+  // A row of a long text may cost much less than one of a short.
+  if (read(kMeasured) < kQuickUs) read(kMostRead);
 }
 
 void DraftModel::offer(Guess& guess, int32_t most) {
@@ -78,7 +68,7 @@ void DraftModel::offer(Guess& guess, int32_t most) {
   if (failures_ >= kMostFailures) return;
   ++offers_;
   guess.most = static_cast<int32_t>(std::min<int64_t>(most, limits_.max_model_len - sequence.length()));
-  guess.rate = sequence.acceptance.rate(kModelPrior);
+  guess.prior = kModelPrior;
 }
 
 double DraftModel::token_us(int32_t sequences) const {
@@ -90,7 +80,8 @@ double DraftModel::token_us(int32_t sequences) const {
 double DraftModel::begin_us(const Sequence& sequence) const {
   const int64_t agreed = sequence.draft_cache ? sequence.draft_cache->agreed : 0;
   const int64_t rows = std::max<int64_t>(0, sequence.known() - agreed - kFewRows);
-  const int64_t drafts = std::max<int64_t>(1, (sequence.request->max_tokens - sequence.generated()) / kTokensPerDraft);
+  const int64_t drafts =
+      std::clamp<int64_t>((sequence.request->max_tokens - sequence.generated()) / kTokensPerDraft, 1, kMostDrafts);
   return pacer_.prefill_us_per_row() * static_cast<double>(rows) / static_cast<double>(drafts);
 }
 
@@ -108,6 +99,7 @@ void DraftModel::fill(std::span<Guess> guesses) {
       lines.push_back(std::move(line));
   try {
     taken_ = Clock::now();
+    reading_us_ = 0;
     std::optional<Flight> flight = submit_text(lines);
     while (flight) {
       std::optional<Flight> next = submit_guesses(lines);
@@ -273,10 +265,12 @@ void DraftModel::take(const Flight& flight) {
     if (line.asked > std::ssize(tokens)) line.cache->tokens.push_back(tokens.back());  // it is being computed
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - std::exchange(taken_, Clock::now())).count();
-  if (flight.reads)
+  if (flight.reads) {
     pacer_.learn(0, flight.rows, seconds * 1e6);
-  else
+    reading_us_ += seconds * 1e6;
+  } else {
     pacer_.learn_rows(flight.rows, seconds * 1e6);
+  }
   ++counts_.steps;
   counts_.seconds += seconds;
 }

@@ -47,6 +47,7 @@ class DraftModel : public Drafter {
   bool shares() const override { return true; }
   double token_us(int32_t sequences) const override;
   double begin_us(const Sequence& sequence) const override;
+  double reading_us() const override { return reading_us_; }
 
   struct Counts {
     uint64_t steps = 0;
@@ -98,6 +99,7 @@ class DraftModel : public Drafter {
   int failures_ = 0;         // in a row
   int64_t offers_ = 0;       // since one was taken
   Clock::time_point taken_;  // the last step was, or the next was begun
+  double reading_us_ = 0;    // of the last fill()
   Counts counts_;
 };
 

@@ -12,7 +12,8 @@ namespace ingot {
 struct Guess {
   Sequence* sequence = nullptr;
   int32_t most = 0;             // tokens that could be guessed
-  double rate = 0;              // the chance of each to come true, given those before it
+  double prior = 0;             // the chance of each to come true, given those before it, if nothing is known of it
+  double rate = 0;              // the same with what is known
   int32_t taken = 0;            // tokens that pay
   std::vector<int32_t> tokens;  // `most` of them, or, where guessing has a price, those taken once they are paid for
 };
@@ -31,12 +32,15 @@ class Drafter {
   // Keeps what an ended sequence said.
   virtual void keep(const Sequence&) {}
 
-  // Whether sequences share the price of guessing: then one alone does not tell whether it pays.
+  // Whether sequences share the price of guessing: then one alone does not tell whether it pays, and what is known of
+  // one tells something of the others.
   virtual bool shares() const { return false; }
   // What guessing takes beside the rows that verify it, in microseconds: one more token of so many sequences, ...
   virtual double token_us(int32_t) const { return 0; }
   // ... and, as the share of one draft, what comes before a sequence's first.
   virtual double begin_us(const Sequence&) const { return 0; }
+  // What fill() took for what came before first drafts.
+  virtual double reading_us() const { return 0; }
 };
 
 }  // namespace ingot

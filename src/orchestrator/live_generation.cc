@@ -95,7 +95,7 @@ void LiveGeneration::set_summary(GenerationSummary summary, bool wakes) {
 void LiveGeneration::finish(GenerationSummary summary) {
   const std::lock_guard lock(mutex_);
   summary_ = std::move(summary);
-  done_ = true;
+  finished_ = true;
   on_cancel_ = nullptr;  // the step loop may be gone before the reader is
   unpublished_ = true;
 }
@@ -105,6 +105,7 @@ void LiveGeneration::publish() {
   {
     const std::lock_guard lock(mutex_);
     news_ = true;
+    done_ = finished_;
   }
   changed_.notify_all();
   if (notify_) notify_();

@@ -26,7 +26,8 @@ class LiveGeneration final : public Generation {
   GenerationSummary summary() const override;
   std::vector<TokenScore> prompt_scores() const override;
 
-  // The step loop's end, on its thread alone. publish() wakes the reader, once a step.
+  // The step loop's end, on its thread alone. publish() wakes the reader, once a step; before it the reader does not
+  // find an end, for whoever finds one may rely on what the request held being free.
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   void append(ChoiceDelta delta);
   void set_prompt_scores(std::vector<TokenScore> scores);
@@ -49,7 +50,9 @@ class LiveGeneration final : public Generation {
   bool done_ = false;
   bool news_ = false;  // since the last take()
 
-  bool unpublished_ = false;  // the step loop's alone
+  // The step loop's alone.
+  bool unpublished_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace ingot

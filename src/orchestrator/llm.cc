@@ -58,9 +58,12 @@ std::vector<int32_t> find_end_ids(const Engine& engine, const Tokenizer* tokeniz
   return ids;
 }
 
+constexpr char kNoDraftModel[] = "--speculate draft needs a model that guesses: give --draft-model";
+constexpr std::string_view kHeads[] = {"mtp", "eagle", "eagle3", "medusa"};
+
 std::shared_ptr<DraftModel> make_draft_model(const LlmOptions& options, std::unique_ptr<Engine> engine, int64_t vocab) {
   if (options.speculate != Speculation::draft) return nullptr;
-  if (!engine) throw_error(ErrorKind::bad_call, "--speculate draft needs a model that guesses: give --draft-model");
+  if (!engine) throw_error(ErrorKind::bad_call, kNoDraftModel);
   return std::make_shared<DraftModel>(std::move(engine), vocab);
 }
 
@@ -243,6 +246,34 @@ std::unique_ptr<Request> Llm::Impl::prepare(GenerationRequest spec) const {
   request->host_bytes = host_bytes(*request, static_cast<uint64_t>(limits.vocab) / 8);
   if (request->spec.embed) request->host_bytes += static_cast<uint64_t>(engine->model().hidden) * sizeof(float);
   return request;
+}
+
+void choose_speculation(LlmOptions& options, const std::string& kind, const std::string& draft_model) {
+  const bool has_model = !draft_model.empty();
+  if (kind == "off") {
+    options.speculate = Speculation::off;
+  } else if (kind == "lookup") {
+    options.speculate = Speculation::lookup;
+  } else if (kind == "draft" || (kind == "auto" && has_model)) {
+    if (!has_model) throw_error(ErrorKind::bad_call, kNoDraftModel);
+    options.speculate = Speculation::draft;
+    options.draft_model = draft_model;
+    return;
+  } else if (kind == "auto" || kind == "suffix") {
+    options.speculate = Speculation::suffix;
+  } else if (std::ranges::find(kHeads, kind) != std::end(kHeads)) {
+    throw_error(ErrorKind::declined,
+                "--speculate {}: heads that guess tokens from a model's hidden state (MTP, EAGLE, Medusa) are not run "
+                "here; take a small model with the same vocabulary: --draft-model",
+                kind);
+  } else {
+    throw_error(ErrorKind::bad_call, "--speculate {}: must be auto, off, lookup, suffix or draft", kind);
+  }
+  if (has_model)
+    throw_error(ErrorKind::bad_call,
+                "--draft-model is for --speculate draft, which is what auto means beside it; "
+                "--speculate {} does without",
+                kind);
 }
 
 std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {

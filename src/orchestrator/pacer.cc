@@ -1,6 +1,7 @@
 #include "orchestrator/pacer.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace ingot {
 namespace {
@@ -13,6 +14,8 @@ constexpr int32_t kFirst = 64;    // rows of the very first step, from which the
 constexpr double kLongestUs = 150e3;
 
 constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
+
+constexpr double kGapKept = 0.9995;  // of a gap's length, a step
 
 constexpr double kRowShare = 0.3;  // of a row's time, that one more costs before anything was measured
 
@@ -43,28 +46,59 @@ double Pacer::decode_us(int32_t rows) const {
   return 0;
 }
 
-double Pacer::rows_us(int32_t rows) const {
-  int32_t below = rows, above = rows + 1;  // the nearest that were seen
-  while (below > 0 && rows_us_[below] == 0) --below;
-  while (above <= kMostRows && rows_us_[above] == 0) ++above;
-  if (below == 0) return above <= kMostRows ? rows_us_[above] : 0;
-  if (below == rows) return rows_us_[rows];
-  double slope = kRowShare * rows_us_[below] / below;
-  if (above <= kMostRows) {
-    slope = std::max(0.0, rows_us_[above] - rows_us_[below]) / (above - below);
-  } else {  // as it went before
-    int32_t before = below - 1;
-    while (before > 0 && rows_us_[before] == 0) --before;
-    if (before > 0) slope = std::max((rows_us_[below] - rows_us_[before]) / (below - before), 0.1 * slope);
+// Between two that are known as the crow flies, beyond the last as it went before.
+double Pacer::expected_us(int32_t rows) const {
+  int32_t below = rows, above = rows + 1;
+  while (below > 0 && expected_[below] == 0) --below;
+  if (below == rows) return expected_[rows];
+  while (above <= kMostRows && expected_[above] == 0) ++above;
+  if (below == 0) return above <= kMostRows ? expected_[above] : 0;
+  if (above > kMostRows) {
+    above = below--;
+    while (below > 0 && expected_[below] == 0) --below;
+    if (below == 0) return expected_[above] * (1 + kRowShare * (rows - above) / above);
   }
-  return rows_us_[below] + slope * (rows - below);
+  return expected_[below] + (expected_[above] - expected_[below]) * (rows - below) / (above - below);
 }
 
-// Smoother than follow(): numbers of rows are compared with each other, and a lucky one must not win by noise.
+double Pacer::rows_us(int32_t rows) const {
+  int32_t below = rows, above = rows + 1;  // the nearest that were seen
+  while (below > 0 && rows_[below].us == 0) --below;
+  while (above <= kMostRows && rows_[above].us == 0) ++above;
+  const double most = above <= kMostRows ? rows_[above].us : std::numeric_limits<double>::max();
+  if (below == rows) return rows_[rows].us;
+  const double expected = expected_us(rows);
+  if (below == 0) return expected > 0 ? std::min(expected, most) : above <= kMostRows ? most : 0;
+  const double least = rows_[below].us;
+  if (expected > 0) return std::clamp(least + expected - expected_us(below), least, std::max(least, most));
+  double slope = kRowShare * least / below;
+  if (above <= kMostRows) {
+    slope = std::max(0.0, most - least) / (above - below);
+  } else {  // as it went before
+    int32_t before = below - 1;
+    while (before > 0 && rows_[before].us == 0) --before;
+    if (before > 0) slope = std::max((least - rows_[before].us) / (below - before), 0.1 * slope);
+  }
+  return least + slope * (rows - below);
+}
+
+// Smoother than follow(): numbers of rows are compared with each other, and a lucky one must not win by noise. The
+// first of its size may have cost the device preparations, so what was thought before counts as much.
 void Pacer::learn_rows(int32_t rows, double run_us) {
   if (rows < 1 || rows > kMostRows || run_us <= 0) return;
-  double& value = rows_us_[rows];
-  value = value == 0 ? run_us : value + 0.1 * std::clamp(run_us - value, -0.3 * value, 0.3 * value);
+  const double thought = rows_us(rows);
+  Price& price = rows_[rows];
+  ++price.samples;
+  if (thought == 0) {
+    price.us = run_us;
+    return;
+  }
+  const double share = std::max(0.1, 1.0 / (price.samples + 1));
+  price.us = thought + share * std::clamp(run_us - thought, -0.5 * thought, 0.5 * thought);
+}
+
+void Pacer::expect_rows(int32_t rows, double run_us) {
+  if (rows >= 1 && rows <= kMostRows) expected_[rows] = run_us;
 }
 
 int32_t Pacer::prefill_rows(int32_t decode_rows, int32_t prompts) const {
@@ -93,12 +127,14 @@ bool Pacer::waiting_pays(int32_t guided_rows, int32_t free_rows) const {
   return step == 0 || guided_rows * (step - gap_us_) > 2 * free_rows * gap_us_;
 }
 
+// A gap that was long once keeps everybody from waiting, so that none is measured any more: it is forgotten by and by.
 void Pacer::learn_gap(double gap_us, double drafting_us) {
   if (gap_us > drafting_us) follow(gap_us_, gap_us - drafting_us);
 }
 
 void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
   if (run_us <= 0) return;
+  gap_us_ *= kGapKept;
   if (prefill_rows == 0) {
     if (decode_rows > 0) follow(decode_us_[decode_rows], run_us);
     mixed_steps_ = 0;

@@ -29,9 +29,13 @@ class Pacer {
   // Expected time of a step of so many rows that all give a token, drafts included; 0: unknown.
   double rows_us(int32_t rows) const;
   void learn_rows(int32_t rows, double run_us);
+  // What such a step took before there was any work: of those that were not seen since, how much more or less they take
+  // than those that were.
+  void expect_rows(int32_t rows, double run_us);
   static constexpr int32_t kMostRows = 128;
 
   double prefill_us_per_row() const { return prefill_us_; }
+  void set_prefill_us_per_row(double us) { prefill_us_ = us; }
 
   static constexpr double kStretch = 1.6;
   static constexpr double kMostStretch = 4;  // with many prompts for few streams
@@ -39,8 +43,15 @@ class Pacer {
  private:
   double target_us_;
   int32_t max_step_tokens_;
-  std::vector<double> decode_us_;                                          // by number of rows; 0: never seen
-  std::vector<double> rows_us_ = std::vector<double>(kMostRows + 1, 0.0);  // likewise
+  std::vector<double> decode_us_;  // by number of rows; 0: never seen
+  struct Price {
+    double us = 0;  // 0: never seen
+    int32_t samples = 0;
+  };
+  double expected_us(int32_t rows) const;
+
+  std::vector<Price> rows_ = std::vector<Price>(kMostRows + 1);             // by number of rows
+  std::vector<double> expected_ = std::vector<double>(kMostRows + 1, 0.0);  // likewise; 0: unknown
   double prefill_us_ = 0;
   int32_t mixed_steps_ = 0;  // in a row
   double gap_us_ = 0;

@@ -59,6 +59,10 @@ class PrefixTiers {
   // The host block with this content, held until release() or the end of the step that loads it; -1: none.
   int32_t hold(const BlockContent& content) { return host_ ? host_->hold(content) : -1; }
   void release(int32_t host_block) { host_->release(host_block); }
+  // A sequence's first blocks were found on the device or in host memory: files of them must not age meanwhile.
+  void used(std::span<const BlockHash> hashes) {
+    if (disk_) disk_->used(hashes);
+  }
   bool may_load() const { return loads_left_ > 0; }
   void load(int32_t host_block, int32_t block);
 

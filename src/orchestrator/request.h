@@ -62,6 +62,7 @@ struct Sequence {
 
   std::vector<int32_t> draft;    // what may come next: verified by its next row, or by the step in flight
   bool waits_for_draft = false;  // its token in flight is worth waiting for
+  int32_t tried_tokens = 0;      // to be guessed for it alone, to see what comes of guesses
   TokenIndex index;              // of `tokens`
   Acceptance acceptance;
   std::shared_ptr<DraftCache> draft_cache;  // what the draft model has of it

@@ -27,6 +27,7 @@ void Scheduler::find_prefix(Sequence& sequence) {
   }
   sequence.computed = found * limits_.block_size;
   sequence.remembered = found;
+  tiers_.used(std::span(sequence.hashes).first(static_cast<size_t>(found)));
 }
 
 // Fills the places that were left open.

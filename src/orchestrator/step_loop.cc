@@ -7,6 +7,7 @@
 #include "core/threads.h"
 #include "orchestrator/beam_search.h"
 #include "orchestrator/choice.h"
+#include "orchestrator/measured_steps.h"
 #include "orchestrator/stats.h"
 #include "orchestrator/text_drafter.h"
 
@@ -49,7 +50,9 @@ StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftMode
       draft_model_(std::move(draft_model)),
       speculator_(make_drafter(options.speculate, draft_model_), options.draft_tokens, engine.limits()),
       part_count_(engine.limits().steps_in_flight - 1),
+      tunes_(options.tune),
       stats_(empty_stats()) {
+  if (draft_model_) expect_rows(engine, scheduler_.pacer());
   stats_.blocks_total = engine.limits().num_blocks;
   observe_tiers(stats_, {}, tiers.counts());
   thread_ = std::thread([this] { run(); });
@@ -104,8 +107,7 @@ void StepLoop::run() {
   for (;;) {
     {
       std::unique_lock lock(inbox_mutex_);
-      const auto has_news = [this] { return stop_ || woken_ || !inbox_.empty() || !checks_.empty(); };
-      if (requests_.empty() && in_flight_.empty() && !scheduler_.has_unsaved()) inbox_changed_.wait(lock, has_news);
+      if (requests_.empty() && in_flight_.empty() && !scheduler_.has_unsaved()) sleep(lock);
       if (stop_) break;
       woken_ = false;
     }
@@ -120,8 +122,21 @@ void StepLoop::run() {
   while (!in_flight_.empty()) finish_oldest();
 }
 
+bool StepLoop::has_news() const { return stop_ || woken_ || !inbox_.empty() || !checks_.empty(); }
+
+// Until there is something to do. The time is used: the engine finds out which ways are fast, one at a time.
+void StepLoop::sleep(std::unique_lock<std::mutex>& inbox) {
+  while (tunes_ && !has_news()) {
+    inbox.unlock();
+    tunes_ = engine_.tune();
+    inbox.lock();
+  }
+  inbox_changed_.wait(inbox, [this] { return has_news(); });
+}
+
 void StepLoop::step() {
   admit();
+  const int32_t hopeful = this->hopeful();
   const bool waited = !in_flight_.empty() && waits_first();
   while (waited && !in_flight_.empty()) finish_oldest();
   masks_.wait_for_cheap(kMaskPatience);
@@ -133,6 +148,8 @@ void StepLoop::step() {
   ScheduledStep scheduled = scheduler_.schedule(!in_flight_.empty(), parts());
   scheduled.waited = waited;
   scheduled.drafting_us = drafting_us;
+  scheduled.reading_us = speculator_.reading_us();
+  scheduled.hopeful = hopeful;
   const bool submitted = submit(std::move(scheduled));
   if (!submitted || in_flight_.size() == static_cast<size_t>(engine_.limits().steps_in_flight)) finish_oldest();
   emit();
@@ -150,6 +167,13 @@ bool StepLoop::waits_first() const {
   for (const ScheduledSequence& part : in_flight_.back().scheduled.sequences)
     if (part.sample >= 0) ++(part.sequence->needs_host() ? bound : free);
   return scheduler_.pacer().waiting_pays(bound, free);
+}
+
+// Sequences whose token on its way is worth waiting for.
+int32_t StepLoop::hopeful() const {
+  if (in_flight_.empty()) return 0;
+  return static_cast<int32_t>(std::ranges::count_if(in_flight_.back().scheduled.sequences,
+                                                    [](const auto& part) { return part.sequence->waits_for_draft; }));
 }
 
 // Into how many steps those that decode are divided. A step that cannot name the tokens of the one before it has other
@@ -318,8 +342,28 @@ void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) 
   if (scheduled.waited) pacer.learn_gap(result.stats.gap_us, scheduled.drafting_us);
   part_count_.learn(scheduled.decode_rows, scheduler_.decoding(), scheduled.prefill_rows == 0 && scheduled.drafts == 0,
                     now);
+  const uint64_t accepted = stats_.accepted_tokens;
   for (const ScheduledSequence& part : scheduled.sequences) commit_sequence(part, result, now);
+  settle(scheduled, result.stats, stats_.accepted_tokens - accepted);
   look(scheduled);
+}
+
+// Tells the speculator what a step with `accepted` guesses came to.
+void StepLoop::settle(const ScheduledStep& scheduled, const StepStats& stats, uint64_t accepted) {
+  const int32_t streams = scheduled.decode_rows + scheduled.drafts;
+  const bool guessed = scheduled.drafts > 0 || scheduled.hopeful > 0;
+  const int32_t left_out = scheduled.waited ? 0 : scheduled.hopeful;
+  const double run_us =
+      scheduled.prefill_rows == 0
+          ? stats.run_us
+          : scheduler_.pacer().rows_us(std::min(scheduled.decode_rows + scheduled.draft_rows, Pacer::kMostRows));
+  const double idle_us = guessed ? std::max(0.0, stats.gap_us - scheduled.reading_us) : 0;
+  if (streams > 0)
+    speculator_.settle({.streams = streams + left_out,
+                        .tokens = streams + static_cast<int64_t>(accepted),
+                        .took_us = run_us + idle_us,
+                        .guessed = guessed},
+                       scheduler_.pacer());
 }
 
 // Lets the speculator see what the sequences of a step have got.
@@ -401,7 +445,7 @@ std::vector<int32_t> StepLoop::take_tokens(const ScheduledSequence& part, const 
   }
   if (part.drafted == 0) return tokens;
   if (sequence.computed > 0) sequence.computed += accepted;  // unless it lost its blocks meanwhile
-  sequence.acceptance.learn(part.drafted, accepted);
+  speculator_.learn(sequence, part.drafted, accepted);
   Request& request = *sequence.request;
   request.summary.draft_tokens += part.drafted;
   request.summary.accepted_tokens += accepted;
@@ -547,10 +591,12 @@ void StepLoop::withdraw(InFlight& step) {
   }
 }
 
-// Makes everything of this round visible to the readers, and lets go of the requests that are complete.
+// Lets go of the requests that are complete, then makes everything of this round visible to the readers: one who
+// submits again at once finds the place free, and the counts right.
 void StepLoop::emit() {
-  for (const auto& request : requests_) request->generation->publish();
+  std::vector<std::shared_ptr<LiveGeneration>> generations;
   std::vector<std::string> gone;  // clients of complete requests
+  for (const auto& request : requests_) generations.push_back(request->generation);
   std::erase_if(requests_, [&gone](const std::unique_ptr<Request>& request) {
     if (request->complete) gone.push_back(request->spec.client);
     return request->complete;
@@ -578,6 +624,7 @@ void StepLoop::emit() {
     }
   }
   for (const std::string& client : gone) places.give(client, 1);
+  for (const auto& generation : generations) generation->publish();
 }
 
 void StepLoop::update_stats(const ScheduledStep& scheduled, const StepStats& step) {

@@ -52,10 +52,13 @@ class StepLoop {
   };
 
   void run();
+  bool has_news() const;
+  void sleep(std::unique_lock<std::mutex>& inbox);
   void step();
   void admit();
   void begin(Sequence& sequence);
   bool waits_first() const;
+  int32_t hopeful() const;
   int32_t parts() const;
   void propose_drafts();
   void wait_for_draft_masks();
@@ -69,6 +72,7 @@ class StepLoop {
   void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now);
   std::vector<int32_t> take_tokens(const ScheduledSequence& part, const StepResult& result);
   bool came_true(int32_t drawn, int32_t guessed);
+  void settle(const ScheduledStep& scheduled, const StepStats& stats, uint64_t accepted);
   void look(const ScheduledStep& scheduled);
   void count_tokens(Request& request, int64_t tokens);
   void note_reading(const ScheduledSequence& part, Clock::time_point now);
@@ -101,6 +105,7 @@ class StepLoop {
   std::vector<std::promise<std::vector<std::string>>> checks_;
   bool woken_ = false;
   bool stop_ = false;
+  bool tunes_;  // the engine may have something left to time
 
   mutable std::mutex stats_mutex_;
   LlmStats stats_;

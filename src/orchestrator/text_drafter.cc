@@ -58,7 +58,7 @@ void TextDrafter::offer(Guess& guess, int32_t most) {
     }
   }
   if (match.length == 0) return;
-  guess.rate = sequence.acceptance.rate(prior_of(match.length));
+  guess.prior = prior_of(match.length);
   for (auto i = match.end; std::ssize(guess.tokens) < most; ++i) {
     // Past the end of the text a repetition goes on in its own guesses.
     const int32_t token = i < std::ssize(list)         ? list[static_cast<size_t>(i)]

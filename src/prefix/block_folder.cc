@@ -142,9 +142,13 @@ BlockFolder::Found BlockFolder::read(const BlockContent& content, std::span<std:
   return Found::yes;
 }
 
+bool BlockFolder::touch(const BlockContent& content) {
+  return ::utimensat(AT_FDCWD, file_of(content).c_str(), nullptr, 0) == 0;
+}
+
 void BlockFolder::write(const BlockContent& content, std::span<const std::byte> payload) {
   const fs::path path = file_of(content);
-  if (::access(path.c_str(), F_OK) == 0) return;
+  if (touch(content)) return;
   if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST) fail_on(path, "cannot be written");
   const std::vector<std::byte> head = block_file_head(content, payload.size());
   const Digest check = block_file_check(head, payload);

@@ -33,7 +33,9 @@ class BlockFolder {
   enum class Found : uint8_t { yes, no, damaged };
   // A damaged file is deleted.
   Found read(const BlockContent& content, std::span<std::byte> payload);
-  // Throws Error(io): no room, no permission. A file that is there already is left as it is.
+  // The block was used, elsewhere; false: there is no file of it. Of the content its tokens need not be there.
+  bool touch(const BlockContent& content);
+  // Throws Error(io): no room, no permission. A file that is there already is left as it is, and was used now.
   void write(const BlockContent& content, std::span<const std::byte> payload);
 
   // Deletes the least recently used until the folder is within its bytes; also what crashes left behind.

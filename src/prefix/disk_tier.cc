@@ -13,6 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLastWrites{10};  // before the process ends
+constexpr std::chrono::minutes kTouchedFor{5};   // a file that was touched
+constexpr size_t kMostTouched = 1 << 18;         // that are remembered
 
 }  // namespace
 
@@ -58,6 +60,20 @@ void DiskTier::wake() {
   changed_.notify_one();
 }
 
+void DiskTier::used(std::span<const BlockHash> hashes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto now = Clock::now(); now - touched_since_ > kTouchedFor || touched_.size() > kMostTouched) {
+      touched_.clear();
+      touched_since_ = now;
+    }
+    for (size_t i = 0; i < hashes.size(); ++i)
+      if (touched_.insert(hashes[i]).second) untouched_.emplace_back(hashes[i], static_cast<int64_t>(i));
+    if (untouched_.empty()) return;
+  }
+  changed_.notify_one();
+}
+
 void DiskTier::wait_for_any(std::chrono::microseconds most) {
   std::unique_lock lock(mutex_);
   progressed_.wait_for(lock, most, [this, before = progress_] {
@@ -87,7 +103,8 @@ void DiskTier::run() {
     {
       std::unique_lock lock(mutex_);
       counts_.bytes = folder_->bytes();
-      changed_.wait(lock, [this] { return stop_ || !lookups_.empty() || host_.unwritten() > 0; });
+      changed_.wait(lock,
+                    [this] { return stop_ || !lookups_.empty() || host_.unwritten() > 0 || !untouched_.empty(); });
       if (stop_ && !deadline) deadline = Clock::now() + kLastWrites;
       if (stop_ && (host_.unwritten() == 0 || Clock::now() > *deadline)) break;
       if (!lookups_.empty()) lookup = lookups_.front();
@@ -96,6 +113,8 @@ void DiskTier::run() {
       serve(*lookup);
     else if (const std::optional<HostTier::Unwritten> block = host_.take_unwritten())
       write(*block);
+    else
+      touch_files();
     {
       const std::lock_guard lock(mutex_);
       if (lookup) {
@@ -107,6 +126,15 @@ void DiskTier::run() {
     progressed_.notify_all();
   }
   for (const auto& lookup : lookups_) lookup->done_.store(true, std::memory_order_release);
+}
+
+void DiskTier::touch_files() {
+  std::vector<std::pair<BlockHash, int64_t>> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(untouched_);
+  }
+  for (const auto& [hash, position] : blocks) folder_->touch({hash, position, {}});
 }
 
 // Reads up to the first block that is neither in host memory nor in a file.

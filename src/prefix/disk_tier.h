@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -10,6 +11,8 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "prefix/block_folder.h"
@@ -63,6 +66,9 @@ class DiskTier {
 
   void look(std::shared_ptr<BlockLookup> lookup);
   void wake();  // there is something to write
+  // Blocks [0, hashes.size()) of a sequence were found in memory: their files are worth as much as if they had been
+  // read. A file is touched once in a while at most.
+  void used(std::span<const BlockHash> hashes);
   bool writing() const { return writing_; }
   bool looking() const;
   // Waits until a lookup is done or a block was written, when there is something of either to do; at most so long.
@@ -72,6 +78,7 @@ class DiskTier {
  private:
   void run();
   void serve(BlockLookup& lookup);
+  void touch_files();
   void write(const HostTier::Unwritten& block);
 
   const std::unique_ptr<BlockFolder> folder_;
@@ -81,7 +88,10 @@ class DiskTier {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_, progressed_;
-  std::deque<std::shared_ptr<BlockLookup>> lookups_;  // the first may be under way
+  std::deque<std::shared_ptr<BlockLookup>> lookups_;        // the first may be under way
+  std::vector<std::pair<BlockHash, int64_t>> untouched_;    // blocks whose files are to be touched, with their places
+  std::unordered_set<BlockHash, BlockHashHasher> touched_;  // since then: these need not be
+  std::chrono::steady_clock::time_point touched_since_;
   uint64_t progress_ = 0;
   bool stop_ = false;
   DiskCounts counts_;

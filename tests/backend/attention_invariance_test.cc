@@ -83,6 +83,21 @@ class AttentionInvariance : public testing::TestWithParam<InvarianceCase> {
   // Row by row from here on: over the end of one split.
   int32_t late() const { return soak() ? 440 : 505; }
   bool gpu() const { return GetParam().isa == "metal" || GetParam().isa == "cuda"; }
+  bool cuda() const { return GetParam().isa == "cuda"; }
+  bool tiled() const {
+    return gpu() && GetParam().dtype != KvType::f32 && (GetParam().head_size == 64 || GetParam().head_size == 128);
+  }
+  // Threadgroups of that way that fit into 32 KiB, or into what NVIDIA's have.
+  std::vector<metal::PrefillTiles> tried() const {
+    const int64_t heads = GetParam().group % 2 == 0 ? 2 : 1;
+    std::vector<metal::PrefillTiles> list;
+    if (GetParam().head_size == 64) list = {{1, 32, 1, 1}, {2, 32, heads, 2}};
+    if (GetParam().isa == "cuda")
+      for (const int64_t rows : {16, 32})
+        for (const int64_t simdgroups : {4, 8})
+          list.push_back({simdgroups, simdgroups * rows, heads, rows == 16 ? 4 : 2});
+    return list;
+  }
   int64_t out_width() const { return GetParam().group * GetParam().kv_heads * GetParam().head_size; }
 
   // The sequence alone, in one prefill.
@@ -115,6 +130,8 @@ class AttentionInvariance : public testing::TestWithParam<InvarianceCase> {
     return all;
   }
 
+  void expect_no_future() const;
+  void expect_forgetting() const;
   void expect_same(const std::vector<float>& got, const std::vector<float>& want, const char* what) const {
     ASSERT_EQ(got.size(), want.size());
     if (std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0) return;
@@ -157,14 +174,27 @@ TEST_P(AttentionInvariance, Cuts) {
   metal::tried_cut.reset();
 }
 
-// Its simdgroups have rows of their own, or share keys, values and dims of all rows: one NVIDIA's way, one all others'.
+// Its simdgroups have rows of their own, or share keys, values and dims of all rows, or keys and values: two are
+// NVIDIA's ways, one is all others'.
 TEST_P(AttentionInvariance, PrefillWays) {
   if (!gpu()) GTEST_SKIP() << "of GPUs only";
   const auto sequences = make_sequences(config(), {kLength});
   metal::tried_prefill = metal::PrefillWay::own_rows;
   const std::vector<float> want = alone(sequences);
-  metal::tried_prefill = metal::PrefillWay::shared;
-  expect_same(alone(sequences), want, "shared");
+  if (!cuda()) {  // where matrices are wider than the 8 columns that this way takes at a time, it is not taken
+    metal::tried_prefill = metal::PrefillWay::shared;
+    expect_same(alone(sequences), want, "shared");
+  }
+  if (tiled()) {
+    metal::tried_prefill = metal::PrefillWay::tiles;
+    expect_same(alone(sequences), want, "tiles");
+    expect_same(chunked(sequences, 440, 7, false), want, "tiles, in chunks");
+    for (const metal::PrefillTiles& tiles : tried()) {
+      metal::tried_tiles = tiles;
+      expect_same(alone(sequences), want, "other tiles");
+    }
+    metal::tried_tiles.reset();
+  }
   metal::tried_prefill.reset();
 }
 
@@ -205,7 +235,7 @@ TEST_P(AttentionInvariance, Threads) {
 }
 
 // What a row must not see cannot reach it, not even as NaN times zero: a later row of the same chunk is poisoned.
-TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
+void AttentionInvariance::expect_no_future() const {
   auto sequences = make_sequences(config(), {kLength});
   const std::vector<float> want = alone(sequences);
   const int64_t width = static_cast<int64_t>(sequences[0].qkv.size()) / kLength;
@@ -218,11 +248,17 @@ TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
   got.resize(before);
   expect_same(got, {want.begin(), want.begin() + static_cast<int64_t>(before)}, "rows before the poisoned one");
 }
+TEST_P(AttentionInvariance, TheFutureDoesNotLeak) {
+  expect_no_future();
+  // NVIDIA's way elsewhere, too.
+  metal::tried_prefill = metal::PrefillWay::tiles;
+  if (tiled() && GetParam().isa == "metal") expect_no_future();
+  metal::tried_prefill.reset();
+}
 
 // Nor can what a window has left behind, though its tile of keys is still read: all in one step, and row by row.
-TEST_P(AttentionInvariance, TheWindowForgets) {
+void AttentionInvariance::expect_forgetting() const {
   const int64_t window = GetParam().window;
-  if (window == 0) GTEST_SKIP() << "no window";
   auto sequences = make_sequences(config(), {kLength});
   const std::vector<float> want = alone(sequences);
   const int64_t width = static_cast<int64_t>(sequences[0].qkv.size()) / kLength;
@@ -239,6 +275,13 @@ TEST_P(AttentionInvariance, TheWindowForgets) {
     expect_same(rows(got, clean, kLength), rows(want, clean, kLength), decode ? "decoded" : "in one step");
     expect_same(rows(got, 0, poisoned), rows(want, 0, poisoned), "rows before");
   }
+}
+TEST_P(AttentionInvariance, TheWindowForgets) {
+  if (GetParam().window == 0) GTEST_SKIP() << "no window";
+  expect_forgetting();
+  metal::tried_prefill = metal::PrefillWay::tiles;
+  if (tiled() && GetParam().isa == "metal") expect_forgetting();
+  metal::tried_prefill.reset();
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, AttentionInvariance, testing::ValuesIn(cases()), [](const auto& info) {

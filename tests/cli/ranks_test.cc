@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -92,6 +93,35 @@ TEST_F(MpiRanks, DrawTheSameTokens) {
   const auto alone = drawn(1);
   EXPECT_EQ(drawn(2), alone);
   EXPECT_EQ(drawn(2, "export INGOT_LINK=tcp; "), alone);
+}
+
+// Every command that loads a model; `bench` is below, `serve` in tests/server.
+TEST_F(MpiRanks, RunEveryCommand) {
+  const std::string text = file("text");
+  std::ofstream(text) << "Once upon a time there was a fox who lived in a wood, and it was content all day long.";
+  const struct {
+    std::string before, command, cut;
+  } cases[] = {{"echo 'Say hi' | ", "chat -n 8 --temperature 0 -c 64 -t 1", " --pp 2"},
+               {"", "perplexity --ctx 16 -t 1 -f " + text, " --tp 2"},
+               {"", "embed --embeddings -c 64 -t 1 fox", " --pp 2"}};
+  for (const auto& [before, command, cut] : cases) {
+    const auto said = [&](int ranks, const std::string& options) {
+      const std::string launch = ingot(ranks).substr(std::string("exec ").size());
+      EXPECT_EQ(run("(" + before + launch + command + options + ")"), 0) << command << "\n" << slurp(file("err"));
+      return slurp(file("out"));
+    };
+    const std::string alone = said(1, "");
+    EXPECT_FALSE(alone.empty());
+    EXPECT_EQ(said(2, cut), alone);
+  }
+}
+
+// The program runs where there is no MPI: it is loaded once --tp or --pp asks for it.
+TEST_F(MpiRanks, NeedMpiOnlyWhereTheyAre) {
+  if (std::system("command -v readelf >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no readelf";
+  ASSERT_EQ(run(std::string("readelf -d ") + INGOT_BINARY), 0) << slurp(file("err"));
+  EXPECT_THAT(slurp(file("out")), HasSubstr("NEEDED"));
+  EXPECT_EQ(slurp(file("out")).find("mpi"), std::string::npos) << slurp(file("out"));
 }
 
 // What one rank cannot do, all do not; and it is said once.

@@ -286,6 +286,38 @@ TEST(TcpGroup, TellsTheOthersWhoIsLost) {
   EXPECT_THROW(step.get(), Error);
 }
 
+// Whoever says something to a rank at that moment does not keep the last word from it.
+TEST(TcpGroup, TellsTheOthersWhoIsLostWhileItTalksToThem) {
+  Ranks ranks(3);
+  auto first = std::async([&] { return ranks.join(0); });
+  auto second = std::async([&] { return ranks.join(1); });
+  auto puppet = std::make_unique<Puppet>(ranks, 2);
+  const std::shared_ptr<Group> leads = first.get(), follows = second.get();
+  std::atomic<int> told = 0;
+  std::vector<std::future<void>> threads;
+  const auto until_it_throws = [&](const std::function<void()>& act) {
+    threads.push_back(std::async(std::launch::async, [act] {
+      try {
+        for (;;) act();
+      } catch (const Error&) {
+      }
+    }));
+  };
+  for (int talker = 0; talker < 3; ++talker)
+    until_it_throws([&] {
+      leads->tell(bytes_of(20'000, 1));
+      ++told;
+    });
+  until_it_throws([&] { follows->hear(); });
+  Bytes heard(1 << 16);
+  while (told < 30) puppet->links[0].words.read_some(heard);
+  puppet.reset();
+  EXPECT_THAT(ranks.losses[0].wait(), HasSubstr("rank 2 on host-2 is gone"));
+  EXPECT_THAT(ranks.losses[1].wait(), HasSubstr("rank 2 on host-2 is gone"));
+  EXPECT_TRUE(ranks.losses[1].is_said);
+  for (std::future<void>& thread : threads) thread.get();
+}
+
 TEST(TcpGroup, ARankThatGivesUpIsNamedByRank0) {
   Ranks ranks(2);
   auto first = std::async([&] { return ranks.join(0); });

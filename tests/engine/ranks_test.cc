@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "engine/devices.h"
 #include "engine/loader.h"
@@ -230,6 +231,33 @@ TEST(RanksThatDiffer, AreToldApartBeforeAnythingIsLoaded) {
   EXPECT_THAT(differing([](EngineOptions& own) { own.model = "/nowhere"; }), HasSubstr("rank 1 on here: /nowhere"));
   // What rank 0 says holds on all.
   EXPECT_EQ(differing([](EngineOptions& own) { own.kv_blocks = 1, own.block_size = 32; }), "");
+}
+
+// What a test of one program cannot have: ranks of other versions, and settings of another environment.
+TEST(RanksThatDiffer, AreToldApartByTheirNotes) {
+  const auto said = [](const std::function<void(RankNote&)>& change) {
+    const std::vector<std::shared_ptr<Group>> groups = ThreadGroup::make(2);
+    std::string errors[2];
+    const auto join = [&](size_t rank) {
+      RankNote note{.machine = "studio-" + std::to_string(rank + 1), .version = "1.0", .settings = "blocks of 16"};
+      if (rank == 1) change(note);
+      try {
+        agree(*groups[rank], note);
+      } catch (const AgreedError& error) {
+        errors[rank] = error.what();
+      }
+    };
+    std::thread other([&] { join(1); });
+    join(0);
+    other.join();
+    EXPECT_EQ(errors[0], errors[1]) << "all have the same error";
+    return errors[0];
+  };
+  EXPECT_EQ(said([](RankNote&) {}), "");
+  EXPECT_EQ(said([](RankNote& note) { note.version = "1.1"; }),
+            "rank 1 on studio-2 is Ingot 1.1, rank 0 on studio-1 is 1.0: run the same on all");
+  EXPECT_THAT(said([](RankNote& note) { note.settings = "blocks of 32"; }),
+              HasSubstr("rank 1 on studio-2 has blocks of 32, rank 0 on studio-1 has blocks of 16"));
 }
 
 TEST(RanksThatDiffer, AreRefusedWhereTheyCannotBe) {

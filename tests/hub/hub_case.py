@@ -1,5 +1,6 @@
 """What the tests of models by name share: a hub of their own, a cache folder, and the program."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -99,8 +100,9 @@ class HubCase(unittest.TestCase):
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             for path in self.repo.glob("blobs/*.incomplete"):
-                if path.stat().st_size >= count:
-                    return
+                with contextlib.suppress(FileNotFoundError):  # it got its name meanwhile
+                    if path.stat().st_size >= count:
+                        return
             time.sleep(0.02)
         self.fail("no bytes came")
 

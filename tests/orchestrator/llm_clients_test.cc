@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <thread>
 
 #include "core/error.h"
 #include "orchestrator/llm_rig.h"
@@ -10,17 +9,16 @@
 namespace ingot::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 GenerationRequest of_client(const std::string& client, std::vector<int32_t> prompt, int64_t max_tokens) {
   GenerationRequest request = greedy(std::move(prompt), max_tokens);
   request.client = client;
   return request;
 }
 
-void wait_running(Llm& llm, int32_t requests) {
-  for (int i = 0; i < 10'000 && llm.stats().running < requests; ++i) std::this_thread::sleep_for(1ms);
-  ASSERT_GE(llm.stats().running, requests);
+// Whenever the request with this has news, `late` is not done: it did not have to wait for all that came before it.
+// Looked at on the step loop, which does not go on meanwhile.
+std::function<void()> expect_before(const Generation& late) {
+  return [&late] { EXPECT_FALSE(late.done()); };
 }
 
 // One who has every seat gives some of them to whoever comes, and its answers are the same for it.
@@ -30,11 +28,18 @@ TEST(LlmClients, SeatsAreTakenFromWhoHasTheMost) {
   Llm llm(Engine::load(options.engine), nullptr, options);
   const std::vector<int32_t> expected = answer(llm, greedy({3, 4, 5}, 80))[0].token_ids;
   std::vector<std::shared_ptr<Generation>> much, little;
-  for (int i = 0; i < 12; ++i) much.push_back(llm.submit(of_client("much", {3, 4, 5}, 80)));
-  wait_running(llm, 4);
-  for (int i = 0; i < 2; ++i) little.push_back(llm.submit(of_client("little", {3, 4, 5}, 20)));
+  LoopGate all_wait, gate;
+  for (int i = 0; i < 12; ++i) {
+    const std::function<void()> notify = i == 0 ? all_wait.notify() : i == 3 ? gate.notify() : nullptr;
+    much.push_back(llm.submit(of_client("much", {3, 4, 5}, 80), notify));
+  }
+  all_wait.open();
+  gate.wait_held();
+  EXPECT_EQ(llm.stats().running, 4);
+  for (int i = 0; i < 2; ++i)
+    little.push_back(llm.submit(of_client("little", {3, 4, 5}, 20), expect_before(*much[11])));
+  gate.open();
   for (const auto& generation : little) EXPECT_EQ(collect(*generation)[0].token_ids.size(), 20u);
-  EXPECT_FALSE(much[11]->done()) << "it did not have to wait for all that came before";
   EXPECT_GT(llm.stats().preemptions, 0u);
   for (const auto& generation : much) EXPECT_EQ(collect(*generation)[0].token_ids, expected);
   expect_clean(llm);
@@ -43,13 +48,22 @@ TEST(LlmClients, SeatsAreTakenFromWhoHasTheMost) {
 TEST(LlmClients, BlocksAreTakenFromWhoHasTheMost) {
   LlmOptions options = tiny_options();
   options.engine.kv_blocks = 24;  // 192 positions: two sequences of full length
+  options.speculate = Speculation::off;
   Llm llm(Engine::load(options.engine), nullptr, options);
   std::vector<std::shared_ptr<Generation>> much;
-  for (int i = 0; i < 6; ++i) much.push_back(llm.submit(of_client("much", random_ids(60, llm.limits().vocab, i), 35)));
-  wait_running(llm, 2);
-  const auto little = llm.submit(of_client("little", random_ids(40, llm.limits().vocab, 9), 3));
+  LoopGate all_wait, gate;
+  for (int i = 0; i < 6; ++i) {
+    const std::function<void()> notify = i == 0 ? all_wait.notify() : i == 1 ? gate.notify(25) : nullptr;
+    much.push_back(llm.submit(of_client("much", random_ids(60, llm.limits().vocab, i), 35), notify));
+  }
+  all_wait.open();
+  gate.wait_held();
+  EXPECT_GE(llm.stats().blocks_used, 20) << "of which the next one needs more than are left";
+  const auto little =
+      llm.submit(of_client("little", random_ids(40, llm.limits().vocab, 9), 3), expect_before(*much[5]));
+  gate.open();
   EXPECT_EQ(collect(*little)[0].token_ids.size(), 3u);
-  EXPECT_FALSE(much[5]->done());
+  EXPECT_GT(llm.stats().preemptions, 0u);
   for (const auto& generation : much) EXPECT_EQ(collect(*generation)[0].token_ids.size(), 35u);
   expect_clean(llm);
 }
@@ -90,10 +104,15 @@ TEST(LlmClients, NobodyFillsTheQueueForTheOthers) {
   options.engine.max_seqs = 1;
   options.max_waiting = 15;
   Llm llm(Engine::load(options.engine), nullptr, options);
-  std::vector<std::shared_ptr<Generation>> generations;
-  for (int i = 0; i < 16; ++i) generations.push_back(llm.submit(of_client("much", {1, 2, 3}, 80)));
+  std::vector<std::shared_ptr<Generation>> generations, others;
+  LoopGate gate;
+  for (int i = 0; i < 16; ++i)
+    generations.push_back(llm.submit(of_client("much", {1, 2, 3}, 80), i == 0 ? gate.notify() : nullptr));
+  gate.wait_held();
   EXPECT_THROW(llm.submit(of_client("much", {1, 2, 3}, 80)), Error);
-  for (const char* client : {"b", "c"}) EXPECT_EQ(answer(llm, of_client(client, {1, 2, 3}, 2))[0].token_ids.size(), 2u);
+  for (const char* client : {"b", "c"}) others.push_back(llm.submit(of_client(client, {1, 2, 3}, 2)));
+  gate.open();
+  for (const auto& generation : others) EXPECT_EQ(collect(*generation)[0].token_ids.size(), 2u);
   for (const auto& generation : generations) generation->cancel();
   for (const auto& generation : generations) collect(*generation);
   EXPECT_EQ(answer(llm, of_client("much", {1, 2, 3}, 2))[0].token_ids.size(), 2u);

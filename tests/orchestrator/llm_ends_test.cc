@@ -230,16 +230,34 @@ TEST(LlmEnds, LongListsOfManyRequestsNeverFailAStep) {
   expect_clean(llm);
 }
 
+// Whoever sees the end may submit again at once: with room for one request alone.
+TEST(LlmEnds, WhatARequestHeldIsFreeWhenItsEndShows) {
+  LlmOptions options = tiny_options();
+  options.engine.max_seqs = 1;
+  options.max_waiting = 0;
+  Llm llm(Engine::load(options.engine), nullptr, options);
+  for (int round = 0; round < 200; ++round) {
+    EXPECT_EQ(answer(llm, greedy({1, 2, 3}, 2))[0].token_ids.size(), 2u);
+    EXPECT_TRUE(llm.idle());
+    EXPECT_EQ(llm.stats().running, 0);
+  }
+  expect_clean(llm);
+}
+
 TEST(LlmEnds, RefusesMoreThanItCanHold) {
   LlmOptions options = tiny_options();
   options.engine.max_seqs = 2;
   options.max_waiting = 3;
   Llm llm(Engine::load(options.engine), nullptr, options);
   std::vector<std::shared_ptr<Generation>> generations;
-  for (int i = 0; i < 5; ++i) generations.push_back(llm.submit(greedy({1, 2, 3}, 90)));
+  LoopGate gate;
+  for (int i = 0; i < 5; ++i)
+    generations.push_back(llm.submit(greedy({1, 2, 3}, 90), i == 0 ? gate.notify() : nullptr));
+  gate.wait_held();
   EXPECT_EQ(kind_of(llm, greedy({1}, 1)), ErrorKind::overloaded);
   EXPECT_GE(llm.retry_after_s(), 1.0);
-  EXPECT_GE(llm.stats().refused, 1u);
+  EXPECT_EQ(llm.stats().refused, 1u);
+  gate.open();
   for (const auto& generation : generations) EXPECT_EQ(collect(*generation)[0].token_ids.size(), 90u);
   EXPECT_EQ(answer(llm, greedy({1}, 1))[0].finish, FinishReason::length);
   llm.drain();

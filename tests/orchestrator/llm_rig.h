@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/sequences.h"
@@ -69,6 +73,30 @@ inline GenerationRequest greedy(std::vector<int32_t> prompt, int64_t max_tokens)
   request.ignore_eos = true;
   return request;
 }
+
+// Holds the step loop from some news of a request, the first, until open(): what is submitted meanwhile is there at
+// once, however busy the machine is. To be declared after the Llm.
+class LoopGate {
+ public:
+  ~LoopGate() { open(); }
+  // For Llm::submit(); of one request.
+  std::function<void()> notify(int at = 1) {
+    return [held = held_, opened = opened_.get_future().share(), at]() mutable {
+      if (--at != 0) return;
+      held->set_value();
+      opened.wait();
+    };
+  }
+  void wait_held() { held_->get_future().wait(); }
+  void open() {
+    if (!std::exchange(is_open_, true)) opened_.set_value();
+  }
+
+ private:
+  std::shared_ptr<std::promise<void>> held_ = std::make_shared<std::promise<void>>();
+  std::promise<void> opened_;
+  bool is_open_ = false;
+};
 
 // Nothing is left over: no request, no held block, and the books are right.
 inline void expect_clean(Llm& llm) {

@@ -99,17 +99,13 @@ std::unique_ptr<Llm> speculating(const LlmOptions& options, std::shared_ptr<cons
 class LlmSpeculationOn : public ::testing::TestWithParam<std::string> {
  protected:
   // The software device is slow, and each size of a step is kernels to compile.
-  bool little() const { return GetParam() == "metal" && !soak(); }
+  bool little() const { return GetParam() == "metal" && !soak() && asked() == nullptr; }
+  static const char* asked() { return std::getenv("INGOT_SPECULATION_REQUESTS"); }
 
   void SetUp() override {
     INGOT_SKIP_WITHOUT_CUDA(GetParam());
     if (GetParam() == "metal") test::metal_in_asked_mode();
-    const char* asked = std::getenv("INGOT_SPECULATION_REQUESTS");
-    count_ = asked != nullptr                  ? std::stoul(asked)
-             : little()                        ? 4
-             : soak() && GetParam() != "metal" ? 500
-             : kSanitized                      ? 16
-                                               : 60;
+    count_ = asked() != nullptr ? std::stoul(asked()) : little() ? 4 : soak() ? 500 : kSanitized ? 16 : 60;
     options_ = structured_options();
     options_.engine.device = GetParam();
     options_.engine.max_model_len = 144;

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "backend/backend.h"
+#include "backend/cuda_device.h"
+#include "backend/metal_mode.h"
 #include "engine/internals.h"
 #include "formats/test_files.h"
 #include "orchestrator/llm_rig.h"
@@ -22,9 +24,10 @@ namespace fs = std::filesystem;
 constexpr int64_t kBlock = 8;
 
 struct PlainLlm {  // without any cache
-  explicit PlainLlm(const std::string& model, const std::string& kv_dtype = "f16") {
+  explicit PlainLlm(const std::string& model, const std::string& kv_dtype = "f16", const std::string& device = "cpu") {
     LlmOptions options = tiny_options(model);
     options.engine.kv_dtype = kv_dtype;
+    options.engine.device = device;
     options.prefix_caching = false;
     llm = std::make_unique<Llm>(Engine::load(options.engine), nullptr, options);
   }
@@ -132,16 +135,26 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LlmTiers,
                            return name;
                          });
 
+class LlmTiersOn : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    INGOT_SKIP_WITHOUT_CUDA(GetParam());
+    if (GetParam() == "metal") test::metal_in_asked_mode();
+  }
+};
+
 // One that others push out again and again, and that never computes its text anew: the answer of one that never was.
-TEST(LlmTiersAlone, PreemptedAHundredTimes) {
-  PlainLlm plain("llama-bf16-llama3");
+TEST_P(LlmTiersOn, PreemptedAHundredTimes) {
+  PlainLlm plain("llama-bf16-llama3", "f16", GetParam());
   LlmOptions options = tiny_options();
+  options.engine.device = GetParam();
   options.engine.kv_blocks = 14;
   options.engine.max_model_len = 96;
   options.engine.host_cache_bytes = 4 << 20;
   const std::unique_ptr<Llm> llm = make(options);
   const std::vector<int32_t> prompt = random_ids(10, llm->limits().vocab, 1);
-  const int32_t wanted = test::unless_sanitized<int32_t>({100}, {10})[0];
+  // On the software device a hundred take half a minute.
+  const int32_t wanted = GetParam() == "metal" && !test::soak() ? 15 : test::unless_sanitized<int32_t>({100}, {10})[0];
   int32_t preemptions = 0;
   for (uint32_t round = 0; preemptions < wanted; ++round) {
     ASSERT_LT(round, 60u) << preemptions;
@@ -150,18 +163,32 @@ TEST(LlmTiersAlone, PreemptedAHundredTimes) {
     slow.sampling.seed = round;
     slow.priority = 1;
     const std::vector<int32_t> expected = answer(*plain.llm, slow)[0].token_ids;
-    const std::shared_ptr<Generation> generation = llm->submit(slow);
-    // Others grow beside it until there are not enough blocks for both.
-    for (uint32_t i = 0; !generation->done(); ++i) {
-      generation->wait(std::chrono::milliseconds(1));
-      answer(*llm, greedy(random_ids(40, llm->limits().vocab, 100 + i % 7), 50));
-    }
+    // Others grow beside it until there are not enough blocks for both. The next one comes when it has a token and the
+    // last one is done: on the step loop, so that nobody need be quick.
+    std::mutex mutex;
+    std::shared_ptr<Generation> other;
+    bool is_over = false;
+    const std::shared_ptr<Generation> generation = llm->submit(slow, [&, i = 0u]() mutable {
+      const std::lock_guard lock(mutex);
+      if (is_over || (other && !other->done())) return;
+      other = llm->submit(greedy(random_ids(40, llm->limits().vocab, 100 + i++ % 7), 50));
+    });
     EXPECT_EQ(collect(*generation)[0].token_ids, expected) << round;
     preemptions += generation->summary().preemptions;
+    {
+      const std::lock_guard lock(mutex);
+      is_over = true;
+    }
+    collect(*other);
+    llm->check_integrity();  // by the step loop, which is done with what is above
   }
   EXPECT_GT(llm->stats().prefix_host_hits, 10u * static_cast<uint64_t>(wanted));
   expect_clean(*llm);
 }
+
+INSTANTIATE_TEST_SUITE_P(Cpu, LlmTiersOn, ::testing::Values("cpu"));
+INSTANTIATE_TEST_SUITE_P(Metal, LlmTiersOn, ::testing::ValuesIn(test::unless_sanitized<std::string>({"metal"}, {})));
+INSTANTIATE_TEST_SUITE_P(Cuda, LlmTiersOn, ::testing::Values("cuda"));
 
 TEST(LlmTiersAlone, SaltsAreWallsInFilesToo) {
   const TempDir dir;

@@ -76,6 +76,39 @@ TEST(Pacer, TakesTheNearestBatchSizeItKnows) {
   EXPECT_EQ(pacer.decode_us(4), 4000);
 }
 
+TEST(Pacer, StepsThatWereNeverSeenCostAsMuchMoreAsExpected) {
+  Pacer pacer(0, 64, 2048);
+  pacer.expect_rows(16, 12000);
+  pacer.expect_rows(32, 12400);
+  pacer.expect_rows(64, 14400);
+  EXPECT_EQ(pacer.rows_us(16), 12000);
+  EXPECT_EQ(pacer.rows_us(48), 13400);
+  EXPECT_EQ(pacer.rows_us(96), 16400) << "as it went before";
+  for (int i = 0; i < 100; ++i) pacer.learn_rows(16, 15000);  // long texts
+  EXPECT_NEAR(pacer.rows_us(16), 15000, 1);
+  EXPECT_NEAR(pacer.rows_us(64), 17400, 1);
+  for (int i = 0; i < 100; ++i) pacer.learn_rows(20, 15050);
+  EXPECT_NEAR(pacer.rows_us(64), 15050 + 14400 - 12100, 1) << "one that is hardly wider says nothing of the widest";
+}
+
+TEST(Pacer, TheFirstStepOfASizeIsNotBelievedAtOnce) {
+  Pacer pacer(0, 64, 2048);
+  pacer.learn_rows(1, 10000);
+  pacer.expect_rows(1, 10000);
+  pacer.expect_rows(8, 11000);
+  pacer.learn_rows(8, 40000);  // the device prepared for it
+  EXPECT_LT(pacer.rows_us(8), 15000);
+  for (int i = 0; i < 4; ++i) pacer.learn_rows(8, 11000);
+  EXPECT_NEAR(pacer.rows_us(8), 11000, 1200);
+}
+
+TEST(Pacer, AGapThatWasLongOnceIsForgotten) {
+  Pacer pacer(0, 8, 64);
+  pacer.learn_gap(50'000);
+  for (int i = 0; i < 5000; ++i) pacer.learn(8, 0, 10'000);
+  EXPECT_LT(pacer.gap_us(), 5'000);
+}
+
 TEST(Pacer, GuessingIsNoGap) {
   Pacer pacer(0, 8, 64);
   pacer.learn_gap(28'163, 28'100);

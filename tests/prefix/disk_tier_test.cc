@@ -118,6 +118,34 @@ TEST(DiskTier, StopsAtADamagedBlockAndCountsIt) {
   EXPECT_EQ(tiers.look(0, 4)->read(), 1) << "whole again; only the last was not in memory";
 }
 
+// What stays in memory is not read from files; those are not the first to go for that.
+TEST(DiskTier, FilesOfBlocksThatAreUsedInMemoryDoNotAge) {
+  namespace fs = std::filesystem;
+  const FreshFolder place;
+  Tiers tiers(place.path(), 8);
+  for (uint32_t i = 0; i < 4; ++i) tiers.put(i);
+  tiers.write_all();
+  const auto age = [&] {
+    for (const fs::path& file : block_files(place.path())) fs::last_write_time(file, fs::last_write_time(file) - 1h);
+  };
+  const auto young = [&] {
+    int64_t count = 0;
+    for (const fs::path& file : block_files(place.path()))
+      count += fs::file_time_type::clock::now() - fs::last_write_time(file) < 1min;
+    return count;
+  };
+  const std::vector<BlockHash> hashes{TestBlock(0).hash, TestBlock(1).hash, TestBlock(9).hash};
+  age();
+  EXPECT_EQ(young(), 0);
+  tiers.disk->used(hashes);
+  for (int i = 0; i < 5000 && young() < 2; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(young(), 2) << "one of them is in no file";
+  age();
+  tiers.disk->used(hashes);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(young(), 0) << "not again so soon";
+}
+
 TEST(DiskTier, AFolderThatCannotBeWrittenIsGivenUpWithOneLine) {
   const FreshFolder place;
   Tiers tiers(place.path(), 8);

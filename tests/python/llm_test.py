@@ -284,6 +284,46 @@ class PrefixTest(unittest.TestCase):
             self.assertGreater(hits[1], 100)
 
 
+class SpeculationTest(unittest.TestCase):
+    def test_answers_are_the_same_with_and_without_guesses(self):
+        def texts(**options):
+            llm, folder = tiny(**options)
+            with folder, llm:
+                # Two tokens to choose from: there is much to guess, and much of it is wrong.
+                ids = llm.tokenize("ab")[:2]
+                outs = [llm.generate("abab" * 8, max_tokens=40, seed=i, temperature=1.0, ignore_eos=True, allowed_token_ids=ids) for i in range(4)]
+                stats = llm.stats()
+                unguessed = llm.generate("abab" * 8, max_tokens=8, seed=1, allowed_token_ids=ids, speculate=False)
+                self.assertEqual(llm.stats()["draft_tokens"], stats["draft_tokens"])
+                return [*(str(out) for out in outs), str(unguessed)], stats
+
+        plain, without = texts(speculate="off")
+        self.assertEqual((without["draft_tokens"], without["accepted_tokens"]), (0, 0))
+        guessed, stats = texts(speculate="lookup")
+        self.assertEqual(guessed, plain)
+        with tempfile.TemporaryDirectory() as folder:
+            drafted, _ = texts(draft_model=tiny_model.make(folder))
+        self.assertEqual(drafted, plain)
+
+    def test_a_greedy_answer_that_repeats_itself_is_guessed(self):
+        llm, folder = tiny(speculate="lookup")
+        with folder, llm:
+            ids = llm.tokenize("a")[:1]
+            llm.generate("aaaa", max_tokens=200, temperature=0, ignore_eos=True, allowed_token_ids=ids)
+            stats = llm.stats()
+            self.assertGreater(stats["accepted_tokens"], 0)
+            self.assertLess(stats["steps"], 200)
+
+    def test_what_does_not_go_together_is_refused(self):
+        for options, words in (
+            ({"speculate": "draft"}, "give --draft-model"),
+            ({"speculate": "eagle3"}, "are not run here"),
+            ({"speculate": "perhaps"}, "must be auto, off, lookup, suffix or draft"),
+        ):
+            with self.assertRaisesRegex(ingot.Error, words):
+                tiny(**options)
+
+
 class CloseTest(unittest.TestCase):
     def test_what_is_closed_says_so(self):
         llm, folder = tiny()
@@ -360,7 +400,8 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
             await self.llm.chat(QUESTION, strem=True)
 
     async def test_a_cancelled_task_cancels_its_request(self):
-        task = asyncio.create_task(self.llm.generate(["a", "b"], max_tokens=2000, ignore_eos=True))
+        endless = dict(prompts=["a"] * 64, max_tokens=2000, ignore_eos=True)  # minutes: longer than this thread may be held up
+        task = asyncio.create_task(self.llm.generate(**endless))
         while not self.llm.stats()["running"]:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -368,7 +409,7 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
             await task
         await self.idle()
         with self.assertRaises(asyncio.TimeoutError):
-            await asyncio.wait_for(self.llm.generate("c", max_tokens=2000, ignore_eos=True), 0.02)
+            await asyncio.wait_for(self.llm.generate(**endless), 0.02)
         await self.idle()
 
     async def test_leaving_a_stream_cancels_it(self):
@@ -390,11 +431,11 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
         llm, folder = tiny(ingot.AsyncLLM)
         self.addCleanup(folder.cleanup)
         async with llm:
-            task = asyncio.create_task(llm.generate("e", max_tokens=2000, ignore_eos=True))
+            task = asyncio.create_task(llm.generate(["e"] * 64, max_tokens=2000, ignore_eos=True))
             while not llm.stats()["running"]:
                 await asyncio.sleep(0.001)
-        out = await asyncio.wait_for(task, 10)
-        self.assertIn(out.outputs[0].finish_reason, ("cancelled", "length"))
+        for out in await asyncio.wait_for(task, 60):
+            self.assertIn(out.outputs[0].finish_reason, ("cancelled", "length"))
         with self.assertRaisesRegex(ingot.Error, "closed"):
             await llm.generate("f")
 

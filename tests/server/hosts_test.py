@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Ranks on two hosts, which are network namespaces with addresses of their own: mpirun across them gives the tokens of one process, and
-what is served there answers the openai client. INGOT_SOAK=1: every model in every cut."""
+what is served there answers the openai client. INGOT_SOAK=1: every model in every cut, the tiny ones on software Metal too."""
 
+import functools
 import json
 import os
 import pathlib
@@ -16,9 +17,14 @@ import server as fixture
 
 MODELS = {"dense": "llama-f16-untied-sharded", "experts": "qwen3moe-bf16", "quantized": "qwen3-wide-gguf-q5_0/model.gguf",
           "windowed": "mistral-bf16-window", "default": None}
-# (model, --tp, --pp)
-SAMPLE = [("experts", 2, 1), ("windowed", 1, 2)]
-ALL = [(model, *cut) for model in MODELS for cut in ((1, 1), (2, 1), (4, 1), (1, 2), (2, 2))] + [("default", 1, 3)]
+# The same kinds with layers enough for three stages.
+DEEP = {"deep": "smollm3-bf16", "deep experts": "qwen3moe-sparse-bf16", "deep windowed": "gemma3-bf16", "deep quantized": "gemma3-gguf-q8_0/model.gguf"}
+# (model, device, --tp, --pp)
+SAMPLE = [("experts", "cpu", 2, 1), ("windowed", "cpu", 1, 2)]
+ALL = [(model, device, *cut) for model in MODELS for device in ("cpu", "metal") if device == "cpu" or MODELS[model]
+       for cut in ((1, 1), (2, 1), (4, 1), (1, 2), (2, 2))]
+ALL += [("default", "cpu", 1, 3)] + [(model, device, 1, 3) for model in DEEP for device in ("cpu", "metal")]
+TOKENS = {"cpu": 24, "metal": 4}  # software Metal takes seconds for one
 WAYS = [["--temperature", "0"], ["--temperature", "0.9", "--seed", "7"]]
 CLIENT = """
 import openai, sys
@@ -46,22 +52,23 @@ class HostsTest(unittest.TestCase):
         cls.addClassCleanup(cls.hosts.__exit__)
         cls.hosts.__enter__()
 
-    def tokens(self, launcher, model, tp, pp, way):
-        folder = fixture.ROOT / "tests" / "fixtures" / "models"
-        path = fixture.default_model() if MODELS[model] is None else folder / MODELS[model]
-        command = [*launcher, str(fixture.binary()), "run", "-m", str(path), "--ids", "5,17,100,3,42,7", "-n", "24", "--ignore-eos", "--json",
-                   "-c", "128", "-t", "1", "--tp", str(tp), "--pp", str(pp), *way]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    def tokens(self, launcher, model, device, tp, pp, way):
+        name = {**MODELS, **DEEP}[model]
+        path = fixture.default_model() if name is None else fixture.ROOT / "tests" / "fixtures" / "models" / name
+        command = [*launcher, str(fixture.binary()), "run", "-m", str(path), "--ids", "5,17,100,3,42,7", "-n", str(TOKENS[device]), "--ignore-eos", "--json",
+                   "-c", "128", "-t", "1", "--device", device, "--tp", str(tp), "--pp", str(pp), *way]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120 if device == "cpu" else 600, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["token_ids"]
 
     def test_tokens_are_those_of_one_process(self):
-        for model, tp, pp in ALL if fixture.SOAK else SAMPLE:
-            for way in WAYS if fixture.SOAK else WAYS[1:]:
-                with self.subTest(model=model, tp=tp, pp=pp, way=way):
-                    alone = self.tokens([], model, 1, 1, way)
-                    self.assertEqual(len(alone), 24)
-                    self.assertEqual(self.tokens(self.hosts.mpirun(tp * pp), model, tp, pp, way), alone)
+        alone = functools.cache(lambda model, device, seeded: self.tokens([], model, device, 1, 1, WAYS[seeded]))
+        for model, device, tp, pp in ALL if fixture.SOAK else SAMPLE:
+            for seeded in (0, 1) if fixture.SOAK and device == "cpu" else (1,):
+                with self.subTest(model=model, device=device, tp=tp, pp=pp, seeded=seeded):
+                    expected = alone(model, device, seeded)
+                    self.assertEqual(len(expected), TOKENS[device])
+                    self.assertEqual(self.tokens(self.hosts.mpirun(tp * pp), model, device, tp, pp, WAYS[seeded]), expected)
 
     def ask(self, server, host=None):
         inside = self.hosts.inside(host) if host else []
@@ -83,17 +90,18 @@ class HostsTest(unittest.TestCase):
     def test_what_a_stopped_test_leaves_is_removed(self):
         """Its namespaces, and what runs in them."""
         script = "import hosts, os, subprocess; h = hosts.Hosts().__enter__(); quiet = subprocess.DEVNULL; " \
-                 "print(h.prefix, subprocess.Popen([*h.inside(1), 'sleep', '600'], stdout=quiet, stderr=quiet).pid, flush=True); os._exit(0)"
+                 "print(h.prefix, subprocess.Popen([*h.inside(1), 'sleep', '600'], stdout=quiet, stderr=quiet).pid, flush=True); " \
+                 "subprocess.run(['ip', 'netns', 'list']); os._exit(0)"
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, "-c", script], cwd=pathlib.Path(__file__).parent, env={**os.environ, "TMPDIR": folder},
                                   capture_output=True, text=True, timeout=60, check=True)
-        prefix, pid = done.stdout.split()
-        self.assertIn(prefix, subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout, done.stderr)
+        (prefix, pid), *listed = [line.split() for line in done.stdout.splitlines()]
+        self.assertIn(prefix + "1", [line[0] for line in listed], done.stderr)
         hosts.remove_left_over()
         listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
         self.assertNotIn(prefix, listed)
         self.assertIn(self.hosts.prefix, listed, "those of a test that runs stay")
-        self.assertFalse(ranks.is_alive(int(pid)))
+        self.assertEqual(ranks.left_of([int(pid)], 10), [])
 
     def test_the_rank_that_lacks_memory_is_named(self):
         with tempfile.TemporaryDirectory() as folder:

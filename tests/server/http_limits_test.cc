@@ -142,10 +142,11 @@ TEST(HttpLimits, TooManyConnectionsAreToldSo) {
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
-    clients.back()->send("GET /echo HTTP/1.1\r\n");  // begun, so not idle
+    // Begun, so not idle; and the answer says that it is known.
+    clients.back()->send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+    EXPECT_EQ(clients.back()->receive().status, 100);
   }
-  ASSERT_TRUE(eventually([&] { return server.http().stats().connections == 3; }));
-  std::this_thread::sleep_for(50ms);  // for their first bytes to be read
+  EXPECT_EQ(server.http().stats().connections, 3u);
   RawClient more(server.port());
   more.send(kGet);
   const RawReply reply = more.receive();

@@ -324,7 +324,7 @@ TEST(Http, HundredsOfIdleStreamsCostNoThreads) {
     sources.push_back(std::make_shared<TestSource>());
     exchanges.back()->stream({}, sources.back());
   }
-  EXPECT_EQ(thread_count(), threads);
+  EXPECT_LE(thread_count(), threads) << "those of the tests before may still end";
   EXPECT_EQ(server.http().stats().exchanges, static_cast<size_t>(kStreams));
   RawClient other(server.port());
   other.send(kGet);
@@ -335,7 +335,7 @@ TEST(Http, HundredsOfIdleStreamsCostNoThreads) {
     exchanges[i]->wake();
   }
   for (int i = 0; i < kStreams; ++i) EXPECT_EQ(clients[i]->receive().body, "end " + std::to_string(i));
-  EXPECT_TRUE(server.http().wait_drained(5s));
+  EXPECT_TRUE(server.http().wait_drained(60s));
 }
 
 // ---- Disconnects ----

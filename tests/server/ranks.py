@@ -78,10 +78,10 @@ class Supervised(fixture.Server):
 
 
 class RankServer(Supervised):
-    """A server of `ranks` processes with a thread each, under mpirun."""
+    """A server of `ranks` processes with a thread each, under mpirun; `cut`: what they share, layers (--tp) or stages (--pp)."""
 
-    def __init__(self, *args, ranks=2, mpirun=(), **options):
-        super().__init__(*args, "--threads", 1, "--tp", ranks, **options)
+    def __init__(self, *args, ranks=2, mpirun=(), cut="--tp", **options):
+        super().__init__(*args, "--threads", 1, cut, ranks, **options)
         self.mpirun = [*MPIRUN, *mpirun, "-n", str(ranks)]
 
     def command(self):

@@ -1,7 +1,9 @@
 """Starts `ingot serve` for a test, and stops it; runs a test file with its cases counted for the suite's summary."""
 
+import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -32,10 +34,12 @@ def default_model():
 
 
 def free_port():
-    """One that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that nobody listens on, below those that the system gives to whoever asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(12000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:

@@ -1,4 +1,5 @@
-"""A Ray cluster of two hosts, and `vllm serve` across them, asked by the openai client: tokens are those of one process."""
+"""A Ray cluster of two hosts, and `vllm serve` across them, asked by the openai client: tokens are those of one process.
+INGOT_SOAK=1: every kind of model, ranks that share layers and stages, with both versions of vLLM."""
 
 import json
 import os
@@ -22,7 +23,11 @@ IS_NEWEST = version("vllm").startswith("0.32.")
 pytestmark = pytest.mark.skipif(
     not (IS_NEWEST or os.environ.get("INGOT_SOAK")), reason="tried with vLLM 0.32.0; INGOT_SOAK=1 tries it with both"
 )
-MODEL = FIXTURES / "llama-bf16-llama3"
+TP2, PP2 = "--tensor-parallel-size", "--pipeline-parallel-size"
+CASES = {"dense": ("llama-bf16-llama3", TP2)}
+if os.environ.get("INGOT_SOAK"):
+    CASES |= {"stages": ("llama-bf16-llama3", PP2), "experts": ("qwen3moe-bf16", TP2), "quantized": ("llama-awq-g64", TP2),
+              "windowed stages": ("mistral-bf16-window", PP2)}
 BIN = Path(sys.executable).parent
 NEW = 16
 ASKS = [{"temperature": 0}, {"temperature": 1.0, "seed": 11}]
@@ -44,12 +49,10 @@ print(json.dumps([[ask(prompt, params) for prompt in prompts] for params in asks
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """The tiny model with words for its tokens: the server wants a tokenizer."""
-    folder = tmp_path_factory.mktemp("hosts") / "tiny"
-    shutil.copytree(MODEL, folder)
-    vocab = {f"w{i}": i for i in range(json.loads((MODEL / "config.json").read_text())["vocab_size"])}
+def with_words(model, folder):
+    """A copy of the tiny model with words for its tokens: the server wants a tokenizer."""
+    shutil.copytree(model, folder)
+    vocab = {f"w{i}": i for i in range(json.loads((model / "config.json").read_text())["vocab_size"])}
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
@@ -67,7 +70,10 @@ def has_engine(pid: int) -> bool:
         return False
 
 
-def test_a_ray_cluster_of_two_hosts(folder):
+@pytest.mark.parametrize("name", CASES)
+def test_a_ray_cluster_of_two_hosts(name, tmp_path):
+    model, cut = FIXTURES / CASES[name][0], CASES[name][1]
+    folder = with_words(model, tmp_path / "tiny")
     if reason := hosts.missing():
         pytest.skip(reason)
     if not find_spec("ray"):
@@ -96,7 +102,7 @@ def test_a_ray_cluster_of_two_hosts(folder):
               "--include-dashboard", "false", "--temp-dir", f"{work}/ray", *node)
         start("node", 2, *again, "--address", f"{two.address(1)}:6379", "--node-ip-address", two.address(2), *node)
         server = start("serve", 1, BIN / "vllm", "serve", folder, "--served-model-name", "tiny", "--host", two.address(1),
-                       "--port", "8000", "--tensor-parallel-size", "2", "--distributed-executor-backend", "ray",
+                       "--port", "8000", cut, "2", "--distributed-executor-backend", "ray",
                        "--num-gpu-blocks-override", "60")
         ask = json.dumps([f"http://{two.address(1)}:8000", ASKS, prompts, NEW])
         client = subprocess.Popen([*two.inside(1), sys.executable, "-c", CLIENT, ask], stdout=subprocess.PIPE, text=True)
@@ -106,4 +112,4 @@ def test_a_ray_cluster_of_two_hosts(folder):
         assert client.poll() == 0 and server.poll() is None, said
         assert any(has_engine(pid) for pid in two.pids(2)), f"the second host has no rank\n{said}"
         answers = [[[int(word[1:]) for word in text.split()] for text in texts] for texts in json.loads(client.stdout.read())]
-        assert answers == [native_tokens(str(MODEL), prompts, NEW, **params) for params in ASKS]
+        assert answers == [native_tokens(str(model), prompts, NEW, **params) for params in ASKS]

@@ -1,6 +1,8 @@
 """vLLM's API server as a process of a test's own, and what its processes hold in memory."""
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,9 +14,12 @@ from pathlib import Path
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One that nobody listens on, below those that the system gives to whoever asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(12000, 32000)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 START_S = 240 * int(os.environ.get("INGOT_TEST_TIME_SCALE", "1"))

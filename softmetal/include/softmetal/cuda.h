@@ -14,6 +14,9 @@ namespace softmetal {
 // Options::compile_only it needs no GPU, compiles what it is asked for and runs nothing.
 MTL::Device* create_cuda_device(std::string* reason);
 
+// Multiprocessors of the device whose simdgroups multiply four together (compute capability 9.0); 0: they do not.
+unsigned warpgroups(const MTL::Device* device);
+
 // What a compile-only device compiled since the last call.
 struct Compiled {
   std::string kernel;

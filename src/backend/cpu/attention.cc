@@ -6,12 +6,16 @@
 #include <limits>
 
 #include "backend/cpu/ops.h"
+#include "core/ceil_div.h"
 #include "core/error.h"
 
 namespace ingot::cpu {
 namespace {
 
 constexpr float kLog2e = 1.44269504f;
+
+// So that the last ones to end leave little idle, where there is so much work.
+constexpr int64_t kDecodeTasksPerWorker = 8;
 
 int64_t first_visible(const AttentionShape& shape, int64_t position) {
   return shape.window > 0 ? std::max<int64_t>(0, position - shape.window + 1) : 0;
@@ -115,11 +119,14 @@ const AttentionTasks& Attention::tasks(const StepView& view) {
   if (step.seqs > max_seqs_)
     throw_error(ErrorKind::internal, "cpu: a step of {} sequences, room for {}", step.seqs, max_seqs_);
   int32_t count = 0;
-  int64_t slots = 0;
+  int64_t slots = 0, all_splits = 0;
+  for (int32_t s = 0; s < tasks.decode_seqs; ++s) all_splits += view.positions()[s] / kSplitKeys + 1;
+  // Memory is asked for ahead within a task, so sequences are cut only where there would be too few of them.
+  const int64_t most = all_splits / (kDecodeTasksPerWorker * workers_);
   for (int32_t s = 0; s < tasks.decode_seqs; ++s) {
     tasks.decode_task[s] = count;
     const int64_t splits = view.positions()[s] / kSplitKeys + 1;
-    const bool split = splits > 1 && slots + splits <= partial_slots_;
+    const bool split = splits > std::max<int64_t>(most, 1) && slots + splits <= partial_slots_;
     tasks.decode_slot[s] = split ? static_cast<int32_t>(slots) : -1;
     if (split) slots += splits;
     count += split ? static_cast<int32_t>(splits) : 1;
@@ -210,6 +217,9 @@ AttentionArgs Attention::cache_args(const Call& call, int64_t seq, int64_t kv_he
   args.block_size = static_cast<int32_t>(cache_.layout().block_size);
   args.head_size = static_cast<int32_t>(call.shape.head_size);
   args.type = cache_.layout().dtype;
+  args.reads_to = -1;
+  args.heads = 1;
+  args.head_stride = cache_.head_stride();
   args.rows = 0;
   args.q = scratch.q;
   args.first = scratch.first;
@@ -228,25 +238,34 @@ void Attention::attend_all(const AttentionArgs& args, const Scratch& scratch) co
     first = std::min(first, args.first[r]);
     last = std::max(last, args.last[r]);
   }
-  clear_states(scratch.total, args.rows, d);
+  clear_states(scratch.total, args.heads * args.rows, d);
   for (int64_t split = first / kSplitKeys; split <= last / kSplitKeys; ++split) {
     kernels_.attend_split(args, split, scratch.part);
-    kernels_.merge_states(scratch.total, scratch.part, args.rows, d);
+    kernels_.merge_states(scratch.total, scratch.part, args.heads * args.rows, d);
   }
 }
 
 void Attention::decode(const Call& call, Worker& worker) {
   const AttentionTasks& tasks = call.tasks;
+  const AttentionShape& shape = call.shape;
   const Scratch mine = scratch(worker.index());
-  const int64_t kv_heads = call.shape.kv_heads;
-  worker.share(tasks.decode_task[tasks.decode_seqs] * kv_heads, [&](int64_t task) {
-    const int64_t index = task / kv_heads;
+  const int64_t count = tasks.decode_task[tasks.decode_seqs];
+  // The KV heads of a block lie one behind the other: as many as possible are read together.
+  const int64_t wanted = ceil_div(kDecodeTasksPerWorker * workers_, std::max<int64_t>(count, 1));
+  const bool even = shape.heads == shape.kv_heads * shape.group();
+  int64_t heads = even ? ceil_div(shape.kv_heads, std::min(wanted, shape.kv_heads)) : 1;
+  heads = std::clamp<int64_t>(heads, 1, std::max<int64_t>(1, kMaxAttentionRows / shape.group()));
+  const int64_t parts = ceil_div(shape.kv_heads, heads);
+  worker.share(count * parts, [&](int64_t task) {
+    const int64_t index = task / parts, kv_head = task % parts * heads;
     const int64_t seq = find_task(tasks.decode_task, tasks.decode_seqs, index);
-    decode_task(call, seq, index - tasks.decode_task[seq], task % kv_heads, mine);
+    decode_task(call, seq, index - tasks.decode_task[seq], kv_head, std::min(heads, shape.kv_heads - kv_head), mine);
   });
 }
 
-void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, const Scratch& scratch) {
+// Heads [kv_head, kv_head + heads) of one split of a sequence, or of all of it.
+void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, int64_t heads,
+                            const Scratch& scratch) {
   const AttentionTasks& tasks = call.tasks;
   const AttentionShape& shape = call.shape;
   const int64_t row = seq, d = shape.head_size, stride = softmax_stride(d);
@@ -255,16 +274,21 @@ void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t
   const int64_t splits = tasks.decode_task[seq + 1] - tasks.decode_task[seq];
   const bool split = tasks.decode_slot[seq] >= 0 && shape.group() <= max_group_;
   if (!split && part > 0) return;
-  // The task that sees the new key writes it; the others never look at it.
-  if (!split || part == splits - 1) write_row(call, row, kv_head, scratch.key);
+  for (int64_t h = 0; h < heads; ++h) {
+    // The task that sees the new key writes it; the others never look at it.
+    if (!split || part == splits - 1) write_row(call, row, kv_head + h, scratch.key);
+    load_query(call, row, kv_head + h, true, scratch.q + h * group * d);
+  }
 
-  load_query(call, row, kv_head, true, scratch.q);
   AttentionArgs args = cache_args(call, seq, kv_head, scratch);
+  args.heads = static_cast<int32_t>(heads);
   args.rows = static_cast<int32_t>(group);
+  args.reads_to = split ? std::min<int64_t>(position, (part + 1) * kSplitKeys - 1) : position;
   for (int64_t g = 0; g < group; ++g) {
     scratch.first[g] = static_cast<int32_t>(first_visible(shape, position));
     scratch.last[g] = position;
   }
+  const int64_t rows = heads * group;
   if (split) {
     const int64_t head_states = shape.group() * stride, slot_states = shape.kv_heads * head_states;
     float* states = partials_.as<float>() + tasks.decode_slot[seq] * slot_states + kv_head * head_states;
@@ -273,13 +297,13 @@ void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t
     if (done.fetch_add(1, std::memory_order_acq_rel) + 1 < splits) return;
     done.store(0, std::memory_order_relaxed);
     // The last to finish merges, in the order of the splits.
-    clear_states(scratch.total, group, d);
-    for (int64_t i = 0; i < splits; ++i) kernels_.merge_states(scratch.total, states + i * slot_states, group, d);
+    clear_states(scratch.total, rows, d);
+    for (int64_t i = 0; i < splits; ++i) kernels_.merge_states(scratch.total, states + i * slot_states, rows, d);
   } else {
     attend_all(args, scratch);
   }
   float* out = call.out + (row * shape.heads + first) * d;
-  for (int64_t g = 0; g < group; ++g) kernels_.finish_state(scratch.total + g * stride, d, out + g * d);
+  for (int64_t r = 0; r < rows; ++r) kernels_.finish_state(scratch.total + r * stride, d, out + r * d);
 }
 
 void Attention::prefill_write(const Call& call, Worker& worker) {

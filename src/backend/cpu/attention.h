@@ -54,7 +54,7 @@ class Attention {
   void decode(const Call& call, Worker& worker);
   void prefill_write(const Call& call, Worker& worker);
   void prefill(const Call& call, Worker& worker);
-  void decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, const Scratch& scratch);
+  void decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, int64_t heads, const Scratch& scratch);
   void prefill_task(const Call& call, int64_t seq, int64_t tile, int64_t kv_head, const Scratch& scratch);
   void load_query(const Call& call, int64_t row, int64_t kv_head, bool rotate, float* q) const;
   void write_row(const Call& call, int64_t row, int64_t kv_head, float* key) const;

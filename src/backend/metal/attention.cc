@@ -18,7 +18,9 @@ constexpr int64_t kFewSpans = 1280, kManyGroups = 384, kWholeKeys = 1024;
 constexpr size_t kThreadgroupBytes = 32768;
 constexpr size_t kStaticBytes = 8 * 8 * 8;                             // of decode_attention
 constexpr size_t kPrefillStaticBytes = 4 * kPrefillMostThreads + 256;  // of prefill_attention_shared, and more
-constexpr double kMostOperations = 5e10;  // multiplications in one dispatch of prefill: some ten milliseconds
+constexpr size_t kTilesStaticBytes = 64;                               // of prefill_attention_tiles, and more
+// Multiplications in one dispatch of prefill: some ten milliseconds.
+constexpr double kMostOperations = 5e10, kMostTiledOperations = 1e12;
 
 // Of the numbers that products are made of: those of the cache, but halves for integers.
 size_t number_bytes(KvType cache) { return cache == KvType::int8 ? 2 : kv_element_bytes(cache); }
@@ -44,6 +46,15 @@ size_t prefill_bytes(int64_t head_size, int64_t simdgroups, int64_t rows, size_t
   return static_cast<size_t>(rows * (head_size + 8) + simdgroups * 256) * element +
          std::max(static_cast<size_t>(rows) * (static_cast<size_t>(kSpan + 16) * 4 + (kSpan + 8) * element),
                   static_cast<size_t>(8 * (head_size + 8)) * 4);
+}
+
+// Of prefill_attention_tiles: q, keys and values of a span, sums, scales, and, where
+// matrices are not what lanes hold, a corner of each simdgroup.
+size_t tiles_bytes(int64_t head_size, const PrefillTiles& tiles, bool scales, bool corners) {
+  const int64_t numbers = tiles.rows * head_size + tiles.buffers * kSpan * (head_size + 8);
+  return static_cast<size_t>(numbers * 2 + tiles.rows * head_size * 4 +
+                             (scales ? (tiles.buffers == 4 ? 4 : 2) * kSpan * 4 : 0) +
+                             (corners ? tiles.simdgroups * 512 : 0));
 }
 
 // Of so many partial results: sums, then (largest score, sum of weights).
@@ -81,7 +92,8 @@ Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
       roomy_name_(kernel_name("decode_attention_roomy", activation, cache.layout().dtype)),
       write_name_(kernel_name("prefill_write", activation, cache.layout().dtype)),
       prefill_name_(kernel_name("prefill_attention", activation, cache.layout().dtype)),
-      prefill_shared_name_(kernel_name("prefill_attention_shared", activation, cache.layout().dtype)) {
+      prefill_shared_name_(kernel_name("prefill_attention_shared", activation, cache.layout().dtype)),
+      prefill_tiles_name_(kernel_name("prefill_attention_tiles", activation, cache.layout().dtype)) {
   split_ = kShortestSplit;
   while (split_ * kMostSplits < max_length) split_ *= 2;
 }
@@ -237,11 +249,40 @@ void Attention::prefill_write(const AttentionOp& op, Context& context) {
   encoder.dispatch({static_cast<NS::UInteger>((heads + 3) / 4), static_cast<NS::UInteger>(rows), 1}, {128, 1, 1});
 }
 
+// prefill_attention_tiles is for these.
+bool Attention::tiled(const AttentionShape& shape) const {
+  return number_bytes(cache_.layout().dtype) == 2 && (shape.head_size == 64 || shape.head_size == 128);
+}
+
+PrefillPlan Attention::plan_tiles(const AttentionShape& shape, const Context& context) const {
+  const bool scales = cache_.layout().dtype == KvType::int8, corners = context.family != kNvidiaFamily;
+  const auto bytes = [&](const PrefillTiles& tiles) { return tiles_bytes(shape.head_size, tiles, scales, corners); };
+  // The first that fits.
+  PrefillTiles chosen{};
+  for (const PrefillTiles& tiles :
+       {PrefillTiles{8, 128, 1, 4}, {8, 128, 1, 2}, {4, 64, 1, 2}, {2, 32, 1, 2}, {1, 16, 1, 1}}) {
+    chosen = tiles;
+    if (bytes(tiles) + kTilesStaticBytes <= context.threadgroup_bytes) break;
+  }
+  // As many heads as possible: rows then see nearly the same keys.
+  for (chosen.heads = chosen.simdgroups; chosen.heads > 1; chosen.heads /= 2)
+    if (shape.group() % chosen.heads + shape.skipped % chosen.heads + shape.heads % chosen.heads == 0) break;
+  chosen = tried_tiles.value_or(chosen);
+  return {.way = PrefillWay::tiles,
+          .simdgroups = chosen.simdgroups,
+          .rows = chosen.rows,
+          .heads = chosen.heads,
+          .buffers = chosen.buffers,
+          .threadgroup_bytes = bytes(chosen)};
+}
+
 // GPUs that load and multiply many matrices at a time have registers for eight rows of all dims; others share.
 PrefillPlan Attention::plan_prefill(const AttentionShape& shape, const Context& context) const {
   const size_t element = number_bytes(cache_.layout().dtype);
-  const PrefillWay way = context.family == kNvidiaFamily ? PrefillWay::own_rows : PrefillWay::shared;
+  const PrefillWay own = tiled(shape) ? PrefillWay::tiles : PrefillWay::own_rows;
+  const PrefillWay way = context.family == kNvidiaFamily ? own : PrefillWay::shared;
   PrefillPlan plan{.way = tried_prefill.value_or(way), .simdgroups = 4, .rows = 32, .threadgroup_bytes = 0};
+  if (plan.way == PrefillWay::tiles) return plan_tiles(shape, context);
   if (plan.way == PrefillWay::own_rows) {
     const size_t own = own_bytes(shape.head_size, element) + q_bytes(shape.head_size, element);
     while (plan.simdgroups > 1 && static_cast<size_t>(plan.simdgroups) * own > kThreadgroupBytes) plan.simdgroups /= 2;
@@ -266,23 +307,27 @@ void Attention::prefill(const AttentionOp& op, Context& context) {
   AttentionParams params = this->params(op, context);
   params.first_seq = static_cast<uint32_t>(step.decode_rows);
   const int64_t seqs = step.seqs - step.decode_rows;
-  const int64_t tiles = (step.max_query_len + plan.rows - 1) / plan.rows;
+  const bool tiled = plan.way == PrefillWay::tiles;
+  const int64_t positions = plan.positions(), tiles = (step.max_query_len + positions - 1) / positions;
   const int64_t visible =
-      shape.window > 0 ? std::min<int64_t>(step.max_seq_len, shape.window + plan.rows) : step.max_seq_len;
-  const double tile_operations = 2.0 * static_cast<double>(plan.rows * shape.heads * shape.head_size) *
+      shape.window > 0 ? std::min<int64_t>(step.max_seq_len, shape.window + positions) : step.max_seq_len;
+  const double tile_operations = 2.0 * static_cast<double>(positions * shape.heads * shape.head_size) *
                                  static_cast<double>(visible) * static_cast<double>(std::max<int64_t>(seqs, 1));
+  const double most = tiled ? kMostTiledOperations : kMostOperations;
   const int64_t tiles_at_once =
-      std::clamp<int64_t>(static_cast<int64_t>(kMostOperations / std::max(tile_operations, 1.0)), 1, tiles);
+      std::clamp<int64_t>(static_cast<int64_t>(most / std::max(tile_operations, 1.0)), 1, tiles);
 
   Encoder& encoder = context.encoder;
   for (int64_t first = 0; first < tiles; first += tiles_at_once) {
     params.first_tile = static_cast<uint32_t>(first);
-    const bool own_rows = plan.way == PrefillWay::own_rows;
     encoder.use(
-        own_rows ? prefill_name_ : prefill_shared_name_,
+        tiled                              ? prefill_tiles_name_
+        : plan.way == PrefillWay::own_rows ? prefill_name_
+                                           : prefill_shared_name_,
         {Constant::u(kAttentionHeadSize, shape.head_size), Constant::u(kAttentionBlockSize, cache_.layout().block_size),
          Constant::u(kAttentionWindow, shape.window), Constant::u(kAttentionSimdgroups, plan.simdgroups),
-         Constant::u(kAttentionRows, plan.rows)});
+         Constant::u(kAttentionRows, plan.rows), Constant::u(kAttentionHeads, plan.heads),
+         Constant::u(kAttentionBuffers, plan.buffers)});
     encoder.read(0, context.activations(op.qkv, step.tokens * shape.qkv_width()));
     encoder.read(1, cache_.part(op.layer, false));
     encoder.read(2, cache_.part(op.layer, true));
@@ -298,8 +343,9 @@ void Attention::prefill(const AttentionOp& op, Context& context) {
     }
     encoder.value(7, params);
     encoder.threadgroup_memory(0, plan.threadgroup_bytes);
-    encoder.dispatch({static_cast<NS::UInteger>(std::min(tiles_at_once, tiles - first)),
-                      static_cast<NS::UInteger>(shape.heads), static_cast<NS::UInteger>(seqs)},
+    const auto at_once = static_cast<NS::UInteger>(std::min(tiles_at_once, tiles - first)),
+               heads = static_cast<NS::UInteger>(shape.heads / plan.heads), sequences = static_cast<NS::UInteger>(seqs);
+    encoder.dispatch(tiled ? MTL::Size(heads, at_once, sequences) : MTL::Size(at_once, heads, sequences),
                      {static_cast<NS::UInteger>(plan.simdgroups) * 32, 1, 1});
   }
 }

@@ -9,8 +9,10 @@
 #include "backend/metal/encoder.h"
 #include "backend/metal/host_blocks.h"
 #include "backend/metal/kv_cache.h"
+#include "backend/metal/linear/choices.h"
 #include "backend/metal/linear/gemm.h"
 #include "backend/metal/linear/linear.h"
+#include "backend/metal/linear/wide.h"
 #include "backend/metal/mailboxes.h"
 #include "backend/metal/memory.h"
 #include "backend/metal/sampling.h"
@@ -30,6 +32,8 @@ struct Context {
   Encoder& encoder;
   Memory& memory;
   Gemm& gemm;                     // prefill by the device's own library, where there is one
+  Wide& wide;                     // or by warpgroups, where simdgroups multiply four together
+  LinearChoices& choices;         // which way products go
   DType activation = DType::f16;  // f16 or bf16; residual stream and logits are f32
   int family = 7;                 // newest Apple GPU family supported: 7 (M1) ... 10 (M5)
   size_t threadgroup_bytes = 0;   // that a threadgroup may have

@@ -12,6 +12,7 @@
 #include "backend/metal/gpu.h"
 #include "backend/metal/host_hooks.h"
 #include "backend/metal/library.h"
+#include "backend/metal/linear/timer.h"
 #include "backend/metal/ops.h"
 #include "backend/metal/pipelines.h"
 #include "backend/metal/profile.h"
@@ -31,6 +32,17 @@ constexpr const char* kNoCudaGroups = "an NVIDIA GPU shares no model with other 
 constexpr int kPackers = 16;                                    // threads that pack weights, at most
 constexpr int64_t kPlannedDecodeRows = 64, kPlannedSplits = 8;  // of the partial results of attention
 
+// What was chosen by timing on this device, with these kernels. None for those of VLLM_METAL_PATH_RESOURCES, which may
+// change under the same name.
+ChoiceFile kept_choices(const MetalOptions& options, const Gpu& gpu, const std::string& library) {
+  if (options.tuning_folder.empty() || !options.resources.empty() || (gpu.software && !options.tunes_software))
+    return {};
+  ChoiceFile file(std::filesystem::path(options.tuning_folder) / choice_file_name(gpu.name, library),
+                  {.device = gpu.name, .driver = host::driver_version(options.cuda), .kernels = kKernelStamp});
+  if (!file.complaint().empty()) fmt::print(stderr, "ingot: {}\n", file.complaint());
+  return file;
+}
+
 class Metal final : public Backend {
  public:
   explicit Metal(const MetalOptions& options)
@@ -45,13 +57,18 @@ class Metal final : public Backend {
         memory_(gpu_.device, gpu_.queue, counters_),
         encoder_(pipelines_, counters_),
         gemm_(gpu_.device),
+        wide_(host::warpgroups(gpu_.device.get())),
+        choices_(gpu_.family, kept_choices(options, gpu_, gemm_.name())),
         context_{.encoder = encoder_,
                  .memory = memory_,
                  .gemm = gemm_,
+                 .wide = wide_,
+                 .choices = choices_,
                  .activation = options.activation,
                  .family = gpu_.family,
                  .threadgroup_bytes = gpu_.device->maxThreadgroupMemoryLength(),
                  .times = &has_.times},
+        tunes_((!gpu_.software || options.tunes_software) && options.resources.empty() && !options.profile),
         profiling_(options.profile),
         capture_next_step_(options.capture_next_step),
         slices_(!options.cuda) {
@@ -63,21 +80,27 @@ class Metal final : public Backend {
     fence_ = NS::TransferPtr(gpu_.device->newFence());
     if (profiling_) encoder_.profile(gpu_.queue.get());
     const std::string description = fmt::format("{}, {} activations{}", gpu_.name, dtype_name(options.activation),
-                                                gemm_.name().empty() ? "" : ", prefill by " + gemm_.name());
-    describe({.name = options.cuda ? "cuda" : "metal",
-              .description = description,
-              .numerics = fmt::format("{}, family {}", description, gpu_.family),
-              .activation = options.activation,
-              .memory_bytes = gpu_.memory_bytes,
-              .own_memory = options.cuda,
-              .step_tokens = options.cuda ? kCudaStepTokens : kStepTokens,
-              .kernels = kernels_.from},
-             {.runs = "the Metal kernels run",
-              .head_size = kMaxHeadSize,
-              .experts = kMaxExperts,
-              .experts_per_token = kMaxExpertsPerToken,
-              .no_bf16_cache = gpu_.bfloat ? "" : "a KV cache of bf16 needs macOS 14 or newer",
-              .no_groups = options.cuda ? kNoCudaGroups : ""});
+                                                wide_.cores() > 0      ? ", prefill by warpgroups"
+                                                : gemm_.name().empty() ? ""
+                                                                       : ", prefill by " + gemm_.name());
+    describe(
+        {.name = options.cuda ? "cuda" : "metal",
+         .description = description,
+         .numerics = fmt::format("{}, family {}", description, gpu_.family),
+         .activation = options.activation,
+         .memory_bytes = gpu_.memory_bytes,
+         .own_memory = options.cuda,
+         .step_tokens = options.cuda ? kCudaStepTokens : kStepTokens,
+         .kernels = kernels_.from,
+         .tuning = choices_.file().path().empty() ? ""
+                                                  : fmt::format("{} products by rows, in {}", choices_.file().size(),
+                                                                choices_.file().path().string())},
+        {.runs = "the Metal kernels run",
+         .head_size = kMaxHeadSize,
+         .experts = kMaxExperts,
+         .experts_per_token = kMaxExpertsPerToken,
+         .no_bf16_cache = gpu_.bfloat ? "" : "a KV cache of bf16 needs macOS 14 or newer",
+         .no_groups = options.cuda ? kNoCudaGroups : ""});
     if (options.group != nullptr && !options.cuda)
       context_.mailboxes = std::make_unique<Mailboxes>(gpu_.device.get(), *options.group, options.tp, memory_);
   }
@@ -90,13 +113,26 @@ class Metal final : public Backend {
     if (profiling_) fmt::print(stderr, "{}", profile_.table());
   }
 
+  Tuner* tuner() override {
+    if (!tunes_) return nullptr;
+    if (!tuner_) {
+      // The software device shows that it works; its times mean nothing.
+      const TimerOptions times =
+          gpu_.software ? TimerOptions{.rotated_bytes = 1 << 16, .least_us = 0, .least_count = 2} : TimerOptions{};
+      timer_ = std::make_unique<ProductTimer>(context_, choices_, gpu_.queue.get(), fence_.get(), counters_, times);
+      tuner_ = std::make_unique<LinearTuner>(choices_, *timer_);
+    }
+    close_step();
+    return tuner_.get();
+  }
+
   Profile take_profile() override { return std::exchange(profile_, {}); }
 
   size_t matrix_bytes(const MatrixSpec& spec) const override { return packed_bytes(sliced(spec)); }
   size_t sampler_bytes(const SamplerLayout& layout) const override { return Sampler::bytes(layout); }
   size_t work_bytes(int64_t rows, int64_t cols) const override {
     return static_cast<size_t>(std::min(rows, kPlannedDecodeRows) * cols * kPlannedSplits) * sizeof(float) +
-           gemm_.work_bytes(rows, cols);
+           std::max(gemm_.work_bytes(rows, cols), wide_.work_bytes(rows, cols));
   }
   size_t slice_bytes(int64_t rows, int64_t dim) const override {
     return slices_ ? static_cast<size_t>(2 * rows * dim) * sizeof(float) : 0;
@@ -365,7 +401,12 @@ class Metal final : public Backend {
   Memory memory_;
   Encoder encoder_;
   Gemm gemm_;
+  Wide wide_;
+  LinearChoices choices_;
   Context context_;
+  std::unique_ptr<ProductTimer> timer_;
+  std::unique_ptr<LinearTuner> tuner_;
+  const bool tunes_;
   NS::SharedPtr<MTL::Fence> fence_;  // orders the encoders of all steps: nothing else does, buffers are untracked
   bool fence_used_ = false;
 

@@ -14,6 +14,9 @@ struct MetalOptions {
   std::string resources;           // VLLM_METAL_PATH_RESOURCES
   bool profile = false;            // VLLM_METAL_PROFILE
   bool capture_next_step = false;  // VLLM_METAL_CAPTURE_NEXT_STEP
+  // Where choices by timing are kept; empty: nowhere. The software device has none, unless a test wants them.
+  std::string tuning_folder;
+  bool tunes_software = false;
   DropPages drop_pages;
   Group* group = nullptr;  // that the device is a rank of; it outlives the device. null: it is alone
   int tp = 1;              // ranks of it that share a layer

@@ -23,6 +23,9 @@ std::filesystem::path own_folder();
 // A new device on the first NVIDIA GPU. Throws Error(declined) where there is none.
 MTL::Device* new_cuda_device();
 
+// "580.159.04", "macOS 15.5": what choices by timing depend on beside the device.
+std::string driver_version(bool cuda);
+
 // What the rules of a step allow in between is watched, where something can watch it: one command buffer and one wait
 // in a step; no wait, commit, readback, allocation or compile while it is encoded.
 void begin_step();
@@ -48,6 +51,8 @@ struct GemmProduct {
   bool accumulate = false;
   int64_t rows = 0, outputs = 0, cols = 0, stride = 0, out_stride = 0;
 };
+// Multiprocessors whose simdgroups multiply four together, for kernels/linear_wide.metal; 0: they do not.
+unsigned warpgroups(const MTL::Device* device);
 std::string gemm_name(const MTL::Device* device);  // "cuBLASLt 13.0"; empty: there is none
 // To be called before the first product of these types, outputs and columns. Throws Error(device).
 void prepare_gemm(MTL::Device* device, const GemmProduct& product);

@@ -26,6 +26,10 @@ std::filesystem::path own_folder() {
 
 MTL::Device* new_cuda_device() { throw_error(ErrorKind::declined, "this build has no CUDA device"); }
 
+std::string driver_version(bool) {
+  return NS::ProcessInfo::processInfo()->operatingSystemVersionString()->utf8String();
+}
+
 void begin_step() {}
 void begin_encode() {}
 void end_encode() {}
@@ -37,6 +41,7 @@ void encode_call(MTL::CommandBuffer*, std::function<void(void*)>) {
 }
 void note_dispatch(const MTL::ComputePipelineState*, MTL::Size, size_t) {}
 
+unsigned warpgroups(const MTL::Device*) { return 0; }
 std::string gemm_name(const MTL::Device*) { return ""; }
 void prepare_gemm(MTL::Device*, const GemmProduct&) {}
 void encode_gemm(MTL::ComputeCommandEncoder*, const GemmProduct&, BufferView, BufferView, BufferView) {}

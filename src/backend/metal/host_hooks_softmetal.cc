@@ -8,6 +8,7 @@
 #include <softmetal/stream.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 
 #include "backend/metal/host_hooks.h"
@@ -58,6 +59,14 @@ MTL::Device* new_cuda_device() {
   return device;
 }
 
+// The device's name has the version of CUDA; this is the kernel module's.
+std::string driver_version(bool cuda) {
+  std::ifstream file(cuda ? "/proc/driver/nvidia/version" : "");
+  std::string line;
+  std::getline(file, line);
+  return line.empty() ? "unknown" : line;
+}
+
 void begin_step() { softmetal::begin_step(); }
 void begin_encode() { softmetal::begin_encode(); }
 void end_encode() { softmetal::end_encode(); }
@@ -72,6 +81,8 @@ void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)>
 void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes) {
   softmetal::note_dispatch(pipeline, threads, threadgroup_bytes);
 }
+
+unsigned warpgroups(const MTL::Device* device) { return softmetal::warpgroups(device); }
 
 std::string gemm_name(const MTL::Device* device) { return softmetal::gemm_name(device); }
 

@@ -80,6 +80,12 @@ BufferPtr Memory::new_shared(size_t bytes, const std::string& label) {
   return allocate(bytes, MTL::ResourceStorageModeShared, label);
 }
 
+void Memory::release(BufferPtr& buffer) {
+  if (residency_) residency_->removeAllocation(buffer.get());
+  buffer = {};
+  if (residency_) residency_->commit();
+}
+
 void Memory::commit_residency() {
   if (!residency_) return;
   residency_->commit();
@@ -89,6 +95,14 @@ void Memory::commit_residency() {
 MTL::Buffer* Memory::staging(size_t index) {
   if (!staging_[index]) staging_[index] = new_shared(kStagingBytes, "staging");
   return staging_[index].get();
+}
+
+BufferView Memory::reserve(BufferPtr& buffer, size_t bytes, const char* label) {
+  if (!buffer || buffer->length() < bytes) {
+    buffer = new_private(bytes, label);
+    commit_residency();
+  }
+  return {buffer.get(), 0, bytes};
 }
 
 BufferPtr Memory::upload(size_t bytes, const std::string& label, size_t granule, const Fill& fill) {
@@ -153,6 +167,12 @@ void Memory::read(BufferView from, std::span<std::byte> to) {
     });
     std::memcpy(to.data() + offset, stage->contents(), n);
   }
+}
+
+void Memory::copy(BufferView from, BufferView to) {
+  run([&](MTL::BlitCommandEncoder* blit) {
+    blit->copyFromBuffer(from.buffer, from.offset, to.buffer, to.offset, from.bytes);
+  });
 }
 
 BufferPtr Memory::new_zeros(size_t bytes, const std::string& label) {

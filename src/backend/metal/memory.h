@@ -33,6 +33,9 @@ class Memory {
   BufferPtr new_private(size_t bytes, const std::string& label);
   BufferPtr new_zeros(size_t bytes, const std::string& label);  // likewise
   BufferPtr new_shared(size_t bytes, const std::string& label);
+  // The first bytes of a private buffer for work, made, or made larger, where a rehearsal finds it too small.
+  BufferView reserve(BufferPtr& buffer, size_t bytes, const char* label);
+  void release(BufferPtr& buffer);  // before the process ends; `buffer` is null then
 
   // A private buffer filled through the small staging buffers. `fill(offset, chunk)` is called for consecutive chunks
   // from offset 0 on; each is a multiple of `granule` bytes (a row of a packed matrix, say), the last one excepted when
@@ -43,6 +46,7 @@ class Memory {
   // Explicit copies between host memory and a private buffer; each waits.
   void write(BufferView to, std::span<const std::byte> from);
   void read(BufferView from, std::span<std::byte> to);
+  void copy(BufferView from, BufferView to);  // between private ones; waits too
 
   // Makes everything allocated so far resident for the queue's command buffers, where the system can.
   void commit_residency();

@@ -231,6 +231,8 @@ class ComposeTest(MockCase):
         p.until(p.last_answer, "the answer")
         p.type("second")
         p.click("#send-next")
+        self.assertEqual(len(p.sent()), 2)
+        self.mock.may_end.set()
         p.until(lambda: len(p.sent()) == 3 and not p.streaming(), "the next question by itself")
         self.assertEqual(self.last_request()["messages"][-1]["content"], "second")
         self.assertEqual(p.last_answer(), "Answer 3 to: second")

@@ -104,6 +104,7 @@ class Mock:
         self.busy = 0            # chat requests to refuse with 503 before one is answered
         self.retry_after = "1"
         self.gone = False        # every connection is dropped
+        self.may_end = threading.Event()  # what is answered calmly waits for it
         self.loading = None      # how much of the model is loaded, until it is
         self.fetched = []        # the page's own files that were asked for
         self.running = 0
@@ -131,7 +132,7 @@ def answer(question, turns):
     if word == "latex":
         return split(LATEX, 3), 0.002, "stop"
     if word == "calmly":
-        return [f"word{i} " for i in range(12)], 0.12, "stop"
+        return ["word "], 0.01, "stop"
     if word == "few":
         return ["one", " two", " three"], 0.02, "stop"
     if word == "think":
@@ -238,10 +239,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.mock.running += 1
         try:
             if question.endswith("read") and request.get("return_progress"):
-                for processed in (0, 512, 1024, 2048, 3072, 4096, 5120, 6001):
+                for processed in (0, 512, 1024, *[2048] * 600):  # until the page gives it up
                     self.event({"choices": [{"index": 0, "delta": {}, "finish_reason": None}],
                                 "prompt_progress": {"total": 6001, "cache": 0, "processed": processed, "time_ms": 1}})
-                    time.sleep(0.3)
+                    time.sleep(0.1)
             self.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
             if request.get("tools"):
                 self.calls()
@@ -250,6 +251,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
                 self.mock.tokens += 1
                 time.sleep(pause)
+            if question.endswith("calmly"):
+                self.mock.may_end.wait(60)
             if end == "break":
                 time.sleep(0.5)  # a connection that is cut takes along what the browser has not read yet
                 self.close_connection = True

@@ -364,34 +364,33 @@ SM_INLINE void softmetal_load_lines(simdgroup_matrix<T, 8, 8>* m, const S* from,
   softmetal_take_lines<T, S>(m, words, transpose);
 }
 
-// Two times eight rows by `width` columns, 32 or 64, as right operands: tile t of columns j in m[j * 2 + t]. A lane
-// takes two neighbouring rows of each tile, 16 bytes or less of both, and pairs their elements: nothing has to be
-// transposed. Matrix j has columns width / 8 * i + j of each i. Rows that the counts have not are zeros: a count has
-// the first row in the bits above the fourth. First the loads, [tile][row][4], ...
+// Two times eight rows by `width` columns, 32 or 64, as right operands of softmetal_load_fours' left ones: columns j in
+// m[j
+// * 2] and m[j * 2 + 1]. A lane takes four neighbouring rows, 16 bytes or less of each, and pairs the elements of two:
+// nothing has to be transposed. Matrix j has columns width / 8 * i + j of each i. Rows that the counts have not are
+// zeros: a count has the first row in the bits above the fourth. First the loads, [row][4], ...
 template <class S>
 SM_INLINE void softmetal_fetch_right(uint* words, const S* first, const S* second, ulong stride, uint width,
                                      uint first_count, uint second_count) {
-  const uint row = sm::matrix_column(), take = width / 8;  // elements of a row
+  const bool in_second = sm::lane() % 4 >= 2;
+  const uint row = sm::lane() % 2 * 4, take = width / 8;  // elements of a row
+  const S* from = (in_second ? second : first) + row * stride + sm::matrix_row() * take;
+  const uint count = in_second ? second_count : first_count;
 #pragma clang loop unroll(full)
-  for (uint tile = 0; tile < 2; ++tile) {
-    const S* from = (tile ? second : first) + row * stride + sm::matrix_row() * take;
-    const uint count = tile ? second_count : first_count;
-#pragma clang loop unroll(full)
-    for (uint r = 0; r < 2; ++r) {
-      uint4 loaded = uint4(0);
-      if (count == 8 || (row + r >= count >> 4 && row + r < (count & 15))) {
-        const void* at = from + r * stride;
-        if (take * sizeof(S) == 16) loaded = *(const uint4*)at;
-        if (take * sizeof(S) == 8) {
-          const uint2 two = *(const uint2*)at;
-          loaded.d[0] = two.d[0];
-          loaded.d[1] = two.d[1];
-        }
-        if (take * sizeof(S) == 4) loaded.d[0] = *(const uint*)at;
+  for (uint r = 0; r < 4; ++r) {
+    uint4 loaded = uint4(0);
+    if (count == 8 || (row + r >= count >> 4 && row + r < (count & 15))) {
+      const void* at = from + r * stride;
+      if (take * sizeof(S) == 16) loaded = *(const uint4*)at;
+      if (take * sizeof(S) == 8) {
+        const uint2 two = *(const uint2*)at;
+        loaded.d[0] = two.d[0];
+        loaded.d[1] = two.d[1];
       }
-#pragma clang loop unroll(full)
-      for (uint i = 0; i < 4; ++i) words[(tile * 2 + r) * 4 + i] = loaded.d[i];
+      if (take * sizeof(S) == 4) loaded.d[0] = *(const uint*)at;
     }
+#pragma clang loop unroll(full)
+    for (uint i = 0; i < 4; ++i) words[r * 4 + i] = loaded.d[i];
   }
 }
 // Row `index` of the sixteen in the place of what was loaded for it.
@@ -401,7 +400,7 @@ SM_INLINE void softmetal_patch_right(uint* words, const S* row, uint width, uint
   const S* from = row + sm::matrix_row() * take;
 #pragma clang loop unroll(full)
   for (uint i = 0; i < 4; ++i) {
-    if (i / 2 * 8 + sm::matrix_column() + i % 2 == index) {
+    if (sm::lane() % 4 * 4 + i == index) {
       if (take * sizeof(S) == 16) {
         const uint4 four = *(const uint4*)from;
 #pragma clang loop unroll(full)
@@ -479,6 +478,58 @@ SM_COLLECTIVE void softmetal_store_right(const simdgroup_matrix<float, 8, 8>* m,
         *(vec<float, 4>*)(at + half * take + j) = vec<float, 4>(m[j].rows().d[half], m[j + 1].rows().d[half],
                                                                 m[j + 2].rows().d[half], m[j + 3].rows().d[half]);
     }
+  }
+}
+
+// In one instruction, which subnormal results would make four.
+SM_INLINE float softmetal_power_of_two(float x) { return __nvvm_ex2_approx_ftz_f(x); }
+// Two numbers rounded at once.
+template <class T>
+SM_INLINE vec<T, 2> softmetal_rounded_two(vec<float, 2> x) {
+  uint word;
+  if constexpr (is_same_v<T, half>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(x.d[1]), "f"(x.d[0]));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(x.d[1]), "f"(x.d[0]));
+  return as_type<vec<T, 2>>(word);
+}
+
+// Two matrices side by side as what lanes hold of them: two numbers of each.
+SM_COLLECTIVE vec<float, 4> softmetal_take_four(const simdgroup_matrix<float, 8, 8>& left,
+                                                const simdgroup_matrix<float, 8, 8>& right) {
+  const vec<float, 2> a = left.rows(), b = right.rows();
+  return vec<float, 4>(a.d[0], a.d[1], b.d[0], b.d[1]);
+}
+template <class T>
+SM_INLINE void softmetal_set_four(simdgroup_matrix<T, 8, 8>* m, vec<T, 4> four) {
+#pragma clang loop unroll(full)
+  for (uint i = 0; i < 2; ++i) {
+    m[i].e = vec<T, 2>(four.d[i * 2], four.d[i * 2 + 1]);
+    m[i].is_transposed = false;
+  }
+}
+// Eight rows of sixteen columns as left operands: a lane's four neighbouring columns, two in each matrix.
+template <class T>
+SM_INLINE void softmetal_load_fours(simdgroup_matrix<T, 8, 8>* m, const T* from, uint stride) {
+  softmetal_set_four(m, *(const vec<T, 4>*)(from + sm::matrix_row() * stride + sm::matrix_column() * 2));
+}
+// Four matrices from threadgroup memory in one instruction, as mma wants its right operand: lane l says where row l % 8
+// of matrix l / 8 begins.
+template <class T>
+SM_COLLECTIVE void softmetal_load_square(simdgroup_matrix<T, 8, 8>* m, const T* from, uint stride) {
+  static_assert(sizeof(T) == 2);
+  const uint lane = sm::lane();
+  const T* row = from + lane % 16 * stride + lane / 16 * 8;
+  const uint at = (uint)(ulong)(__attribute__((address_space(3))) const void*)row;
+  uint words[4];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(at)
+               : "memory");
+#pragma clang loop unroll(full)
+  for (uint i = 0; i < 4; ++i) {
+    m[i].e = as_type<vec<T, 2>>(words[i]);
+    m[i].is_transposed = true;
   }
 }
 

@@ -104,8 +104,6 @@ void store_kv(const float* key, const float* value, void* key_block, void* value
   narrow(value, head_size, type, static_cast<uint16_t*>(value_block) + offset * head_size);
 }
 
-constexpr int kGroups = kTileKeys / 8;  // a block is a multiple of 8 keys: 8 aligned keys are always together
-
 // Where the keys (or values) of a tile come from: [index][position in the row].
 struct TileSource {
   const float* data;
@@ -134,9 +132,10 @@ struct CacheValues {
 
 // out[m, col ...] = rescale[m] * out[m, col ...] + sum over i in [begin, end) of a[m, i] * b[i, col ...], for M rows by
 // V vectors. Without `rescale` the old contents do not count.
-template <int M, int V, typename B>
+template <int M, int V, typename B, typename A>
 inline void multiply_block(const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t col,
-                           const float* rescale, float* out, int64_t out_stride) {
+                           const float* rescale, A& ahead, float* out, int64_t out_stride) {
+  const bool asks = col == 0 && ahead.any();
   Vec acc[M][V];
   if (rescale == nullptr) {
     INGOT_UNROLL for (int m = 0; m < M; ++m) INGOT_UNROLL for (int v = 0; v < V; ++v) acc[m][v] = Vec{};
@@ -145,6 +144,7 @@ inline void multiply_block(const float* a, int64_t a_stride, const B& b, int64_t
         load(out + m * out_stride + col + v * kLanes) * broadcast(rescale[m]);
   }
   for (int64_t i = begin; i < end; ++i) {
+    if (asks) ahead.step();
     Vec row[V];
     INGOT_UNROLL for (int v = 0; v < V; ++v) row[v] = b.vec(i, col + v * kLanes);
     INGOT_UNROLL for (int m = 0; m < M; ++m) {
@@ -165,34 +165,34 @@ constexpr int block_cols(int rows) {
 }
 
 // Columns from `col` on, of M rows, V vectors at a time, then fewer; their number is a multiple of the lanes.
-template <int M, int V, typename B>
+template <int M, int V, typename B, typename A>
 inline void multiply_cols(const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t col,
-                          int64_t cols, const float* rescale, float* out, int64_t out_stride) {
+                          int64_t cols, const float* rescale, A& ahead, float* out, int64_t out_stride) {
   for (; col + V * kLanes <= cols; col += V * kLanes)
-    multiply_block<M, V>(a, a_stride, b, begin, end, col, rescale, out, out_stride);
+    multiply_block<M, V>(a, a_stride, b, begin, end, col, rescale, ahead, out, out_stride);
   if constexpr (V > 1)
-    multiply_cols<M, (V > 4 ? 4 : V - 1)>(a, a_stride, b, begin, end, col, cols, rescale, out, out_stride);
+    multiply_cols<M, (V > 4 ? 4 : V - 1)>(a, a_stride, b, begin, end, col, cols, rescale, ahead, out, out_stride);
 }
 
-template <int M, typename B>
+template <int M, typename B, typename A>
 inline void multiply_rows(const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t cols,
-                          const float* rescale, float* out, int64_t out_stride) {
-  multiply_cols<M, block_cols(M)>(a, a_stride, b, begin, end, 0, cols, rescale, out, out_stride);
+                          const float* rescale, A& ahead, float* out, int64_t out_stride) {
+  multiply_cols<M, block_cols(M)>(a, a_stride, b, begin, end, 0, cols, rescale, ahead, out, out_stride);
 }
 
-template <typename B>
+template <typename B, typename A>
 inline void multiply(int rows, const float* a, int64_t a_stride, const B& b, int64_t begin, int64_t end, int64_t cols,
-                     const float* rescale, float* out, int64_t out_stride) {
+                     const float* rescale, A& ahead, float* out, int64_t out_stride) {
   switch (rows) {
-    case 1: return multiply_rows<1>(a, a_stride, b, begin, end, cols, rescale, out, out_stride);
-    case 2: return multiply_rows<2>(a, a_stride, b, begin, end, cols, rescale, out, out_stride);
-    case 3: return multiply_rows<3>(a, a_stride, b, begin, end, cols, rescale, out, out_stride);
-    case 4: return multiply_rows<4>(a, a_stride, b, begin, end, cols, rescale, out, out_stride);
+    case 1: return multiply_rows<1>(a, a_stride, b, begin, end, cols, rescale, ahead, out, out_stride);
+    case 2: return multiply_rows<2>(a, a_stride, b, begin, end, cols, rescale, ahead, out, out_stride);
+    case 3: return multiply_rows<3>(a, a_stride, b, begin, end, cols, rescale, ahead, out, out_stride);
+    case 4: return multiply_rows<4>(a, a_stride, b, begin, end, cols, rescale, ahead, out, out_stride);
     default: break;
   }
   if constexpr (kBlockRows >= 6) {
-    if (rows == 5) return multiply_rows<5>(a, a_stride, b, begin, end, cols, rescale, out, out_stride);
-    if (rows == 6) return multiply_rows<6>(a, a_stride, b, begin, end, cols, rescale, out, out_stride);
+    if (rows == 5) return multiply_rows<5>(a, a_stride, b, begin, end, cols, rescale, ahead, out, out_stride);
+    if (rows == 6) return multiply_rows<6>(a, a_stride, b, begin, end, cols, rescale, ahead, out, out_stride);
   }
 }
 
@@ -250,9 +250,9 @@ inline float softmax_tile(float* scores, const TileScales* scales, Range range, 
 
 // states[r].values = states[r].values * rescale[r] + weights[r] . values, only over keys each row sees, so that nothing
 // a row must not see can reach it, not even a NaN times zero. Keys are taken in ascending order for every row.
-template <typename B>
+template <typename B, typename A>
 inline void add_values(const AttentionArgs& args, const B& values, int row, int count, int64_t tile_start,
-                       float* rescale, float* states) {
+                       float* rescale, A& ahead, float* states) {
   const int64_t stride = softmax_stride(args.head_size);
   const int64_t cols = padded_head(args.head_size);
   Range shared = visible(args, row, tile_start);
@@ -270,33 +270,34 @@ inline void add_values(const AttentionArgs& args, const B& values, int row, int 
       const Range r = visible(args, row + m, tile_start);
       const int end = r.end < shared.begin ? r.end : shared.begin;
       if (r.begin >= end) continue;
-      multiply(1, weights + m * kTileKeys, kTileKeys, values, r.begin, end, cols, rescale + m,
+      multiply(1, weights + m * kTileKeys, kTileKeys, values, r.begin, end, cols, rescale + m, ahead,
                states + (row + m) * stride, stride);
       rescale[m] = 1.0f;
     }
   }
-  multiply(count, weights, kTileKeys, values, shared.begin, shared.end, cols, rescale, states + row * stride, stride);
+  multiply(count, weights, kTileKeys, values, shared.begin, shared.end, cols, rescale, ahead, states + row * stride,
+           stride);
   if (!same) {
     const float one = 1.0f;
     for (int m = 0; m < count; ++m) {
       const Range r = visible(args, row + m, tile_start);
       const int begin = r.begin > shared.end ? r.begin : shared.end;
       if (begin >= r.end) continue;
-      multiply(1, weights + m * kTileKeys, kTileKeys, values, begin, r.end, cols, &one, states + (row + m) * stride,
-               stride);
+      multiply(1, weights + m * kTileKeys, kTileKeys, values, begin, r.end, cols, &one, ahead,
+               states + (row + m) * stride, stride);
     }
   }
 }
 
-template <typename K, typename V>
+template <typename K, typename V, typename A>
 inline void attend_tile(const AttentionArgs& args, const K& keys, const V& values, const TileScales* scales,
-                        int64_t tile_start, float* states) {
+                        int64_t tile_start, const float* q, A& ahead, float* states) {
   const int64_t d = args.head_size;
   const int64_t stride = softmax_stride(d);
   for (int row = 0; row < args.rows; row += kBlockRows) {
     const int count = args.rows - row < kBlockRows ? args.rows - row : kBlockRows;
     float* weights = args.weights + static_cast<int64_t>(row) * kTileKeys;
-    multiply(count, args.q + row * d, d, keys, 0, d, kTileKeys, nullptr, weights, kTileKeys);
+    multiply(count, q + row * d, d, keys, 0, d, kTileKeys, nullptr, ahead, weights, kTileKeys);
     float rescale[kBlockRows];
     for (int m = 0; m < count; ++m) {
       const Range range = visible(args, row + m, tile_start);
@@ -304,7 +305,7 @@ inline void attend_tile(const AttentionArgs& args, const K& keys, const V& value
       rescale[m] =
           range.begin == range.end ? 1.0f : softmax_tile(weights + m * kTileKeys, scales, range, largest, largest + 1);
     }
-    add_values(args, values, row, count, tile_start, rescale, states);
+    add_values(args, values, row, count, tile_start, rescale, ahead, states);
   }
 }
 
@@ -324,19 +325,50 @@ inline void convert_tile(const AttentionArgs& args, const typename E::Type* cons
   }
 }
 
-// Asks for memory that will be read soon.
-inline void prefetch(const void* data, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(data) + i);
-}
-
-// Asks for the keys of a tile. A block's keys lie together, all of them are in the tile where blocks are that small.
+// A tile of one KV head, which begins `head` elements behind the first one.
 template <typename E>
-inline void prefetch_keys(const AttentionArgs& args, int64_t start, int32_t last) {
+inline void attend_head(const AttentionArgs& args, int64_t start, int32_t first, int32_t last, int64_t head,
+                        bool direct, const float* q, Ahead& ahead, float* states) {
   using T = typename E::Type;
-  const int64_t bytes = args.block_size * args.head_size * static_cast<int64_t>(sizeof(T));
-  if (args.block_size > kTileKeys) return;
-  for (int64_t position = start; position < start + kTileKeys && position <= last; position += args.block_size)
-    prefetch(static_cast<const T*>(args.keys) + args.blocks[position / args.block_size] * args.block_stride, bytes);
+  const int64_t d = args.head_size;
+  const int64_t unit = args.block_size % 16 == 0 ? 16 : 8;  // aligned keys that are surely in one block
+  const T* keys[kGroups];
+  const T* values[kGroups];
+  const T* some_block = nullptr;
+  TileScales tile_scales{};
+  const TileScales* scales = E::kScaled ? &tile_scales : nullptr;
+  for (int g = 0; g < kGroups; ++g) {
+    const int64_t position = start + 8 * g;
+    const int64_t aligned = position - position % unit;
+    keys[g] = values[g] = nullptr;
+    if (aligned > last || aligned + unit <= first) continue;  // nobody sees it: it may have no block
+    const int64_t block = args.blocks[position / args.block_size] * args.block_stride + head;
+    const int64_t offset = position % args.block_size;
+    some_block = static_cast<const T*>(args.keys) + block;
+    keys[g] = some_block + offset;
+    values[g] = static_cast<const T*>(args.values) + block + offset * d;
+    if constexpr (E::kScaled) {
+      const int64_t at = args.block_size * d + offset * static_cast<int64_t>(sizeof(float));
+      __builtin_memcpy(tile_scales.keys + 8 * g, static_cast<const T*>(args.keys) + block + at, 8 * sizeof(float));
+      __builtin_memcpy(tile_scales.values + 8 * g, static_cast<const T*>(args.values) + block + at, 8 * sizeof(float));
+    }
+  }
+  if (direct) {
+    // Keys without a block get scores from any readable memory; the scores are thrown away.
+    for (int g = 0; g < kGroups; ++g) keys[g] = keys[g] == nullptr ? some_block : keys[g];
+    const CacheKeys<E> cached_keys{keys, args.block_size};
+    const CacheValues<E> cached_values{values, d};
+    NothingAhead nothing;
+    if (args.reads_to >= 0)
+      attend_tile(args, cached_keys, cached_values, scales, start, q, ahead, states);
+    else
+      attend_tile(args, cached_keys, cached_values, scales, start, q, nothing, states);
+  } else {
+    NothingAhead nothing;
+    convert_tile<E>(args, keys, values);
+    attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded_head(d)}, scales, start,
+                q, nothing, states);
+  }
 }
 
 template <typename E>
@@ -345,47 +377,16 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
   const int64_t d = args.head_size;
   // Few rows read the cache directly; many are worth a tile of converted keys and values.
   const bool direct = kDirect && args.rows <= 2 * kBlockRows && args.block_size % kLanes == 0 && d % kLanes == 0;
-  const int64_t unit = args.block_size % 16 == 0 ? 16 : 8;  // aligned keys that are surely in one block
+  const bool in_tile = args.block_size <= kTileKeys && kTileKeys % args.block_size == 0;
   for (int64_t start = split * kSplitKeys; start < (split + 1) * kSplitKeys; start += kTileKeys) {
     if (start > last || start + kTileKeys <= first) continue;
-    const T* keys[kGroups];
-    const T* values[kGroups];
-    const T* some_block = nullptr;
-    TileScales tile_scales{};
-    const TileScales* scales = E::kScaled ? &tile_scales : nullptr;
-    for (int g = 0; g < kGroups; ++g) {
-      const int64_t position = start + 8 * g;
-      const int64_t aligned = position - position % unit;
-      keys[g] = values[g] = nullptr;
-      if (aligned > last || aligned + unit <= first) continue;  // nobody sees it: it may have no block
-      const int64_t block = args.blocks[position / args.block_size] * args.block_stride;
-      const int64_t offset = position % args.block_size;
-      some_block = static_cast<const T*>(args.keys) + block;
-      keys[g] = some_block + offset;
-      values[g] = static_cast<const T*>(args.values) + block + offset * d;
-      if constexpr (E::kScaled) {
-        const int64_t at = args.block_size * d + offset * static_cast<int64_t>(sizeof(float));
-        __builtin_memcpy(tile_scales.keys + 8 * g, static_cast<const T*>(args.keys) + block + at, 8 * sizeof(float));
-        __builtin_memcpy(tile_scales.values + 8 * g, static_cast<const T*>(args.values) + block + at,
-                         8 * sizeof(float));
-      }
-    }
-    if (direct) {
-      // With few rows the cache is read faster than processors look ahead, above all from a block to the next: values
-      // come while scores are taken, the next tile's keys while this one's values are.
-      if constexpr (kPrefetches) {
-        for (int g = 0; g < kGroups; ++g)
-          if (values[g] != nullptr) prefetch(values[g], 8 * d * static_cast<int64_t>(sizeof(T)));
-        if (start + kTileKeys < (split + 1) * kSplitKeys) prefetch_keys<E>(args, start + kTileKeys, last);
-      }
-      // Keys without a block get scores from any readable memory; the scores are thrown away.
-      for (int g = 0; g < kGroups; ++g) keys[g] = keys[g] == nullptr ? some_block : keys[g];
-      attend_tile(args, CacheKeys<E>{keys, args.block_size}, CacheValues<E>{values, d}, scales, start, states);
-    } else {
-      convert_tile<E>(args, keys, values);
-      attend_tile(args, TileSource{args.key_tile, kTileKeys}, TileSource{args.value_tile, padded_head(d)}, scales,
-                  start, states);
-    }
+    Ahead ahead;
+    if (in_tile)
+      ahead.follow<T>(args, start + kTileKeys, args.heads * args.head_stride * static_cast<int64_t>(sizeof(T)),
+                      args.heads * (d + kTileKeys));
+    for (int64_t h = 0; h < args.heads; ++h)
+      attend_head<E>(args, start, first, last, h * args.head_stride, direct, args.q + h * args.rows * d, ahead,
+                     states + h * args.rows * softmax_stride(d));
   }
 }
 
@@ -395,6 +396,8 @@ void attend_split(const AttentionArgs& args, int64_t split, float* states) {
   for (int row = 0; row < args.rows; ++row) {
     first = args.first[row] < first ? args.first[row] : first;
     last = args.last[row] > last ? args.last[row] : last;
+  }
+  for (int64_t row = 0; row < args.heads * args.rows; ++row) {
     float* state = states + row * stride;
     __builtin_memset(state, 0, static_cast<size_t>(stride) * sizeof(float));
     state[padded_head(args.head_size)] = -__builtin_inff();

@@ -6,6 +6,8 @@ namespace ingot::cpu::INGOT_ISA {
 namespace {
 #include "backend/cpu/kernels/math.inl"
 
+#include "backend/cpu/kernels/ahead.inl"
+
 #include "backend/cpu/kernels/attention.inl"
 #include "backend/cpu/kernels/norm.inl"
 #include "backend/cpu/kernels/sampling.inl"

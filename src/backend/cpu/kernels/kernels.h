@@ -23,9 +23,9 @@ static inline constexpr int64_t padded_head(int64_t head_size) { return (head_si
 static inline constexpr int64_t softmax_stride(int64_t head_size) { return padded_head(head_size) + 16; }
 
 struct AttentionArgs {
-  // One layer and KV head of the cache, and one sequence's blocks. Inside a block keys are [head_size, block_size] (so
-  // that neighbouring keys are neighbours in memory) and values [block_size, head_size]; int8: then scales
-  // [block_size].
+  // One layer of the cache from a KV head on, and one sequence's blocks. Inside a block keys are [head_size,
+  // block_size] (so that neighbouring keys are neighbours in memory) and values [block_size, head_size]; int8: then
+  // scales [block_size].
   const void* keys;
   const void* values;
   int64_t block_stride;   // elements from a block to the next
@@ -33,9 +33,12 @@ struct AttentionArgs {
   int32_t block_size;     // a multiple of 8
   int32_t head_size;      // a multiple of 8, at most 512
   KvType type;
+  int64_t reads_to;  // the last position that the caller has read, in this call and the next ones; -1: soon read again
 
-  int32_t rows;          // at most kMaxAttentionRows
-  const float* q;        // [rows, head_size], rotated, times scale * log2(e)
+  int32_t heads;         // KV heads, whose queries see the same positions
+  int64_t head_stride;   // elements from a KV head to the next
+  int32_t rows;          // of each of them; at most kMaxAttentionRows for all
+  const float* q;        // [heads, rows, head_size], rotated, times scale * log2(e)
   const int32_t* first;  // [rows] first and last position each row sees
   const int32_t* last;
 
@@ -55,7 +58,7 @@ struct Kernels {
   void (*store_kv)(const float* key, const float* value, void* key_block, void* value_block, int64_t head_size,
                    int64_t block_size, int64_t offset, KvType type);
 
-  // Softmax states [rows, softmax_stride] over the keys of one split that each row sees.
+  // Softmax states [heads, rows, softmax_stride] over the keys of one split that each row sees.
   void (*attend_split)(const AttentionArgs& args, int64_t split, float* states);
   bool reads_cache_directly;  // a few rows need no converted tile
   // total (+)= part, both [rows, softmax_stride]. A total starts with its largest score at -infinity and zeros.

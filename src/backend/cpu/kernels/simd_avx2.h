@@ -13,7 +13,6 @@ inline constexpr int kLanes = 8;
 inline constexpr int kBlockRows = 6;  // most rows of a block of accumulators
 inline constexpr int kRegisters = 16;
 inline constexpr bool kDirect = true;
-inline constexpr bool kPrefetches = true;  // asks for the cache's next keys and values before it needs them
 
 static inline Vec load(const float* p) { return (Vec)_mm256_loadu_ps(p); }
 static inline void store(float* p, Vec v) { _mm256_storeu_ps(p, (__m256)v); }

@@ -13,7 +13,6 @@ inline constexpr int kLanes = 16;
 inline constexpr int kBlockRows = 6;  // most rows of a block of accumulators
 inline constexpr int kRegisters = 32;
 inline constexpr bool kDirect = true;  // 16-bit floats convert as fast as they load: use them straight from the cache
-inline constexpr bool kPrefetches = false;  // it made no difference where it was measured (Zen 4)
 
 static inline Vec load(const float* p) { return (Vec)_mm512_loadu_ps(p); }
 static inline void store(float* p, Vec v) { _mm512_storeu_ps(p, (__m512)v); }

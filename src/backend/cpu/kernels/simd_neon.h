@@ -13,7 +13,6 @@ inline constexpr int kLanes = 4;
 inline constexpr int kBlockRows = 6;  // most rows of a block of accumulators
 inline constexpr int kRegisters = 32;
 inline constexpr bool kDirect = true;
-inline constexpr bool kPrefetches = false;  // never measured on such a machine
 
 static inline Vec load(const float* p) { return (Vec)vld1q_f32(p); }
 static inline void store(float* p, Vec v) { vst1q_f32(p, (float32x4_t)v); }

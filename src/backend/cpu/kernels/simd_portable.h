@@ -20,7 +20,6 @@ inline constexpr int kBlockRows = 4;
 inline constexpr int kRegisters = 14;  // of 16: products need some too
 #endif
 inline constexpr bool kDirect = false;  // conversion is slow: do it once a tile
-inline constexpr bool kPrefetches = false;
 
 static inline Vec load(const float* p) {
   Vec v;

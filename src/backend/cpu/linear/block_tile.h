@@ -206,7 +206,8 @@ struct BlockTile {
             }
             at += kFormat.header_bytes;
             for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
-              for (int b = 0; b < kFormat.record_bytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
+              if constexpr (kRows >= kPrefetchRows)
+                for (int b = 0; b < kFormat.record_bytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
               record<0, kRows>(at, act, lane, d, dmin, acc);
               if (const uint32_t rows = *outliers++; rows != 0) {
                 // Decoded again: the compiler would keep every record's words in memory for this.

@@ -8,6 +8,8 @@ constant uint ATTENTION_BLOCK_SIZE [[function_constant(kAttentionBlockSize)]];
 constant uint ATTENTION_WINDOW [[function_constant(kAttentionWindow)]];  // 0: none
 constant bool ATTENTION_QK_NORM [[function_constant(kAttentionQkNorm)]];
 constant uint ATTENTION_SIMDGROUPS [[function_constant(kAttentionSimdgroups)]];  // of a threadgroup
+constant uint ATTENTION_ROWS
+    [[function_constant(kAttentionRows)]];  // prefill: of a threadgroup, those of its heads counted each
 constant bool ATTENTION_ONE_SPAN
     [[function_constant(kAttentionOneSpan)]];  // decode: a threadgroup takes no more than one span
 constant bool ATTENTION_TURNED

@@ -4,8 +4,6 @@
 // from span to span are its own dims alone. The sums and their order are those of attention_span.h.
 #include "attention_span.h"
 
-constant uint ATTENTION_ROWS [[function_constant(kAttentionRows)]];  // of a threadgroup: 8, 16 or 32
-
 constant constexpr uint kMostEights = 4;  // of rows of a threadgroup, of dims of a simdgroup
 constant uint PREFILL_Q_STRIDE = ATTENTION_HEAD_SIZE + 8;
 constant uint PREFILL_RESULT_STRIDE = ATTENTION_HEAD_SIZE + 8;

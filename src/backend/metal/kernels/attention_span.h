@@ -127,7 +127,7 @@ static float2 attention_softmax(threadgroup const float* scores,  // [8][score s
     MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
       const uint at = i + shift + j;
       const bool seen = Whole || (first_key + at >= low && first_key + at < high);
-      const float exact = seen ? exp2(score[j] - best) : 0.0f;
+      const float exact = seen ? power_of_two(score[j] - best) : 0.0f;
       const C weight = C(sizeof(S) == 1 && seen ? exact * (scales[kSpan + at] * inverse) : exact);
       four[j] = weight;
       sum += sizeof(S) == 1 ? exact : float(weight);
@@ -149,8 +149,7 @@ template <typename C>
 static void attention_weigh(thread simdgroup_float8x8* sums, threadgroup const C* weights,
                             thread const simdgroup_matrix<C, 8, 8>* v, uint width) {
   simdgroup_matrix<C, 8, 8> seen[2];
-  simdgroup_load(seen[0], weights, kWeightStride);
-  simdgroup_load(seen[1], weights + 8, kWeightStride);
+  matrix_load_fours(seen, weights, kWeightStride);
   MATRIX_UNROLL for (uint j = 0; j < 8; j += 2) if (j * 8 < width)
       matrix_multiply_broad(sums[j], sums[j + 1], seen[0], seen[1], v[j * 2], v[j * 2 + 1], v[j * 2 + 2], v[j * 2 + 3]);
 }
@@ -291,7 +290,7 @@ static float2 attention_span(threadgroup const C* q, device const S* keys, devic
 // first becomes their union.
 static float2 attention_fold(thread float2& total, float2 next) {
   const float best = max(total.x, next.x);
-  const float2 factors = float2(exp2(total.x - best), exp2(next.x - best));
+  const float2 factors = float2(power_of_two(total.x - best), power_of_two(next.x - best));
   total = float2(best, fma(total.y, factors.x, next.y * factors.y));
   return factors;
 }

@@ -291,8 +291,8 @@ METAL_FUNC void matrix_load_lines(thread simdgroup_matrix<T, 8, 8>* m, Pointer f
   matrix_load_wide(m + 4, from + 32, stride, transpose, count, part, lane);
 #endif
 }
-// Two times eight rows of `width` columns (32 or 64) as right operands of products: m[j * 2] of the first eight rows,
-// m[j * 2 + 1] of the second. Which columns a matrix has is the device's business again, and matrix_store_right's.
+// Two times eight rows of `width` columns (32 or 64) as right operands of products, m[j * 2] and m[j * 2 + 1]. Which of
+// the rows a matrix has is the device's business again, and matrix_load_fours'; which columns, matrix_store_right's.
 template <typename T, typename Pointer>
 METAL_FUNC void matrix_load_right(thread simdgroup_matrix<T, 8, 8>* m, Pointer first, Pointer second, ulong stride,
                                   uint width, uint first_count, uint second_count, threadgroup T* part, uint lane) {
@@ -434,6 +434,85 @@ METAL_FUNC uint known_from_here(uint number, threadgroup uint* place) {
 // The number at `place` as one that a compiler knows nothing of: what is made of it is made anew behind this, in each
 // turn of a loop, and takes no registers before.
 METAL_FUNC uint number_anew(threadgroup uint* place) { return *(threadgroup volatile uint*)place; }
+
+// ---- sixteen columns, four a lane ----
+//
+// Two matrices side by side, of which lane l has four numbers of row l / 4. Where lanes hold matrices in such a way
+// this costs nothing; elsewhere they go through `part`, [8][16] of the simdgroup's own.
+
+// The column of number j of lane l.
+METAL_FUNC uint matrix_four_column(uint lane, uint j) {
+  return kWideMatrices ? j / 2 * 8 + lane % 4 * 2 + j % 2 : lane % 4 * 4 + j;
+}
+// Where column `column` must be put so that lane l % 4 has columns 4 l to 4 l + 3 in order, and where a row must be put
+// that is multiplied with it.
+METAL_FUNC uint matrix_four_place(uint column) { return matrix_four_column(column / 4, column % 4); }
+METAL_FUNC float4 matrix_take_four(thread const simdgroup_float8x8& left, thread const simdgroup_float8x8& right,
+                                   threadgroup float* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  return softmetal_take_four(left, right);
+#else
+  simdgroup_store(left, part, 16);
+  simdgroup_store(right, part + 8, 16);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  const float4 four = *(threadgroup const float4*)(part + lane / 4 * 16 + lane % 4 * 4);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  return four;
+#endif
+}
+// The way back, as left operands.
+template <typename T>
+METAL_FUNC void matrix_set_four(thread simdgroup_matrix<T, 8, 8>* m, vec<T, 4> four, threadgroup T* part, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_set_four(m, four);
+#else
+  *(threadgroup vec<T, 4>*)(part + lane / 4 * 16 + lane % 4 * 4) = four;
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  simdgroup_load(m[0], part, 16);
+  simdgroup_load(m[1], part + 8, 16);
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+}
+// The same from threadgroup memory: eight rows of sixteen columns, beginning at multiples of 8 bytes.
+template <typename T>
+METAL_FUNC void matrix_load_fours(thread simdgroup_matrix<T, 8, 8>* m, threadgroup const T* from, uint stride) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_fours(m, from, stride);
+#else
+  simdgroup_load(m[0], from, stride);
+  simdgroup_load(m[1], from + 8, stride);
+#endif
+}
+// Sixteen rows of sixteen columns of 16 bits, 16 bytes each and so aligned, as right operands: m[j * 2] of the first
+// eight rows and of columns 8 j on, m[j * 2 + 1] of the others.
+template <typename T>
+METAL_FUNC void matrix_load_square(thread simdgroup_matrix<T, 8, 8>* m, threadgroup const T* from, uint stride) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_square(m, from, stride);
+#else
+  MATRIX_UNROLL for (uint i = 0; i < 4; ++i) simdgroup_load(m[i], from + i % 2 * 8 * stride + i / 2 * 8, stride);
+#endif
+}
+
+// ---- numbers ----
+
+// 2 to the power of x; what is too small for a number with all its digits may be zero.
+METAL_FUNC float power_of_two(float x) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  return softmetal_power_of_two(x);
+#else
+  return exp2(x);
+#endif
+}
+// Two numbers rounded to T, which some devices do at once.
+template <typename T>
+METAL_FUNC vec<T, 2> rounded_two(float2 x) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  return softmetal_rounded_two<T>(x);
+#else
+  return vec<T, 2>(T(x.x), T(x.y));
+#endif
+}
 
 // Function constants by number: 0-19 norms and other small operations; 20-49 matrix products; 50-69 attention; 70-89
 // sampling.

@@ -75,5 +75,5 @@ template [[host_name("linear_many_bfloat")]] [[kernel]] decltype(linear_many<bfl
   float4 sum = parts[0];
   PACKED_UNROLL for (uint slice = 1; slice < LINEAR_SLICES; ++slice) sum += parts[slice];
   PACKED_UNROLL for (uint i = 0; i < 4; ++i) if (i < count)
-      linear_finish(p.out, bias, bias, out, row, output + i, sum[i], 0.0f);
+      linear_finish(p.out, bias, bias, out, row, output + i, linear_unboost<half>(LINEAR_FORMAT, sum[i]), 0.0f);
 }

@@ -49,6 +49,8 @@ enum FunctionConstant : uint32_t {
   kAttentionOneSpan,
   kAttentionTurned,
   kAttentionRows,
+  kAttentionHeads,
+  kAttentionBuffers,
 };
 
 // ---- norm, rows, blocks ---------------------------------------------------------------------------------------------
@@ -155,10 +157,12 @@ struct LinearParams {
   // Columns that ranks could share are in cuts, LinearColumns each, added as (0 + 1) + (2 + 3): how many there are, and
   // how many of them make the first sum.
   uint32_t cuts, left;
+  uint32_t wide_stages, wide_turns;  // stages of weights and turns of x that linear_wide has room for
 };
 
 SHARED_CONSTANT uint32_t kLinearMostCuts = 4;
 SHARED_CONSTANT uint32_t kLinearMostSlices = 8;
+SHARED_CONSTANT uint32_t kWideOutputs = 128, kWideThreads = 384;
 SHARED_CONSTANT uint32_t kLinearTurn = 64;                     // columns that tiles take at a time
 SHARED_CONSTANT uint32_t kLinearTileStride = kLinearTurn + 8;  // of both operands in threadgroup memory
 SHARED_CONSTANT uint32_t kLinearAddThreads = 256;
@@ -233,7 +237,7 @@ struct PlaceColumnsParams {
 
 SHARED_CONSTANT uint32_t kSpan = 64;  // keys
 SHARED_CONSTANT uint32_t kMaxHeadSize = 256;
-SHARED_CONSTANT uint32_t kPrefillMostThreads = 256;  // of prefill_attention_shared
+SHARED_CONSTANT uint32_t kPrefillMostThreads = 256;  // of prefill_attention_shared and prefill_attention_tiles
 
 struct AttentionParams {
   float scale;  // of q . k, times log2(e)
@@ -242,7 +246,7 @@ struct AttentionParams {
   uint32_t group,
       skipped;  // query heads a KV head, on all ranks; those of the first one that lie before the first here
   uint32_t rope_dims;
-  uint32_t split;        // keys a split, a multiple of the span
+  uint32_t split;        // keys a split: the span times a power of two
   uint32_t piece;        // decode: keys a threadgroup, the span or the split
   uint32_t max_blocks;   // row length of the block table
   uint32_t max_pieces;   // row length of the partial results
@@ -302,7 +306,7 @@ struct SampleResetParams {
 #ifndef __METAL_VERSION__
 static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
               sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
-static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearColumns) == 72 && sizeof(LinearParams) == 184 &&
+static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearColumns) == 72 && sizeof(LinearParams) == 192 &&
               sizeof(EmbedParams) == 136 && sizeof(GemmUnpackParams) == 68 && sizeof(GemmFinishParams) == 32);
 static_assert(sizeof(RouteParams) == 24 && sizeof(ExpertSumParams) == 24 && sizeof(AddPartsParams) == 28 &&
               sizeof(PlaceColumnsParams) == 12 && sizeof(AttentionParams) == 60);

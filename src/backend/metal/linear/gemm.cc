@@ -59,14 +59,6 @@ bool Gemm::takes(const LinearShape& shape) const {
   return !name_.empty() && shape.experts == 0 && shape.cuts == 0 && tile_type(shape) != DType::f32;
 }
 
-BufferView Gemm::reserve(Context& context, BufferPtr& buffer, size_t bytes, const char* label) {
-  if (!buffer || buffer->length() < bytes) {
-    buffer = context.memory.new_private(bytes, label);
-    context.memory.commit_residency();
-  }
-  return {buffer.get(), 0, bytes};
-}
-
 void Gemm::multiply(Context& context, const LinearShape& shape, DType format, int64_t outputs, int64_t width,
                     int64_t rows, BufferView x, BufferView weights, BufferView sums) {
   const int64_t stride = padded_columns(format, shape.cols), slice = slice_columns(format, shape.cols);
@@ -101,7 +93,7 @@ void Gemm::encode(Context& context, const LinearShape& shape, const GemmOperands
     const int64_t rows = std::min(kPieceRows, shape.rows - row);
     const auto x_bytes = static_cast<size_t>(rows * stride) * 2;
     const auto x_up_bytes = static_cast<size_t>(alike ? 0 : rows * stride_up) * 2;
-    const BufferView x = reserve(context, inputs_, x_bytes + x_up_bytes, "work inputs");
+    const BufferView x = context.memory.reserve(inputs_, x_bytes + x_up_bytes, "work inputs");
     unpack(context, "gemm_inputs", shape, shape.format, row, rows, operands.in, false, part(x, 0, x_bytes));
     if (!alike)
       unpack(context, "gemm_inputs", shape, format_up, row, rows, operands.in, false, part(x, x_bytes, x_up_bytes));
@@ -109,8 +101,8 @@ void Gemm::encode(Context& context, const LinearShape& shape, const GemmOperands
       const int64_t outputs = std::min(piece, shape.outputs - first);
       const int64_t each = ceil_div(outputs, int64_t{8}) * 8, width = each * matrices;  // rows begin where they should
       const auto bytes = static_cast<size_t>(each * stride) * 2, up_bytes = static_cast<size_t>(each * stride_up) * 2;
-      const BufferView weights = reserve(context, weights_, bytes + up_bytes, "work weights");
-      const BufferView sums = reserve(context, sums_, static_cast<size_t>(rows * width) * 4, "work sums");
+      const BufferView weights = context.memory.reserve(weights_, bytes + up_bytes, "work weights");
+      const BufferView sums = context.memory.reserve(sums_, static_cast<size_t>(rows * width) * 4, "work sums");
       unpack(context, "gemm_weights", shape, shape.format, first, each, operands.weight, true, part(weights, 0, bytes));
       if (gated)
         unpack(context, "gemm_weights", shape, format_up, first, each, operands.up, true,

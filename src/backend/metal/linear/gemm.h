@@ -37,7 +37,6 @@ class Gemm {
   void encode(Context& context, const LinearShape& shape, const GemmOperands& operands);
 
  private:
-  BufferView reserve(Context& context, BufferPtr& buffer, size_t bytes, const char* label);
   // One matrix, or two alike: sums [rows, width] = x W^T, slice by slice.
   void multiply(Context& context, const LinearShape& shape, DType format, int64_t outputs, int64_t width, int64_t rows,
                 BufferView x, BufferView weights, BufferView sums);

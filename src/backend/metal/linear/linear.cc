@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/metal/linear/choices.h"
 #include "backend/metal/linear/plan.h"
 #include "backend/metal/ops.h"
 #include "core/error.h"
@@ -16,6 +17,48 @@ BufferView from(BufferView view, int64_t first, DType type) {
 }
 
 }  // namespace
+
+void encode_plan(Context& context, const LinearShape& shape, const LinearPlan& plan, const GemmOperands& buffers,
+                 const Operands& route) {
+  Encoder& encoder = context.encoder;
+  const auto write_out = [&] {
+    if (shape.accumulate)
+      encoder.update(5, buffers.out);
+    else
+      encoder.write(5, buffers.out);
+  };
+  // A bias that is not there is something else that is never written.
+  const BufferView none = {buffers.weight.buffer, buffers.weight.offset, 0};
+  encoder.use(plan.kernel, plan.constants);
+  encoder.weight(0, buffers.weight);
+  if (buffers.up) encoder.weight(1, buffers.up);
+  encoder.read(2, buffers.in);
+  encoder.weight(3, buffers.bias ? buffers.bias : none);
+  if (buffers.up) encoder.weight(4, buffers.bias_up ? buffers.bias_up : none);
+  BufferView partials;
+  if (plan.partial_bytes > 0) {
+    partials = context.memory.reserve(context.partials, plan.partial_bytes, "work sums");
+    encoder.write(10, partials);
+  }
+  write_out();
+  encoder.value(6, plan.params);
+  if (shape.cuts > 0) encoder.value(11, plan.cuts);
+  if (shape.experts > 0) {
+    encoder.read(7, route.items);
+    encoder.read(8, route.starts);
+    encoder.read(9, route.order);
+  }
+  encoder.threadgroup_memory(0, plan.threadgroup_bytes);
+  encoder.dispatch({plan.groups, 1, 1}, {plan.threads, 1, 1});
+  if (plan.add_groups == 0) return;
+
+  encoder.use("linear_add", plan.constants);
+  encoder.weight(3, buffers.bias ? buffers.bias : none);
+  write_out();
+  encoder.value(6, plan.params);
+  encoder.read(10, partials);
+  encoder.dispatch({plan.add_groups, plan.add_row_groups, 1}, {kLinearAddThreads, 1, 1});
+}
 
 void encode_product(Context& context, LinearShape shape, const Operands& operands) {
   const PackedMatrix& weight = *operands.weight;
@@ -40,52 +83,14 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
   const BufferView bias = shape.bias ? from(operands.bias, first, DType::f32) : BufferView{};
   const BufferView bias_up = shape.bias_up ? from(operands.bias_up, first, DType::f32) : BufferView{};
   const BufferView up = operands.up != nullptr ? operands.up->view(*operands.up_segment) : BufferView{};
-  if (shape.rows > most_few_rows(shape, context.family) && context.gemm.takes(shape))
-    return context.gemm.encode(context, shape, {weight.view(segment), up, in, bias, bias_up, out});
-  const LinearPlan plan = plan_linear(shape, linear_variant(shape, context.family));
-
-  Encoder& encoder = context.encoder;
-  const auto write_out = [&] {
-    if (shape.accumulate)
-      encoder.update(5, out);
-    else
-      encoder.write(5, out);
-  };
-  // A bias that is not there is something else that is never written.
-  const BufferView none = {weight.data.get(), segment.offset, 0};
-  encoder.use(plan.kernel, plan.constants);
-  encoder.weight(0, weight.view(segment));
-  if (up) encoder.weight(1, up);
-  encoder.read(2, in);
-  encoder.weight(3, bias ? bias : none);
-  if (up) encoder.weight(4, bias_up ? bias_up : none);
-  BufferView partials;
-  if (plan.partial_bytes > 0) {
-    if (!context.partials || context.partials->length() < plan.partial_bytes) {
-      context.partials = context.memory.new_private(plan.partial_bytes, "work sums");
-      context.memory.commit_residency();
-    }
-    partials = {context.partials.get(), 0, plan.partial_bytes};
-    encoder.write(10, partials);
-  }
-  write_out();
-  encoder.value(6, plan.params);
-  if (shape.cuts > 0) encoder.value(11, plan.cuts);
-  if (shape.experts > 0) {
-    encoder.read(7, operands.items);
-    encoder.read(8, operands.starts);
-    encoder.read(9, operands.order);
-  }
-  encoder.threadgroup_memory(0, plan.threadgroup_bytes);
-  encoder.dispatch({plan.groups, 1, 1}, {plan.threads, 1, 1});
-  if (plan.add_groups == 0) return;
-
-  encoder.use("linear_add", plan.constants);
-  encoder.weight(3, bias ? bias : none);
-  write_out();
-  encoder.value(6, plan.params);
-  encoder.read(10, partials);
-  encoder.dispatch({plan.add_groups, plan.add_row_groups, 1}, {kLinearAddThreads, 1, 1});
+  if (context.wide.takes(shape))
+    return context.wide.encode(context, shape, {weight.view(segment), up, in, bias, bias_up, out});
+  const bool library = context.gemm.takes(shape);
+  if (context.encoder.rehearsing()) context.choices.note(shape, operands, library);
+  const LinearWay way = context.choices.way(shape, library);
+  if (way.library) return context.gemm.encode(context, shape, {weight.view(segment), up, in, bias, bias_up, out});
+  encode_plan(context, shape, plan_linear(shape, way.variant), {weight.view(segment), up, in, bias, bias_up, out},
+              operands);
 }
 
 void encode(const LinearOp& op, Context& context) {

@@ -12,6 +12,7 @@
 namespace ingot::metal {
 
 struct Context;
+struct GemmOperands;
 
 // A matrix [rows, cols] on the device, in the layout of kernels/linear_formats.h.
 struct PackedMatrix {
@@ -48,6 +49,9 @@ struct Operands {
 };
 // What the operands say need not be in `shape`.
 void encode_product(Context& context, LinearShape shape, const Operands& operands);
+// The dispatch that a plan says, and the one that adds its slices. Of `route` only what experts need is looked at.
+void encode_plan(Context& context, const LinearShape& shape, const LinearPlan& plan, const GemmOperands& buffers,
+                 const Operands& route);
 
 // Rows of one expert that are multiplied at a time; from the rows of the step, rounded up to a power of two.
 int64_t expert_item_rows(const ExpertRoute& route);

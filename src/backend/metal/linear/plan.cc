@@ -11,77 +11,12 @@ constexpr int64_t kMostRows = 16;          // few rows at a time
 constexpr int64_t kMostStreamedRows = 64;  // unrolled
 constexpr int64_t kSharedRows = 17;        // from here on x may be shared
 constexpr size_t kWaitingBytes = 8;        // of a sum of cuts, while the next one is summed
-constexpr int64_t kManyOutputs = 32768, kBusyOutputs = 16384;
+constexpr int kMostThreads = 1024;         // of a threadgroup
 
-// The one table of variants, for NVIDIA GPUs: the first line that fits is taken. More panels a simdgroup read the
-// activations less often and take more registers; fewer keep more simdgroups busy. They are tuned on an H200
-// (docs/benchmarks.md): where outputs are few, threadgroups must come out even on its 132 multiprocessors, so 5120
-// outputs are 128 times 40, not 320 times 16.
-// 16-bit weights, the same of experts, of two matrices of experts, q8_0, q4_0 and q4_k, other quantized ones.
-enum class Way { plain, experts, gated_experts, bytes, nibbles, blocks };
-struct TableLine {
-  Way way;
-  int64_t max_rows;     // at a time
-  int64_t min_outputs;  // of the product
-  int64_t min_cols;
-  LinearVariant variant;
-};
-// Shared: as many threadgroups as multiprocessors hold at once, of as many outputs as registers hold.
-constexpr LinearVariant shared(int matrix, int unroll, int crowd) {
-  return {.matrix = matrix, .unroll = unroll, .shared = 8, .crowd = crowd};
-}
-constexpr LinearVariant split(int matrix, int unroll, int crowd) {
-  LinearVariant variant = shared(matrix, unroll, crowd);
-  variant.split = true;
-  return variant;
-}
-constexpr TableLine kNvidiaTable[] = {
-    {Way::plain, 8, 5632, 0, {.matrix = 2, .unroll = 4}},
-    {Way::plain, 8, 4608, 8192, {.matrix = 5, .unroll = 4}},
-    {Way::plain, 8, 0, 0, {.matrix = 2, .unroll = 4}},
-    {Way::plain, 16, 16384, 0, {.matrix = 2, .unroll = 4}},
-    {Way::plain, 16, 4096, 0, {.matrix = 2, .unroll = 2}},
-    {Way::plain, 16, 0, 0, {.matrix = 2, .unroll = 4}},
-    {Way::plain, 32, 16384, 0, shared(4, 2, 512)},
-    {Way::plain, 32, 5121, 16384, split(3, 2, 512)},
-    {Way::plain, 32, 4096, 16384, split(5, 4, 256)},
-    {Way::plain, 32, 0, 0, {.matrix = 2, .unroll = 1}},
-    {Way::plain, 64, 16384, 0, shared(4, 2, 512)},
-    {Way::plain, 64, 6145, 0, split(4, 2, 512)},
-    {Way::plain, 64, 5121, 0, split(3, 2, 512)},
-    {Way::plain, 64, 4097, 0, split(5, 4, 256)},
-    {Way::plain, 64, 4096, 0, split(4, 4, 256)},
-    {Way::plain, 64, 0, 0, {.matrix = 2, .unroll = 1}},
-    {Way::experts, 16, 0, 0, {.matrix = 2, .unroll = 4, .crowd = 512}},
-    {Way::gated_experts, 8, 0, 0, {.matrix = 2, .unroll = 4, .crowd = 768}},
-    {Way::gated_experts, 16, 0, 0, {.matrix = 2, .unroll = 4, .crowd = 512}},
-    {Way::bytes, 8, kBusyOutputs, 0, {.matrix = 2, .unroll = 4}},
-    {Way::bytes, 8, 4225, 0, {.matrix = 3, .unroll = 4}},
-    {Way::bytes, 16, kBusyOutputs, 0, {.matrix = 4, .unroll = 4}},
-    {Way::bytes, 16, 4225, 16384, {.matrix = 5, .unroll = 4}},
-    {Way::bytes, 16, 4225, 0, {.matrix = 6, .unroll = 4}},
-    {Way::bytes, 16, 0, 16384, {.matrix = 2, .unroll = 4}},
-    {Way::bytes, 16, 0, 0, {.matrix = 1, .unroll = 4}},
-    {Way::bytes, 64, 0, 0, {.matrix = 2, .unroll = 4}},
-    {Way::nibbles, 8, kManyOutputs, 0, {.matrix = 4, .unroll = 2, .crowd = 512}},
-    {Way::nibbles, 1, 0, 0, {.matrix = 2, .unroll = 2, .crowd = 768}},
-    {Way::nibbles, 8, 4225, 16384, {.matrix = 5, .unroll = 2}},
-    {Way::nibbles, 8, 0, 0, {.matrix = 2, .unroll = 2, .crowd = 768}},
-    {Way::nibbles, 16, kManyOutputs, 0, {.matrix = 4, .unroll = 2}},
-    {Way::nibbles, 16, 4225, 0, {.matrix = 6, .unroll = 2}},
-    {Way::nibbles, 16, 0, 0, {.matrix = 2, .unroll = 2}},
-    {Way::nibbles, 64, 0, 0, {.matrix = 2, .unroll = 1}},
-    {Way::blocks, 8, kManyOutputs, 0, {.matrix = 4, .unroll = 2, .crowd = 512}},
-    {Way::blocks, 8, 0, 16384, {.matrix = 2, .unroll = 2, .crowd = 768}},
-    {Way::blocks, 8, 0, 0, {.matrix = 2, .unroll = 4}},
-    {Way::blocks, 16, 0, 0, {.matrix = 2, .unroll = 2}},
-    {Way::blocks, 64, 0, 0, {.matrix = 2, .unroll = 1}},
-};
 // Any device: not tuned on hardware.
 constexpr LinearVariant kStreams{.matrix = 2, .unroll = 1};
 
 bool is_plain(DType format) { return format == DType::f16 || format == DType::bf16; }
-bool is_nibbles(DType format) { return format == DType::q4_0 || format == DType::q4_k; }
 
 // Three parts of x, and the sums of slices for each simdgroup.
 int64_t shared_bytes(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
@@ -95,6 +30,29 @@ bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t
   return shape.experts == 0 && shape.cuts == 0 && is_plain(shape.format) && rows >= kSharedRows &&
          shape.cols % slice == 0 && slice % (32 * variant.unroll) == 0 &&
          shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
+}
+
+// Unrolled on NVIDIA's GPUs: near the best of most shapes on an H200. More panels a simdgroup read the activations less
+// often and take more registers, fewer keep more simdgroups busy.
+LinearVariant streams_variant(const LinearShape& shape, int64_t rows) {
+  constexpr int64_t kBusyOutputs = 16384, kSplitOutputs = 4096, kSplitColumns = 16384;
+  if (is_block_quantized(shape.format)) {
+    const bool bytes = shape.format == DType::q8_0;
+    if (rows > kMostRows) return {.matrix = 2, .unroll = bytes ? 4 : 1};
+    // Two matrices count once here: panels are halved behind this.
+    const bool many = shape.outputs >= kBusyOutputs, some = shape.outputs > kSplitOutputs;
+    if (rows > 8) return {.matrix = many ? 4 : some ? 6 : 2, .unroll = bytes ? 4 : 2};
+    if (bytes) return {.matrix = some && !many ? 3 : 2, .unroll = 4};
+    if (many) return {.matrix = 4, .unroll = 2, .crowd = 512};
+    if (some && shape.cols >= kSplitColumns) return {.matrix = 5, .unroll = 2};
+    return {.matrix = 2, .unroll = 2, .crowd = 768};
+  }
+  if (shape.experts > 0) return {.matrix = 2, .unroll = 4, .crowd = 512};
+  if (rows <= kMostRows) return {.matrix = 2, .unroll = 4};
+  const bool busy = shape.outputs >= kBusyOutputs;
+  if (busy || (shape.outputs >= kSplitOutputs && (rows > 32 || shape.cols >= kSplitColumns)))
+    return {.matrix = 4, .unroll = 2, .shared = 8, .split = !busy, .crowd = 512};
+  return {.matrix = 2, .unroll = 1};
 }
 
 // Few rows at a time: what the kernels are specialised for.
@@ -193,20 +151,7 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool tried = tried_variant && (tried_variant->unroll > 0) == fits_streams(shape);
   LinearVariant variant{.matrix = rows <= 8 ? 2 : 1};
   if (!nvidia && is_plain(shape.format) && fits_streams(shape)) variant = kStreams;
-  if (nvidia && fits_streams(shape)) {
-    const Way way = shape.format == DType::q8_0        ? Way::bytes
-                    : is_nibbles(shape.format)         ? Way::nibbles
-                    : is_block_quantized(shape.format) ? Way::blocks
-                    : shape.experts == 0               ? Way::plain
-                    : gated                            ? Way::gated_experts
-                                                       : Way::experts;
-    const auto fits = [&](const TableLine& line) {
-      return line.way == way && rows <= line.max_rows && shape.outputs >= line.min_outputs &&
-             shape.cols >= line.min_cols;
-    };
-    const auto* const line = std::find_if(std::begin(kNvidiaTable), std::end(kNvidiaTable), fits);
-    variant = line != std::end(kNvidiaTable) ? line->variant : kStreams;
-  }
+  if (nvidia && fits_streams(shape)) variant = streams_variant(shape, rows);
   if (tried) variant = *tried_variant;
   if (variant.unroll == 0) return variant;
   if (gated && !tried) variant.matrix = std::max(variant.matrix / 2, 1);  // of each of two matrices
@@ -216,6 +161,26 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   if (variant.shared > 0 && !fits_shared(shape, variant, bucket))
     variant = {.matrix = std::min(variant.matrix, gated ? 1 : 2), .unroll = 1};
   return variant;
+}
+
+bool fits(const LinearShape& shape, const LinearVariant& variant, int family) {
+  const bool tiles = variant.tile_rows > 0, floats = tile_type(shape) == DType::f32;
+  if (tiles) {
+    // What a simdgroup has of the rows and a thread of x: kernels/linear_tiles.h. 16 rows meet in an instruction of
+    // NVIDIA's GPUs.
+    const int eights = variant.tile_rows / 8 / variant.tile_parts;
+    const int runs = variant.tile_rows * 8 / (variant.tile_parts * variant.tile_outputs);
+    if (shape.experts > 0 || eights < 1 || eights > 8 || runs < 1 || runs > 8) return false;
+    if (family == kNvidiaFamily && !floats && eights % 2 != 0) return false;
+  } else {
+    const int64_t rows = shape.experts > 0 ? shape.item_rows : row_bucket(std::min(shape.rows, kMostStreamedRows));
+    if (variant.unroll == 0 && (rows > kMostRows || variant.crowd > 256)) return false;
+    if (variant.unroll > 0 && !fits_streams(shape)) return false;
+    if (variant.shared > 0 ? !fits_shared(shape, variant, rows) : variant.split) return false;
+    if (variant.split && shape.activation) return false;  // both matrices' sums are needed at once
+  }
+  const LinearPlan plan = plan_linear(shape, variant);
+  return plan.threads <= kMostThreads && plan.threadgroup_bytes <= static_cast<size_t>(shape.threadgroup_bytes);
 }
 
 LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {

@@ -57,6 +57,8 @@ struct LinearVariant {
   int shared = 0;      // simdgroups with outputs of their own that share x, 16-bit weights and 32 or 64 rows; 0: none
   bool split = false;  // shared: threadgroups take one slice each, and another dispatch adds them
   int crowd = 256;     // unrolled: threads that must find registers on a multiprocessor; 256, 512 or 768
+
+  friend bool operator==(const LinearVariant&, const LinearVariant&) = default;
 };
 
 // Columns of a slice, from the columns of the matrix and its format alone.
@@ -70,9 +72,12 @@ uint32_t activation_number(const LinearShape& shape);
 LinearOut linear_out(const LinearShape& shape);
 // How many rows are still few.
 int64_t most_few_rows(const LinearShape& shape, int family);
-// From the one table of variants. `family` is the newest Apple GPU family the device has.
+// Needs no measuring: what is taken until something faster was found (candidates.h). `family` is the newest Apple GPU
+// family the device has.
 LinearVariant linear_variant(const LinearShape& shape, int family);
-// For benchmarks: where set, it stands for what the table has for few rows.
+// Whether the kernels can compute the product so.
+bool fits(const LinearShape& shape, const LinearVariant& variant, int family);
+// For tests: where set, few rows go so.
 inline std::optional<LinearVariant> tried_variant;
 
 struct LinearPlan {

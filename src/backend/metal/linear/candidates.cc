@@ -1,0 +1,128 @@
+#include "backend/metal/linear/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ingot::metal {
+namespace {
+
+constexpr int64_t kFewRows = 16, kMostUnrolledRows = 128;
+constexpr int64_t kTileRows = 17;  // tiles of 32 rows are not for fewer
+
+// Few rows, each simdgroup a slice. The more panels, the fewer threads find registers.
+void add_streams(const LinearShape& shape, int family, std::vector<LinearVariant>& all) {
+  const bool gated = shape.activation.has_value(), nvidia = family == kNvidiaFamily;
+  const int64_t rows = shape.experts > 0 ? shape.item_rows : shape.rows;
+  if (!fits_streams(shape)) {
+    for (const int matrix : {1, 2, 4}) all.push_back({.matrix = matrix});
+    return;
+  }
+  if (!nvidia) {
+    for (const int matrix : {1, 2, 4}) all.push_back({.matrix = matrix});
+    for (const int matrix : {1, 2, 3, 4})
+      for (const int unroll : {1, 2}) all.push_back({.matrix = matrix, .unroll = unroll});
+    return;
+  }
+  if (rows > kFewRows) {
+    for (const int matrix : {1, 2})
+      for (const int unroll : {1, 2, 4})
+        if (matrix * unroll <= (is_block_quantized(shape.format) ? 8 : 2))
+          all.push_back({.matrix = matrix, .unroll = unroll});
+    return;
+  }
+  for (const int unroll : {2, 4}) {
+    for (int matrix = 1; matrix <= (gated ? 3 : 6); ++matrix) all.push_back({.matrix = matrix, .unroll = unroll});
+    for (int matrix = 1; matrix <= (gated ? 2 : 4); ++matrix)
+      all.push_back({.matrix = matrix, .unroll = unroll, .crowd = 512});
+    for (int matrix = 1; matrix <= (gated ? 1 : 2); ++matrix)
+      all.push_back({.matrix = matrix, .unroll = unroll, .crowd = 768});
+  }
+}
+
+// 17 rows and more that take x from threadgroup memory.
+void add_shared(const LinearShape& shape, std::vector<LinearVariant>& all) {
+  const int most = shape.activation ? 2 : 5;
+  for (const bool split : {false, true})
+    for (int matrix = 1; matrix <= most; ++matrix)
+      for (const auto& [unroll, crowd] : {std::pair{2, 256}, {4, 256}, {2, 512}}) {
+        if (crowd > 256 && matrix > 4) continue;
+        all.push_back({.matrix = matrix, .unroll = unroll, .shared = 8, .split = split, .crowd = crowd});
+      }
+}
+
+void add_tiles(const LinearShape& shape, int family, std::vector<LinearVariant>& all) {
+  for (const int rows : {32, 64, 128}) {
+    if (rows >= 2 * shape.rows) continue;  // most of it would be empty
+    for (const int outputs : {64, 128})
+      for (const int parts : {2, 4})
+        all.push_back({.tile_rows = rows,
+                       .tile_outputs = outputs,
+                       .tile_parts = parts,
+                       .buffers = family == kNvidiaFamily ? 2 : 1});
+  }
+}
+
+std::string name_of_variant(const LinearVariant& v) {
+  if (v.tile_rows > 0)
+    return fmt::format("tiles {} x {} p{}{}", v.tile_rows, v.tile_outputs, v.tile_parts, v.buffers > 1 ? " b2" : "");
+  return fmt::format("few m{} u{}{}{}{}", v.matrix, v.unroll, v.crowd != 256 ? fmt::format(" c{}", v.crowd) : "",
+                     v.shared > 0 ? fmt::format(" shared {}", v.shared) : "", v.split ? " split" : "");
+}
+
+}  // namespace
+
+ProductKey ProductKey::of(const LinearShape& shape) {
+  ProductKey key{.format = shape.format,
+                 .format_up = shape.activation ? shape.format_up : shape.format,
+                 .in = shape.in,
+                 .activation = activation_number(shape),
+                 .gated = shape.activation.has_value(),
+                 .cols = shape.cols,
+                 .outputs = shape.outputs,
+                 .experts = shape.experts,
+                 .cuts = shape.cuts,
+                 .rows = 1};
+  if (shape.experts > 0)
+    key.rows = shape.item_rows;
+  else if (shape.rows > 1)
+    for (key.rows = 8; key.rows < shape.rows;) key.rows *= 2;
+  return key;
+}
+
+std::string name_of(const ProductKey& key) {
+  std::string name{dtype_name(key.format)};
+  if (key.format_up != key.format) name += fmt::format(" and {}", dtype_name(key.format_up));
+  if (key.experts > 0) name += fmt::format(" {} experts", key.experts);
+  if (key.gated) name += " 2 x";
+  name += fmt::format(" {} x {}", key.outputs, key.cols);
+  if (key.activation > 0) name += fmt::format(" a{}", key.activation);
+  if (key.cuts > 0) name += fmt::format(" {} cuts", key.cuts);
+  return name + fmt::format(" of {}", dtype_name(key.in));
+}
+
+std::string name_of(const LinearWay& way) { return way.library ? "library" : name_of_variant(way.variant); }
+
+LinearWay default_way(const LinearShape& shape, int family, bool library) {
+  if (library && shape.rows > most_few_rows(shape, family)) return {.library = true, .variant = {}};
+  return {.library = false, .variant = linear_variant(shape, family)};
+}
+
+std::vector<LinearWay> candidate_ways(const LinearShape& shape, int family, bool library) {
+  std::vector<LinearVariant> variants;
+  const int64_t rows = shape.experts > 0 ? shape.item_rows : shape.rows;
+  if (rows <= (fits_streams(shape) ? kMostUnrolledRows : kFewRows)) add_streams(shape, family, variants);
+  if (rows > kFewRows && rows <= kMostUnrolledRows && family == kNvidiaFamily) add_shared(shape, variants);
+  if (rows >= kTileRows) add_tiles(shape, family, variants);
+  std::vector<LinearWay> ways = {default_way(shape, family, library)};
+  const auto add = [&ways](const LinearWay& way) {
+    if (std::find(ways.begin(), ways.end(), way) == ways.end()) ways.push_back(way);
+  };
+  add({.library = false, .variant = linear_variant(shape, family)});
+  if (library && rows >= kTileRows) add({.library = true, .variant = {}});
+  for (const LinearVariant& variant : variants)
+    if (fits(shape, variant, family)) add({.library = false, .variant = variant});
+  return ways;
+}
+
+}  // namespace ingot::metal

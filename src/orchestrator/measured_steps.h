@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ingot/engine.h"
+#include "orchestrator/pacer.h"
+
+// What steps take before anybody waits for one. Blocks are written: only while they hold nothing.
+namespace ingot {
+
+// The shortest time, in microseconds, of a step of so many sequences with so many rows each; the last row of a sequence
+// draws a token, or all of them do.
+double measured_step_us(Engine& engine, int32_t sequences, int32_t rows, bool all_draw);
+
+// Tells the pacer what steps take whose rows all draw a token: 1, 2, 4, ... rows, as long as they are quick.
+void expect_rows(Engine& engine, Pacer& pacer);
+
+}  // namespace ingot
