@@ -152,7 +152,7 @@ void Backend::begin(const StagedStep& step) {
   has_.stage = ring.stage.data();
   has_.times = {};
   begin_step(step.ring);
-  failing_ = fail_next_.exchange(false);
+  failing_ = failures_due_ > 0 && failures_due_-- > 0;
   phase_ = Phase::encoding;
   encode(PrepareOp{});
 }

@@ -119,8 +119,8 @@ class Backend {
   // Of a device that has several ways to the same bits: null of others. Steps must have been rehearsed.
   virtual Tuner* tuner() { return nullptr; }
 
-  // For tests: the next step fails as if the device had.
-  void inject_failure() { fail_next_ = true; }
+  // For tests: the next steps fail as if the device had.
+  void inject_failure(int steps = 1) { failures_due_ = steps; }
 
  protected:
   explicit Backend(std::string who) { has_.who = std::move(who); }
@@ -181,7 +181,7 @@ class Backend {
   Phase phase_ = Phase::idle;
   std::function<void(const std::string& why)> failed_;
   bool failing_ = false;  // the step being encoded is to fail: it does nothing
-  std::atomic<bool> fail_next_{false};
+  std::atomic<int> failures_due_{0};
 };
 
 }  // namespace ingot

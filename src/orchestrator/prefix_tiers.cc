@@ -125,6 +125,7 @@ void PrefixTiers::finish(const Step& step, bool good) {
 
 void PrefixTiers::forget_device() {
   for (const BlockCopy& save : std::exchange(saves_, {})) host_->drop(save.to);
+  for (const BlockCopy& load : std::exchange(loads_, {})) release(load.from);
   unsaved_.clear();
 }
 

@@ -58,7 +58,7 @@ ScheduledStep Scheduler::schedule(bool follows_step_in_flight, int32_t parts) {
   tiers_.save_filled(pool_);
   make_room();
   schedule_decodes(scheduled);
-  load_blocks(scheduled);
+  load_blocks();
   schedule_prompts(scheduled);
   // Saves and loads go with the next step that has rows. Without rows only where no token is on its way: a step names
   // those of the step before it.
@@ -179,7 +179,7 @@ void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
       if (sequence->waits_for_files()) continue;  // others go on meanwhile
       return;
     }
-    if (!load_blocks(scheduled, sequence)) continue;
+    if (!load_blocks(*sequence)) continue;
     if (!take(sequence)) return;
   }
 }

@@ -38,12 +38,11 @@ struct ScheduledStep {
   int32_t drafts = 0;
   int32_t draft_rows = 0;  // of sequences with a draft, in all
   int32_t prefill_rows = 0;
-  bool follows = false;                            // another step was in flight when this was scheduled
-  bool waited = false;                             // the step before it was waited for first
-  double drafting_us = 0;                          // in which its drafts were guessed,
-  double reading_us = 0;                           // and of that, texts read that were new to the draft model
-  int32_t hopeful = 0;                             // sequences that were waited for, or left out, for a draft's sake
-  std::vector<std::shared_ptr<Sequence>> loading;  // whose blocks it loads
+  bool follows = false;    // another step was in flight when this was scheduled
+  bool waited = false;     // the step before it was waited for first
+  double drafting_us = 0;  // in which its drafts were guessed,
+  double reading_us = 0;   // and of that, texts read that were new to the draft model
+  int32_t hopeful = 0;     // sequences that were waited for, or left out, for a draft's sake
   bool empty() const { return sequences.empty() && !moves_blocks(step); }
 };
 
@@ -80,12 +79,10 @@ class Scheduler {
   void park(const std::shared_ptr<Sequence>& sequence);
   // Ends a sequence in any state and frees what it holds.
   void retire(const std::shared_ptr<Sequence>& sequence);
-  // Puts a running sequence back among the waiting, without blocks: it will be computed again.
-  void preempt(const std::shared_ptr<Sequence>& sequence);
-  // A step failed: what its blocks contain is unknown.
-  void forget_cache();
+  // A step failed: what any block contains is unknown, and whoever holds some is computed again.
+  void start_over();
   // A step was waited for, or never will be: its saves and loads are over.
-  void finish_moves(const ScheduledStep& scheduled, bool good);
+  void finish_moves(const Step& step, bool good) { tiers_.finish(step, good); }
   bool has_unsaved() const { return tiers_.has_unsaved(); }
 
   int32_t decoding() const;  // running sequences whose prompts are computed
@@ -126,8 +123,8 @@ class Scheduler {
   bool place_loads(Sequence& sequence);
   bool look_in_files(Sequence& sequence);
   void count_tier_hits(const Sequence& sequence);
-  void load_blocks(ScheduledStep& scheduled);
-  bool load_blocks(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence);
+  void load_blocks();
+  bool load_blocks(Sequence& sequence);
   BlockContent content_of(const Sequence& sequence, int64_t block) const;
   bool extend_blocks(Sequence& sequence, int64_t length, bool may_preempt);
   bool make_writable(Sequence& sequence, int64_t position, bool may_preempt);
@@ -140,6 +137,8 @@ class Scheduler {
   void extend_hashes(Sequence& sequence);
   BlockHash parent_hash(const Sequence& sequence, int64_t block) const;
   void release(Sequence& sequence);
+  // Puts a running sequence back among the waiting, without blocks: it will be computed again.
+  void preempt(const std::shared_ptr<Sequence>& sequence);
   bool wants_row(const Sequence& sequence) const;
 
   EngineLimits limits_;

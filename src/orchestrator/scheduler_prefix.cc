@@ -59,33 +59,28 @@ void Scheduler::count_tier_hits(const Sequence& sequence) {
 }
 
 // Goes on with what earlier steps had no room for.
-void Scheduler::load_blocks(ScheduledStep& scheduled) {
-  for (const std::shared_ptr<Sequence>& sequence : running_by_turn()) load_blocks(scheduled, sequence);
+void Scheduler::load_blocks() {
+  for (const std::shared_ptr<Sequence>& sequence : running_by_turn()) load_blocks(*sequence);
 }
 
 // Has the sequence's blocks loaded by this step; false: some are left to later ones.
-bool Scheduler::load_blocks(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence) {
-  std::vector<BlockLoad>& loads = sequence->loads;
+bool Scheduler::load_blocks(Sequence& sequence) {
+  std::vector<BlockLoad>& loads = sequence.loads;
   if (loads.empty()) return true;
   size_t done = 0;
   for (; done < loads.size() && tiers_.may_load(); ++done) {
-    const int32_t block = sequence->blocks[static_cast<size_t>(loads[done].position)];
+    const int32_t block = sequence.blocks[static_cast<size_t>(loads[done].position)];
     tiers_.load(loads[done].host_block, block);
-    pool_.remember(block, content_of(*sequence, loads[done].position));  // rows of the same step may read it
+    pool_.remember(block, content_of(sequence, loads[done].position));  // rows of the same step may read it
   }
-  if (done > 0) scheduled.loading.push_back(sequence);
   loads.erase(loads.begin(), loads.begin() + static_cast<int64_t>(done));
   return loads.empty();
 }
 
-void Scheduler::finish_moves(const ScheduledStep& scheduled, bool good) {
-  tiers_.finish(scheduled.step, good);
-  if (good) return;
-  for (const std::shared_ptr<Sequence>& sequence : scheduled.loading)
-    if (sequence->state == Sequence::State::running && sequence->in_flight == 0) preempt(sequence);
-}
-
-void Scheduler::forget_cache() {
+void Scheduler::start_over() {
+  for (const std::shared_ptr<Sequence>& sequence : std::vector(running_.begin(), running_.end())) preempt(sequence);
+  for (const Queue* queue : {&waiting_, &parked_})
+    for (const std::shared_ptr<Sequence>& sequence : *queue) release(*sequence);
   pool_.forget_all();
   tiers_.forget_device();
 }

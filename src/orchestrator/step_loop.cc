@@ -300,36 +300,28 @@ bool StepLoop::submit(ScheduledStep scheduled) {
     stats_.most_in_flight = std::max(stats_.most_in_flight, static_cast<int32_t>(in_flight_.size()));
     return true;
   } catch (const std::exception& error) {
-    scheduler_.finish_moves(scheduled, false);
-    fail_step(scheduled, error.what());
+    fail(scheduled, error.what());
+    scheduler_.start_over();
     return false;
   }
 }
 
-// What was submitted behind a step that failed counts for nothing.
 void StepLoop::finish_oldest() {
   if (in_flight_.empty()) return;
-  InFlight step = std::move(in_flight_.front());
+  const InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  if (finish(std::move(step))) return;
-  for (InFlight& behind : in_flight_) withdraw(behind);
-}
-
-// Waits for a step and takes its results in; false when it failed.
-bool StepLoop::finish(InFlight step) {
   StepResult result;
   try {
     result = engine_.wait(step.ticket);
   } catch (const std::exception& error) {
-    scheduler_.finish_moves(step.scheduled, false);
-    if (!step.withdrawn) fail_step(step.scheduled, error.what());
-    return false;
+    fail(step.scheduled, error.what());
+    withdraw_all();
+    scheduler_.start_over();
+    return;
   }
-  scheduler_.finish_moves(step.scheduled, !step.withdrawn);
-  if (step.withdrawn) return true;
+  scheduler_.finish_moves(step.scheduled.step, true);
   commit(step.scheduled, result);
   update_stats(step.scheduled, result.stats);
-  return true;
 }
 
 void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) {
@@ -566,29 +558,37 @@ void StepLoop::complete(Request& request, FinishReason reason) {
 }
 
 // A step did not happen: its requests end with the reason. (A sequence that is finished may have outlived its request.)
-void StepLoop::fail_step(const ScheduledStep& scheduled, const std::string& reason) {
-  {
-    const std::lock_guard lock(stats_mutex_);
-    ++stats_.failed_steps;
-    ++stats_.failed_in_a_row;
-    stats_.failure = reason;
-  }
+void StepLoop::fail(const ScheduledStep& scheduled, const std::string& reason) {
+  scheduler_.finish_moves(scheduled.step, false);
+  count_failure(reason);
   for (const ScheduledSequence& part : scheduled.sequences)
     if (part.sequence->state != Sequence::State::finished)
       end_request(*part.sequence->request, FinishReason::error, reason);
-  scheduler_.forget_cache();
 }
 
-// A step before this one failed. Sequences of this one start again: they may have read what should have been written.
-void StepLoop::withdraw(InFlight& step) {
-  step.withdrawn = true;
-  for (const ScheduledSequence& part : step.scheduled.sequences) {
-    Sequence& sequence = *part.sequence;
-    if (sequence.state != Sequence::State::running) continue;
-    sequence.in_flight = 0;
-    sequence.draft.clear();
-    scheduler_.preempt(part.sequence);
+// What was submitted behind a step that failed counts for nothing: it may have read what should have been written. It
+// is waited for before anything else is submitted, so that a device that goes on failing ends requests, and does not
+// make them start again for ever.
+void StepLoop::withdraw_all() {
+  for (const InFlight& step : std::exchange(in_flight_, {})) {
+    try {
+      engine_.wait(step.ticket);
+    } catch (const std::exception& error) {
+      count_failure(error.what());
+    }
+    scheduler_.finish_moves(step.scheduled.step, false);
+    for (const ScheduledSequence& part : step.scheduled.sequences) {
+      part.sequence->in_flight = 0;
+      part.sequence->draft.clear();
+    }
   }
+}
+
+void StepLoop::count_failure(const std::string& reason) {
+  const std::lock_guard lock(stats_mutex_);
+  ++stats_.failed_steps;
+  ++stats_.failed_in_a_row;
+  stats_.failure = reason;
 }
 
 // Lets go of the requests that are complete, then makes everything of this round visible to the readers: one who

@@ -48,7 +48,6 @@ class StepLoop {
   struct InFlight {
     ScheduledStep scheduled;
     StepTicket ticket;
-    bool withdrawn = false;  // it follows a failed step: its results mean nothing
   };
 
   void run();
@@ -65,7 +64,6 @@ class StepLoop {
   void jump_ahead();
   bool submit(ScheduledStep scheduled);
   void finish_oldest();
-  bool finish(InFlight step);
   void commit(const ScheduledStep& scheduled, const StepResult& result);
   void emit();
 
@@ -81,8 +79,9 @@ class StepLoop {
   void fork_choices(Request& request);
   void end_request(Request& request, FinishReason reason, const std::string& error = "");
   void complete(Request& request, FinishReason reason);
-  void fail_step(const ScheduledStep& scheduled, const std::string& reason);
-  void withdraw(InFlight& step);
+  void fail(const ScheduledStep& scheduled, const std::string& reason);
+  void withdraw_all();
+  void count_failure(const std::string& reason);
   void check_ends(Clock::time_point now);
   void update_stats(const ScheduledStep& scheduled, const StepStats& step);
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -160,6 +161,27 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
     EXPECT_EQ(llm.stats().failed_in_a_row, 0u) << "steps came through since";
     EXPECT_FALSE(llm.stats().failure.empty());
     EXPECT_EQ(llm.stats().finished_error, static_cast<uint64_t>(failed));
+    expect_clean(llm);
+  }
+}
+
+// Requests whose step was behind one that failed start again, and do so once: a device that goes on failing ends them.
+TEST(LlmEnds, ADeviceThatAlwaysFailsEndsEveryRequest) {
+  for (const bool overlap : {true, false}) {
+    LlmOptions options = tiny_options();
+    options.overlap = overlap;
+    std::unique_ptr<Engine> engine = Engine::load(options.engine);
+    Backend& device = EngineInternals::device(*engine);
+    Llm llm(std::move(engine), nullptr, options);
+    const std::vector<Choice> expected = answer(llm, greedy(random_ids(30, llm.limits().vocab, 0), 20));
+    device.inject_failure(std::numeric_limits<int>::max());
+    std::vector<std::shared_ptr<Generation>> generations;
+    for (uint32_t i = 0; i < 12; ++i)
+      generations.push_back(llm.submit(greedy(random_ids(30, llm.limits().vocab, i), 20)));
+    for (const auto& generation : generations) EXPECT_EQ(collect(*generation)[0].finish, FinishReason::error);
+    EXPECT_GE(llm.stats().failed_in_a_row, 3u) << "what /health looks at";
+    device.inject_failure(0);
+    EXPECT_EQ(answer(llm, greedy(random_ids(30, llm.limits().vocab, 0), 20))[0].token_ids, expected[0].token_ids);
     expect_clean(llm);
   }
 }

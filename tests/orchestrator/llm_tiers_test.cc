@@ -329,6 +329,45 @@ TEST(LlmTiersAlone, FailedStepsLeaveNothingBehind) {
   }
 }
 
+// Several in a row: those behind the first have been submitted, and were to fill blocks that others hoped to find.
+TEST(LlmTiersAlone, FailuresInARowLeaveNothingBehind) {
+  PlainLlm plain("llama-bf16-llama3");
+  const TempDir dir;
+  LlmOptions options = with_files(dir.path() / "cache");
+  options.engine.kv_blocks = 40;
+  const auto scored = [&](uint32_t i) {
+    GenerationRequest request = greedy(random_ids(60, plain.llm->limits().vocab, 50 + i), 12);
+    request.logprobs = 0;
+    return request;
+  };
+  const auto logprobs = [](const Choice& choice) {
+    std::vector<float> values;
+    for (const TokenScore& score : choice.scores) values.push_back(score.logprob);
+    return values;
+  };
+  std::vector<std::vector<float>> expected;
+  for (uint32_t i = 0; i < 6; ++i) expected.push_back(logprobs(answer(*plain.llm, scored(i))[0]));
+  for (int failures = 1; failures <= 5; ++failures) {
+    std::unique_ptr<Engine> engine = Engine::load(options.engine);
+    Backend& device = EngineInternals::device(*engine);
+    Llm llm(std::move(engine), nullptr, options);
+    LoopGate gate;
+    std::vector<std::shared_ptr<Generation>> generations;
+    generations.push_back(llm.submit(scored(0), gate.notify()));
+    gate.wait_held();
+    for (uint32_t i = 1; i < 6; ++i) generations.push_back(llm.submit(scored(i)));
+    device.inject_failure(failures);
+    gate.open();
+    for (uint32_t i = 0; i < 6; ++i)
+      if (const Choice choice = collect(*generations[i])[0]; choice.finish != FinishReason::error) {
+        EXPECT_EQ(logprobs(choice), expected[i]) << failures << " " << i;
+      }
+    for (uint32_t i = 0; i < 6; ++i)
+      EXPECT_EQ(logprobs(answer(llm, scored(i))[0]), expected[i]) << failures << " " << i;
+    expect_clean(llm);
+  }
+}
+
 // Beams, several choices, penalties, prompt scores and cancellations while blocks come and go everywhere.
 TEST(LlmTiersAlone, EverythingAtOnce) {
   const TempDir dir;
