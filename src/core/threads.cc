@@ -35,18 +35,59 @@ void wait_for_change(const std::atomic<T>& word, T old) {
   while (word.load(std::memory_order_acquire) == old) word.wait(old, std::memory_order_acquire);
 }
 
+constexpr uint64_t kItemMask = 0xFFFFFFFF;
+constexpr uint32_t phase_of(uint64_t items) { return static_cast<uint32_t>(items >> 32); }
+constexpr uint64_t first_item(uint32_t phase) { return uint64_t{phase} << 32; }
+
 }  // namespace
 
 int Worker::count() const { return pool_->size(); }
 
 void Worker::sync() { pool_->arrive_and_wait(); }
 
-std::atomic<int64_t>& Worker::begin_phase() {
-  // Two counters take turns. The one not in use was left by the previous phase, which everybody has finished, and is
-  // reset here, before anybody can pass the barrier that ends this phase and start using it.
-  const uint64_t phase = phase_++;
-  if (index_ == 0) pool_->next_[(phase + 1) % 2].value.store(0, std::memory_order_relaxed);
-  return pool_->next_[phase % 2].value;
+// Calls that all workers have made are equal in number, but for those who are late: nobody is early, since the end of a
+// phase is waited for.
+int64_t Worker::claim(uint32_t phase, int64_t n) {
+  uint64_t items = pool_->items_.load(std::memory_order_acquire);
+  while (phase_of(items) == phase) {
+    const auto item = static_cast<int64_t>(items & kItemMask);
+    if (n == 0) {  // the first to come ends it
+      if (pool_->items_.compare_exchange_weak(items, first_item(phase + 1), std::memory_order_acq_rel)) {
+        pool_->wake_phase();
+        return -1;
+      }
+      continue;
+    }
+    if (item == n) return -1;
+    if (pool_->items_.compare_exchange_weak(items, items + 1, std::memory_order_acq_rel)) return item;
+  }
+  return -1;
+}
+
+void Worker::finish_item(uint32_t phase, int64_t n) {
+  if (pool_->items_done_.fetch_add(1, std::memory_order_acq_rel) + 1 < n) return;
+  pool_->items_done_.store(0, std::memory_order_relaxed);
+  pool_->items_.store(first_item(phase + 1), std::memory_order_release);
+  pool_->wake_phase();
+}
+
+void Worker::wait_for_end(uint32_t phase) {
+  const auto over = [&] { return phase_of(pool_->items_.load(std::memory_order_acquire)) != phase; };
+  for (int i = 0; i < kSpins; ++i) {
+    if (over()) return;
+    pause_cpu();
+  }
+  for (;;) {
+    const uint32_t ends = pool_->phase_ends_.load(std::memory_order_acquire);
+    if (over()) return;
+    pool_->phase_ends_.wait(ends, std::memory_order_acquire);
+  }
+}
+
+// A phase has ended: whoever sleeps looks again.
+void ThreadPool::wake_phase() {
+  phase_ends_.fetch_add(1, std::memory_order_release);
+  phase_ends_.notify_all();
 }
 
 ThreadPool::ThreadPool(int count) {

@@ -12,7 +12,9 @@ namespace ingot {
 class ThreadPool;
 
 // One of the threads that run a job together. Handed to the job; all workers must make the same calls in the same
-// order.
+// order. Nobody waits for a worker that the system took off its CPU, unless it was within f(i): the others do its
+// share, and it passes by what was done without it. So what a job reads outside f(i) must not change before the job is
+// over, or before a sync().
 class Worker {
  public:
   int index() const { return index_; }
@@ -22,28 +24,41 @@ class Worker {
   void sync();
 
   // Calls f(i) once for each i in [0, n), on whichever worker is free, and returns on all workers when all are done.
-  // Which worker gets which i differs from run to run, so the result must not depend on it.
+  // Which worker gets which i differs from run to run, so the result must not depend on it. n < 2^32.
   template <typename F>
   void share(int64_t n, F&& f) {
-    std::atomic<int64_t>& next = begin_phase();
-    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
-         i = next.fetch_add(1, std::memory_order_relaxed))
+    if (count() == 1) {
+      for (int64_t i = 0; i < n; ++i) f(i);
+      return;
+    }
+    const uint32_t phase = phase_++;
+    for (int64_t i = claim(phase, n); i >= 0; i = claim(phase, n)) {
       f(i);
-    sync();
+      finish_item(phase, n);
+    }
+    wait_for_end(phase);
+  }
+
+  // f() once, on whichever worker comes first; returns on all when it is done.
+  template <typename F>
+  void once(F&& f) {
+    share(1, [&](int64_t) { f(); });
   }
 
  private:
   friend class ThreadPool;
   Worker(ThreadPool* pool, int index) : pool_(pool), index_(index) {}
-  std::atomic<int64_t>& begin_phase();
+  int64_t claim(uint32_t phase, int64_t n);  // -1: nothing is left of the phase
+  void finish_item(uint32_t phase, int64_t n);
+  void wait_for_end(uint32_t phase);
 
   ThreadPool* pool_;
   int index_;
-  uint64_t phase_ = 0;
+  uint32_t phase_ = 0;  // calls of share() so far, of all jobs
 };
 
-// A fixed set of threads for fork-join work. Inside a job workers spin for a few microseconds at a barrier before they
-// sleep; between jobs they sleep, so an idle process uses no CPU.
+// A fixed set of threads for fork-join work. Inside a job workers that wait for others spin for a few microseconds
+// before they sleep; between jobs they sleep, so an idle process uses no CPU.
 class ThreadPool {
  public:
   using Job = std::function<void(Worker&)>;
@@ -69,10 +84,7 @@ class ThreadPool {
   friend class Worker;
   void work(int index);
   void arrive_and_wait();
-
-  struct alignas(64) Counter {
-    std::atomic<int64_t> value{0};
-  };
+  void wake_phase();
 
   std::vector<std::thread> threads_;
   Job jobs_[kMaxQueued];
@@ -80,7 +92,11 @@ class ThreadPool {
   alignas(64) std::atomic<uint64_t> finished_{0};
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<uint32_t> generation_{0};
-  Counter next_[2];
+  // The phase under way and the next of its items, 32 bits each, in one word: whoever takes an item knows of which
+  // phase it is.
+  alignas(64) std::atomic<uint64_t> items_{0};
+  alignas(64) std::atomic<int64_t> items_done_{0};   // of that phase
+  alignas(64) std::atomic<uint32_t> phase_ends_{0};  // counted, for those who sleep
   std::atomic<bool> stopping_{false};
 };
 

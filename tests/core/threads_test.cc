@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <numeric>
+#include <random>
+#include <thread>
 #include <vector>
 
 namespace ingot {
@@ -29,6 +31,51 @@ TEST(ThreadPool, PhasesAreOrdered) {
       worker.share(64, [&](int64_t i) { ASSERT_EQ(b[i], round); });
     }
   });
+}
+
+// One that the system took off its CPU outside its share of the work holds nobody up, and does nothing twice when it is
+// back: here it comes back when the others are done.
+TEST(ThreadPool, NobodyWaitsForALateWorker) {
+  for (const int threads : {2, 3}) {
+    ThreadPool pool(threads);
+    std::vector<int> hits(64, 0);
+    std::atomic<int> ended{0};
+    std::atomic<bool> all_ended{false};
+    pool.run([&](Worker& worker) {
+      if (worker.index() == 0)
+        while (!all_ended) std::this_thread::yield();
+      for (int round = 0; round < 100; ++round) {
+        worker.share(64, [&](int64_t i) { hits[i] += 1; });
+        worker.share(round % 3, [&](int64_t i) { hits[i] += 1; });
+      }
+      if (++ended == worker.count() - 1) all_ended = true;
+      worker.sync();
+      worker.share(64, [&](int64_t i) { hits[i] += 1; });
+    });
+    EXPECT_EQ(ended, threads);
+    for (int i = 0; i < 64; ++i) EXPECT_EQ(hits[i], 101 + (i == 0 ? 66 : i == 1 ? 33 : 0)) << i;
+  }
+}
+
+// Workers come and go at every point between and within phases, and what a phase wrote is there in the next.
+TEST(ThreadPool, LateWorkersComeBackAtAnyPoint) {
+  ThreadPool pool(4);
+  std::vector<int64_t> sums(16, 0);
+  pool.run([&](Worker& worker) {
+    std::minstd_rand random(static_cast<unsigned>(worker.index() + 1));
+    for (int64_t round = 0; round < 300; ++round) {
+      if (random() % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+      worker.share(16, [&](int64_t i) {
+        ASSERT_EQ(sums[(i * 5 + 3) % 16] / 2, round);
+        if (i % 5 == 0) std::this_thread::yield();
+      });
+      worker.share(16, [&](int64_t i) { ++sums[i]; });
+      worker.once([&] {
+        for (int64_t& sum : sums) ASSERT_EQ(sum++, 2 * round + 1);
+      });
+    }
+  });
+  for (const int64_t sum : sums) EXPECT_EQ(sum, 600);
 }
 
 TEST(ThreadPool, JobsRunInOrder) {

@@ -54,8 +54,8 @@ void run(const RouteOp& op, const Job& job) {
               job.device.words(route.ids) + row * route.per_token,
               job.device.floats(route.weights) + row * route.per_token);
   });
-  if (job.worker.index() == 0) sort_pairs(route, job.device);
-  job.worker.sync();
+  job.worker.sync();  // a worker that is late may look at where the experts of the layer before begin
+  job.worker.once([&] { sort_pairs(route, job.device); });
 }
 
 void run(const ExpertSumOp& op, const Job& job) {

@@ -5,7 +5,7 @@ namespace ingot::cpu {
 void run(const PrepareOp&, const Job& job) {
   const StepView& view = job.step.view;
   const StagedStep& step = view.step();
-  if (step.resets > 0 && job.device.sampler && job.worker.index() == 0) job.device.sampler->reset_slots(view);
+  if (step.resets > 0 && job.device.sampler) job.worker.once([&] { job.device.sampler->reset_slots(view); });
   if (step.saves + step.loads + step.zeros + step.copies == 0) return;
   // Copies may build on each other, so a layer's are done in order; layers are independent.
   KvCache& cache = *job.device.cache;

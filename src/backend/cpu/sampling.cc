@@ -150,7 +150,7 @@ void Sampler::sample(const float* logits, const StepView& view, const OutputLayo
   worker.share(rows,
                [&](int64_t row) { finish_row(logits + row * layout_.vocab, view, row, layout, output, step, mine); });
   // Histories grow only now, in the order of the rows, so that no row sees a neighbour's token.
-  if (worker.index() == 0) {
+  worker.once([&] {
     const int32_t* tokens = reinterpret_cast<const int32_t*>(output + layout.tokens);
     bool drawn = true;  // what a row that continues a draft takes for granted
     for (int64_t row = 0; row < rows; ++row) {
@@ -164,8 +164,7 @@ void Sampler::sample(const float* logits, const StepView& view, const OutputLayo
       history_.as<int32_t>()[slot * layout_.max_tokens + used] = tokens[row];
       ++counts[1];
     }
-  }
-  worker.sync();
+  });
 }
 
 void Sampler::chunk_stats(const float* logits, const StagedSampling& params, int64_t row, int64_t chunk) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "backend/cpu/linear/packed.h"
 #include "core/ceil_div.h"
@@ -11,7 +12,7 @@
 // How one product is cut into tiles of rows and panels of weights; shared by plain products and those of experts.
 namespace ingot::cpu {
 
-// Up to this many rows every worker converts the activations for itself: cheaper than a barrier.
+// Up to this many rows every worker converts the activations for itself, before its first panels: cheaper than waiting.
 inline constexpr int64_t kRedundantRows = 2;
 
 // Activations that stay in a core's second-level cache while panels pass by.
@@ -45,6 +46,7 @@ struct Call {
   int64_t tiles;
   uint8_t* quantized = nullptr;
   uint8_t* rounded = nullptr;
+  bool unconverted = false;  // they are still to be filled, by this worker for itself
 
   // One that rounds to bf16 is AVX-512 with more instructions; all ISAs pack alike.
   static const KernelTable& table_of(const PackedMatrix::Impl& a, bool f32_in) {
@@ -100,10 +102,8 @@ struct Call {
     const size_t share = align_up(static_cast<size_t>(rows) * row_bytes(), 64);
     quantized = static_cast<uint8_t*>(scratch) + (redundant ? static_cast<size_t>(worker.index()) * share : 0);
     rounded = quantized + (quantize ? static_cast<size_t>(rows) * quantized_row_bytes(blocks, halves) : 0);
-    if (redundant || worker.count() == 1) {
-      for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
-      return;
-    }
+    unconverted = redundant || worker.count() == 1;
+    if (unconverted) return;
     const int64_t pieces = std::clamp<int64_t>(4 * worker.count() / tiles, 1, ceil_div(blocks, 4));
     worker.share(tiles * pieces, [&](int64_t i) {
       const int64_t piece = i % pieces;
@@ -135,12 +135,14 @@ struct Call {
   // f(segment, panel, panels, tile) for all panels and tiles, shared among the workers a chunk of panels at a time. A
   // few panels meet all tiles (as many as stay in cache) before the next ones, so that weights come from memory once.
   template <typename F>
-  void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, F&& f) const {
+  void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, F&& f) {
     const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / panel_bytes) / tiles);
     const int64_t chunk = std::max(least, layout.panels / (worker.count() * kChunksPerWorker));
     const int64_t cached_rows = static_cast<int64_t>(kActivationBlockBytes / row_bytes());
     const int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
     worker.share(ceil_div(layout.panels, chunk), [&](int64_t i) {
+      if (std::exchange(unconverted, false))
+        for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
       const int64_t end = std::min(layout.panels, (i + 1) * chunk);
       for (int64_t first_tile = 0; first_tile < tiles; first_tile += cached_tiles) {
         const int64_t last_tile = std::min(tiles, first_tile + cached_tiles);

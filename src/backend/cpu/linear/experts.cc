@@ -81,12 +81,12 @@ size_t expert_linear(const ExpertLinearArgs& args, Worker& worker) {
     call.convert(tile, 0, call.blocks);
   });
 
-  const int64_t active = groups.active();
-  if (active == 0) return 0;
+  const int64_t active = groups.active();  // none, on ranks that have none of the chosen
   const auto store =
       first.kernels->store[static_cast<int>(args.up != nullptr ? store_kind(args.activation) : StoreKind::set)];
   const int64_t panels = first.layout.segments[0].panels();
-  const int64_t pieces = std::clamp<int64_t>(ceil_div(kChunksPerWorker * worker.count(), active), 1, panels);
+  const int64_t pieces =
+      std::clamp<int64_t>(ceil_div(kChunksPerWorker * worker.count(), std::max<int64_t>(active, 1)), 1, panels);
   worker.share(active * pieces, [&](int64_t i) {
     const int64_t expert = groups.nth_active(i / pieces), piece = i % pieces;
     const Call call = call_of(expert);
