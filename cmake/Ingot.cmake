@@ -45,6 +45,15 @@ function(ingot_hot)
   endif()
 endfunction()
 
+# ingot_fast(target ...): loops over weights, activations and texts.
+function(ingot_fast)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    foreach(target ${ARGN})
+      target_compile_options(${target} PRIVATE -O3)
+    endforeach()
+  endif()
+endfunction()
+
 # ingot_cold(target ...): where no time is spent, in a release either: it compiles in half the time.
 function(ingot_cold)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # `make soak`: the long forms of the suite, one after the other until SOAK_MINUTES (60) are over; every part runs even when one before
 # it failed. The suite itself runs a seeded sample of each.
-#   scripts/soak.sh [PART]...      pairings, loads, prefix, speculation, structured, openapi, replicas, agx, neon, vllm, faults, threads, fuzz; all by default
+#   scripts/soak.sh [PART]...      pairings, loads, prefix, speculation, structured, openapi, replicas, agx, neon, vllm, faults, threads, addresses, fuzz; all by default
 source "$(dirname "$0")/lib.sh"
 cd "$root"
 use_cmake
 INGOT_DEFAULT_MODEL=$(scripts/fetch_model.sh --path)
 export INGOT_DEFAULT_MODEL INGOT_SOAK=1
 minutes=${SOAK_MINUTES:-60}
-if [ $# -eq 0 ]; then set -- pairings loads prefix speculation structured openapi replicas agx neon vllm faults threads fuzz; fi
+if [ $# -eq 0 ]; then set -- pairings loads prefix speculation structured openapi replicas agx neon vllm faults threads addresses fuzz; fi
 share=$((minutes * 60 / $#))  # seconds of a part
 
 failed=""
@@ -102,6 +102,12 @@ threads() {
   within "$share" ctest --test-dir build-tsan -j "$(cores)" --timeout "$share" --output-on-failure -L tsan --repeat until-fail:3 || return
 }
 
+# Addresses in the kernels of every instruction set that this machine runs.
+addresses() {
+  INGOT_CMAKE_ARGS=-DINGOT_ALL_ISAS=ON scripts/build.sh asan tests/backend_test
+  within "$share" build-asan/tests/backend_test --gtest_brief=1 --gtest_filter='*cpu*:Cpu*:*LinearTest*-*etal*' || return
+}
+
 # Each parser's fuzzer for its share; what it finds stays in build-asan/fuzz.
 fuzz() {
   local binary name count
@@ -116,8 +122,8 @@ fuzz() {
 
 for part in "$@"; do
   case "$part" in
-    pairings | loads | faults | prefix | speculation | structured | openapi | replicas | agx | neon | vllm | threads | fuzz) ;;
-    *) die "unknown part '$part'" "Known: pairings loads faults prefix speculation structured openapi replicas agx neon vllm threads fuzz" ;;
+    pairings | loads | faults | prefix | speculation | structured | openapi | replicas | agx | neon | vllm | threads | addresses | fuzz) ;;
+    *) die "unknown part '$part'" "Known: pairings loads faults prefix speculation structured openapi replicas agx neon vllm threads addresses fuzz" ;;
   esac
   say "$part: up to $((share / 60)) minutes"
   "$part" || failed="$failed $part"

@@ -117,6 +117,7 @@ Driver::Driver(const Options& options)
       ptxas_(options.ptxas),
       prebuilt_(options.prebuilt),
       keep_sources_(options.keep_sources),
+      lines_(options.lines),
       prefill_(options.compile_only) {
   cache_ = options.cache.empty() ? default_cache() : options.cache;
   std::error_code error;
@@ -265,24 +266,25 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
                                 "-fvisibility-inlines-hidden",
                                 "-I" + shim_};
   if (flavor.whole_matrices) f.push_back("-DSM_MATRIX_WHOLE");
+  if (flavor.lines || lines_) f.push_back("-g1");
   // Takes half of the time to compile watched kernels, whose time is not spent on the addresses it improves.
   const std::vector<std::string> no_strength_reduction = {"-mllvm", "-disable-lsr"};
 #if defined(SOFTMETAL_ASAN)
   f = f +
-      std::vector<std::string>{"-O1", "-g1", "-DSM_SANITIZED", "-fsanitize=address,undefined",
+      std::vector<std::string>{"-O1", "-DSM_SANITIZED", "-fsanitize=address,undefined",
                                // Of all pointers, before they are used: two thirds of the compile time, and what
                                // is used wrongly AddressSanitizer sees.
                                "-fno-sanitize=null,object-size,pointer-overflow,vptr,function",
                                "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"} +
       no_strength_reduction;
 #elif defined(SOFTMETAL_TSAN)
-  f = f + std::vector<std::string>{"-O1", "-g1", "-DSM_SANITIZED", "-fsanitize=thread", "-fno-omit-frame-pointer"} +
+  f = f + std::vector<std::string>{"-O1", "-DSM_SANITIZED", "-fsanitize=thread", "-fno-omit-frame-pointer"} +
       no_strength_reduction;
 #else
   if (flavor.traced) {
     f = f +
-        std::vector<std::string>{
-            "-O1", "-g1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE", "-fsanitize=kernel-address"} +
+        std::vector<std::string>{"-O1", "-fno-vectorize", "-fno-slp-vectorize", "-DSM_TRACE",
+                                 "-fsanitize=kernel-address"} +
         no_strength_reduction;
     for (const char* option :
          {"-asan-instrumentation-with-call-threshold=0", "-asan-globals=0", "-asan-stack=0",
@@ -294,7 +296,7 @@ std::vector<std::string> Driver::flags(Flavor flavor) const {
     }
   } else {
     // More of either doubles the time to compile products, and lets them run by a tenth faster.
-    f = f + std::vector<std::string>{"-O2", "-g1", "-fno-slp-vectorize", "-mllvm", "-unroll-threshold=80"};
+    f = f + std::vector<std::string>{"-O2", "-fno-slp-vectorize", "-mllvm", "-unroll-threshold=80"};
   }
 #endif
   return f;
@@ -323,30 +325,42 @@ std::string Driver::build(const Program& program, const KernelInfo& kernel, cons
   std::vector<std::string> key = options;
   key.insert(key.end(), {cpp, clang_identity()});
   const std::string stem = cache_ + "/" + hash_text(key);
-  if (keep_sources_) write_file(stem + ".cc", cpp);
   if (file_exists(stem + ".so")) return stem + ".so";
   TemporaryFolder folder(cache_);
-  write_file(folder.path() + "/kernel.cc", cpp);
-  const std::string temporary = folder.path() + "/kernel.so";
-  // Not by one call: clang would start itself once more for the first half and look for libraries in the second.
-  const auto compile = [&] {
-    ProcessResult result = run_process(
-        std::vector<std::string>{clang_, "-c"} + options +
-            std::vector<std::string>{"-include-pch", precompiled_header(options), "kernel.cc", "-o", "kernel.o"},
-        folder.path());
-    if (result.status != 0) return result;
-    result = run_process({"ld", "-shared", "kernel.o", "-o", temporary, "-lm"}, folder.path());
-    if (result.status == 0) return result;
-    return run_process({clang_, "-shared", "kernel.o", "-o", temporary, "-lm"}, folder.path());
-  };
-  ProcessResult result = compile();
-  if (result.status != 0) {  // with all of the program, should something be missing of it
-    write_file(folder.path() + "/kernel.cc", specialize(program, kernel, constants, true));
-    result = compile();
-  }
+  ProcessResult result = compile_object(cpp, options, folder.path());
+  if (result.status != 0)  // with all of the program, should something be missing of it
+    result = compile_object(specialize(program, kernel, constants, true), options, folder.path());
   if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
-  std::filesystem::rename(temporary, stem + ".so");
+  // For with_lines(), which may be asked for by another process.
+  if (keep_sources_ || flavor.traced) std::filesystem::rename(folder.path() + "/kernel.cc", stem + ".cc");
+  std::filesystem::rename(folder.path() + "/kernel.so", stem + ".so");
   return stem + ".so";
+}
+
+std::string Driver::with_lines(const std::string& kernel) const {
+  const std::string stem = kernel.substr(0, kernel.rfind('.')), lines = stem + ".lines.so";
+  if (lines_ || !file_exists(stem + ".cc")) return kernel;
+  if (file_exists(lines)) return lines;
+  TemporaryFolder folder(cache_);
+  const ProcessResult result =
+      compile_object(read_file(stem + ".cc"), flags({.traced = true, .lines = true}), folder.path());
+  if (result.status != 0) return kernel;
+  std::filesystem::rename(folder.path() + "/kernel.so", lines);
+  return lines;
+}
+
+// Not by one call: clang would start itself once more for the first half and look for libraries in the second.
+ProcessResult Driver::compile_object(const std::string& cpp, const std::vector<std::string>& options,
+                                     const std::string& folder) const {
+  write_file(folder + "/kernel.cc", cpp);
+  ProcessResult result = run_process(
+      std::vector<std::string>{clang_, "-c"} + options +
+          std::vector<std::string>{"-include-pch", precompiled_header(options), "kernel.cc", "-o", "kernel.o"},
+      folder);
+  if (result.status != 0) return result;
+  result = run_process({"ld", "-shared", "kernel.o", "-o", "kernel.so", "-lm"}, folder);
+  if (result.status == 0) return result;
+  return run_process({clang_, "-shared", "kernel.o", "-o", "kernel.so", "-lm"}, folder);
 }
 
 std::string Driver::find_prebuilt(const std::string& name) const {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/process.h"
 #include "compiler/program.h"
 #include "softmetal/softmetal.h"
 
@@ -40,9 +41,13 @@ class Driver {
   struct Flavor {
     bool traced = false;
     bool whole_matrices = false;
+    bool lines = false;
   };
   std::string build(const Program& program, const KernelInfo& kernel, const std::vector<ConstantValue>& constants,
                     Flavor flavor) const;
+  // The same code as a traced kernel's, with the lines that it came from: a third more to compile, and wanted only when
+  // there is something to complain of. The kernel's own path where that cannot be had.
+  std::string with_lines(const std::string& kernel) const;
 
   // One kernel for an NVIDIA GPU of compute capability `architecture` ("90a": 9.0, with what later
   // ones have not): PTX, or machine code where there is a
@@ -60,11 +65,14 @@ class Driver {
   void check(const Program& program) const;
   std::string find_prebuilt(const std::string& name) const;
   std::vector<std::string> flags(Flavor flavor) const;
+  // Compiles `cpp`, in `folder`, to a shared object there; its path is folder/kernel.so.
+  ProcessResult compile_object(const std::string& cpp, const std::vector<std::string>& options,
+                               const std::string& folder) const;
   std::string precompiled_header(const std::vector<std::string>& flags) const;
 
   std::string clang_, cache_, shim_, ptxas_, prebuilt_;
   mutable std::string clang_identity_, ptxas_identity_;
-  bool keep_sources_, prefill_;
+  bool keep_sources_, lines_, prefill_;
 };
 
 }  // namespace softmetal

@@ -82,7 +82,9 @@ class CpuExecutor : public Executor, public std::enable_shared_from_this<CpuExec
 #else
     const bool traced = options.mode != Mode::fast;
 #endif
-    if (traced) tracker_ = std::make_unique<Tracker>(options.mode, options.unwritten);
+    if (traced)
+      tracker_ = std::make_unique<Tracker>(options.mode, options.unwritten,
+                                           [this](const std::string& path) { return driver().with_lines(path); });
     int threads = 1;
 #if defined(SOFTMETAL_TSAN)
     threads = 2;  // so that threadgroups of one dispatch race with each other too

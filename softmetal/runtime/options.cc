@@ -79,6 +79,7 @@ Options options_from_environment() {
     o.architecture = static_cast<int>(*n);
   }
   if (auto n = number("SOFTMETAL_KEEP")) o.keep_sources = *n != 0;
+  if (auto n = number("SOFTMETAL_LINES")) o.lines = *n != 0;
   return o;
 }
 

@@ -66,7 +66,8 @@ std::string line_of(const std::string& module_path, uint64_t offset) {
   return "";
 }
 
-Tracker::Tracker(Mode mode, Unwritten unwritten) : mode_(mode), unwritten_(unwritten) {}
+Tracker::Tracker(Mode mode, Unwritten unwritten, WithLines with_lines)
+    : mode_(mode), unwritten_(unwritten), with_lines_(std::move(with_lines)) {}
 
 void Tracker::add(CpuMemory& memory) {
   memory.shadow = std::make_shared<Shadow>(memory.length, mode_ == Mode::strict);
@@ -158,7 +159,7 @@ void Tracker::begin_group(Worker& worker, uint64_t group) {
 
 std::string Tracker::place(const void* pc) const {
   if (!module_) return "";
-  const std::string line = line_of(module_->path, reinterpret_cast<uintptr_t>(pc) - module_->base - 1);
+  const std::string line = line_of(with_lines_(module_->path), reinterpret_cast<uintptr_t>(pc) - module_->base - 1);
   return line.empty() ? "" : " (" + line + ")";
 }
 

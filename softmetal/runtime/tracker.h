@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,7 +20,9 @@ std::string line_of(const std::string& module_path, uint64_t offset);
 
 class Tracker {
  public:
-  Tracker(Mode mode, Unwritten unwritten);
+  // `with_lines`: the path of a module with the same code and its lines, from that of the module.
+  using WithLines = std::function<std::string(const std::string& path)>;
+  Tracker(Mode mode, Unwritten unwritten, WithLines with_lines);
 
   void add(CpuMemory& memory);
   void remove(CpuMemory& memory);
@@ -124,6 +127,7 @@ class Tracker {
 
   const Mode mode_;
   const Unwritten unwritten_;
+  const WithLines with_lines_;
   std::map<uintptr_t, CpuMemory*> memories_;
 
   uint32_t command_ = 0;                // the running one, counted from 1

@@ -154,7 +154,7 @@ TEST_P(LlmTiersOn, PreemptedAHundredTimes) {
   const std::unique_ptr<Llm> llm = make(options);
   const std::vector<int32_t> prompt = random_ids(10, llm->limits().vocab, 1);
   // On the software device a hundred take half a minute.
-  const int32_t wanted = GetParam() == "metal" && !test::soak() ? 15 : test::unless_sanitized<int32_t>({100}, {10})[0];
+  const int32_t wanted = GetParam() == "metal" && !test::soak() ? 5 : test::unless_sanitized<int32_t>({100}, {10})[0];
   int32_t preemptions = 0;
   for (uint32_t round = 0; preemptions < wanted; ++round) {
     ASSERT_LT(round, 60u) << preemptions;

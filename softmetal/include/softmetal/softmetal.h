@@ -35,6 +35,7 @@ struct Options {
   std::string clang;               // the compiler; empty: clang++-19 from PATH
   std::string cache;               // folder of compiled kernels; empty: the user's cache
   bool keep_sources = false;       // leave the generated C++ beside the compiled kernels
+  bool lines = false;              // compile kernels with line numbers, for debuggers and sanitizers
   int gpu_family = 1009;           // MTL::GPUFamilyApple9: the newest Apple family to answer yes for
   uint64_t working_set_bytes = 0;  // recommendedMaxWorkingSetSize; 0: three quarters of memory
   std::string fault_kernel;        // kernels whose names begin with this, or "copy": those of blit encoders ...
