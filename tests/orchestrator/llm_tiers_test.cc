@@ -212,16 +212,21 @@ TEST(LlmTiersAlone, WhatWasComputedIsWrittenWhenAllIsQuiet) {
   const TempDir dir;
   const LlmOptions options = with_files(dir.path() / "cache");
   const std::unique_ptr<Llm> llm = make(options);
+  // A file that is being renamed may be seen twice or not at all: a count is right when it is the one wanted.
   const auto files = [&] {
     int64_t count = 0;
     for (const auto& entry : fs::recursive_directory_iterator(dir.path() / "cache/blocks"))
-      count += entry.is_regular_file();
+      count += entry.is_regular_file() && !entry.path().filename().string().starts_with("unfinished-");
     return count;
   };
   for (uint32_t round = 1; round <= 20; ++round) {
     ask(*llm, greedy(random_ids(90, llm->limits().vocab, round), 1));
-    for (int i = 0; i < 5000 && files() < round * 11; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ASSERT_EQ(files(), round * 11) << "of 11 blocks a round";
+    bool written = false;
+    for (int i = 0; i < 5000 && !written; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      written = files() == round * 11;
+    }
+    ASSERT_TRUE(written) << files() << " files, " << round * 11 << " blocks";
   }
   expect_clean(*llm);
 }
