@@ -325,6 +325,7 @@ std::string Driver::build(const Program& program, const KernelInfo& kernel, cons
   std::vector<std::string> key = options;
   key.insert(key.end(), {cpp, clang_identity()});
   const std::string stem = cache_ + "/" + hash_text(key);
+  if (keep_sources_) write_file(stem + ".cc", cpp);
   if (file_exists(stem + ".so")) return stem + ".so";
   TemporaryFolder folder(cache_);
   ProcessResult result = compile_object(cpp, options, folder.path());
@@ -332,7 +333,7 @@ std::string Driver::build(const Program& program, const KernelInfo& kernel, cons
     result = compile_object(specialize(program, kernel, constants, true), options, folder.path());
   if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
   // For with_lines(), which may be asked for by another process.
-  if (keep_sources_ || flavor.traced) std::filesystem::rename(folder.path() + "/kernel.cc", stem + ".cc");
+  if (flavor.traced) std::filesystem::rename(folder.path() + "/kernel.cc", stem + ".cc");
   std::filesystem::rename(folder.path() + "/kernel.so", stem + ".so");
   return stem + ".so";
 }
