@@ -38,12 +38,18 @@ function(ingot_test_binary name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
 
+# ctest counts two for an entry that keeps a core busy and one for an entry that mostly waits, and is told to count to twice the
+# cores and one (scripts/test.sh): so one that waits runs beside as many busy ones as there are cores.
+function(ingot_busy)
+  set_tests_properties(${ARGN} PROPERTIES PROCESSORS 2)
+endfunction()
+
 # ingot_test_part(name OF binary [FILTER pattern ... [- pattern ...]] [LABELS l ...] [TIMEOUT seconds] [COST seconds]
-#                 [ENVIRONMENT A=b ...])
+#                 [ENVIRONMENT A=b ...] [WAITS])
 # The cases that the patterns name, less those behind the dash; without FILTER the cases that no part before it has named, so that
 # none is forgotten. COST: the long ones begin first.
 function(ingot_test_part name)
-  cmake_parse_arguments(ARG "" "OF;TIMEOUT;COST" "FILTER;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "OF;TIMEOUT;COST" "FILTER;LABELS;ENVIRONMENT" ${ARGN})
   get_target_property(taken ${ARG_OF} INGOT_TAKEN)
   if(NOT taken)
     set(taken "")
@@ -67,14 +73,21 @@ function(ingot_test_part name)
     list(APPEND ARG_ENVIRONMENT ASAN_OPTIONS=detect_stack_use_after_return=0)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
+  if(NOT ARG_WAITS)
+    ingot_busy(${name})
+  endif()
   if(ARG_COST)
     set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
   endif()
 endfunction()
 
-# ingot_test(name SOURCES a_test.cc ... LIBS lib ... [LABELS l] [TIMEOUT seconds] [COST seconds]): a binary run as one entry.
+# ingot_test(name SOURCES a_test.cc ... LIBS lib ... [LABELS l] [TIMEOUT seconds] [COST seconds] [WAITS]): a binary run as one entry.
 function(ingot_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "WAITS" "TIMEOUT;COST" "SOURCES;LIBS;LABELS" ${ARGN})
+  set(waits "")
+  if(ARG_WAITS)
+    set(waits WAITS)
+  endif()
   ingot_test_binary(${name} SOURCES ${ARG_SOURCES} LIBS ${ARG_LIBS})
-  ingot_test_part(${name} OF ${name} FILTER * LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST})
+  ingot_test_part(${name} OF ${name} FILTER * LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST} ${waits})
 endfunction()

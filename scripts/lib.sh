@@ -60,6 +60,9 @@ fetch_wheel() {
   return 1
 }
 
+# What ctest counts to: two for each entry that keeps a core busy, and one for an entry that waits (cmake/Tests.cmake).
+test_jobs() { echo $((2 * $(cores) + 1)); }
+
 cores() { getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
 
 # major COMPILER: its major version, 0 when it does not run.

@@ -17,7 +17,7 @@ within() { if have timeout; then timeout -k 10 "$@"; else shift && "$@"; fi; }
 # The suite's own programs with INGOT_SOAK=1: every product of formats, shapes and ways, every order of threads.
 pairings() {
   scripts/build.sh release
-  within "$share" ctest --test-dir build -j "$(cores)" --timeout "$share" --output-on-failure -L 'metal|conformance' || return
+  within "$share" ctest --test-dir build -j "$(test_jobs)" --timeout "$share" --output-on-failure -L 'metal|conformance' || return
 }
 
 # Hundreds of clients for minutes, in each mode; every answer is compared with the same request alone.
@@ -99,7 +99,7 @@ vllm() {
 # The race detector over everything with threads.
 threads() {
   scripts/build.sh tsan
-  within "$share" ctest --test-dir build-tsan -j "$(cores)" --timeout "$share" --output-on-failure -L tsan --repeat until-fail:3 || return
+  within "$share" ctest --test-dir build-tsan -j "$(test_jobs)" --timeout "$share" --output-on-failure -L tsan --repeat until-fail:3 || return
 }
 
 # Addresses in the kernels of every instruction set that this machine runs.

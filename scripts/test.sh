@@ -102,7 +102,7 @@ part() {
   # ThreadSanitizer's runtime wants the address layout it was made for; recent kernels randomize more than older ones know.
   if [ "$name" = tsan ] && have setarch && setarch -R true 2>/dev/null; then launcher="setarch -R"; fi
   # shellcheck disable=SC2086  # a command and its flag
-  GTEST_OUTPUT=xml:$root/$dir/results/ within "$test_s" $launcher ctest --test-dir "$dir" -j "$(cores)" --output-on-failure \
+  GTEST_OUTPUT=xml:$root/$dir/results/ within "$test_s" $launcher ctest --test-dir "$dir" -j "$(test_jobs)" --output-on-failure \
     --no-tests=error --output-junit results/ctest.junit "$@" || rc=$?
   counts=$(python3 scripts/count_tests.py "$dir"/results $rc)
   # shellcheck disable=SC2086  # words: passed, failed, skipped, then the names of what failed
