@@ -1,5 +1,8 @@
 """The platform: what vLLM must know about the device, and the limits it has to keep to."""
 
+import os
+import sys
+
 import ingot
 import torch
 from vllm.platforms.interface import Platform, PlatformEnum
@@ -43,6 +46,7 @@ class ApplePlatform(Platform):
         if not vllm_config.cache_config.block_size:
             vllm_config.cache_config.block_size = DEFAULT_BLOCK_SIZE
         cls._switch_off_torch(vllm_config)
+        never_fork_a_gpu()
         if vllm_config.model_config is not None:
             cls._clamp(vllm_config)
             use_scheduler(vllm_config)
@@ -105,8 +109,6 @@ class ApplePlatform(Platform):
 
     @classmethod
     def get_device_total_memory(cls, device_id: int = 0) -> int:
-        import os
-
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     @classmethod
@@ -136,6 +138,15 @@ class ApplePlatform(Platform):
     @classmethod
     def supports_structured_output(cls) -> bool:
         return True
+
+
+def never_fork_a_gpu() -> None:
+    """A GPU that this process has opened, as _clamp() does, is of no use to a process forked from it: CUDA refuses every call there."""
+    name = ingot.settings()["device"]
+    if name == "auto":
+        name = next((device for device, usable, _ in ingot.devices() if usable and device == "cuda"), "metal")
+    if name == "cuda" or (name == "metal" and sys.platform == "darwin"):
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
 
 
 def use_scheduler(vllm_config) -> None:

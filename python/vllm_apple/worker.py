@@ -52,6 +52,7 @@ class AppleWorker(WorkerBase):
         self.follower = None  # of the others
         self.plan = None  # built by execute_model(), not yet asked for by sample_tokens()
         self.flying = deque(maxlen=8)  # outputs of the last steps, where vLLM asks for them while it plans the next
+        self.step_times = deque(maxlen=4096)  # (rows, us it ran, us that the device had waited for it) of the last steps
         self.drafter = None
         self.drawn = None  # the plan of the last step, until its requests' drafts are asked for
 
@@ -174,6 +175,12 @@ class AppleWorker(WorkerBase):
     def wake_up(self, tags=None) -> None:
         return
 
+    def take_step_times(self) -> list[tuple]:
+        """By collective_rpc: (rows, us it ran, us that the device had waited for it) of the steps since the last call."""
+        times = list(self.step_times)
+        self.step_times.clear()
+        return times
+
     def take_draft_token_ids(self):
         """Guesses for the requests that drew a token in the last step."""
         plan, self.drawn = self.drawn, None
@@ -287,6 +294,8 @@ class StepOutput(AsyncModelRunnerOutput):
             output = make_output(plan.req_ids, index, [[] for _ in index])
             output.failure = plan.error
             return output
+        stats = result.stats
+        self.worker.step_times.append((plan.step.num_scheduled_tokens, stats["run_us"], stats["gap_us"]))
         if self.worker.logits is not None and len(plan.sampled):
             tokens, logprobs = self._draw(result)
         else:
