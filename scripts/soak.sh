@@ -36,7 +36,8 @@ loads() {
 
 # 200 ranks that die or stand still under clients that stream; every kind of model across two hosts.
 faults() {
-  scripts/build.sh release ingot
+  scripts/build.sh release ingot cli_test
+  build/tests/cli_test --gtest_brief=1 --gtest_filter='MpiRanks.End*' || return
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/faults_test.py || return
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/hosts_test.py || return
 }
