@@ -20,10 +20,13 @@ pairings() {
   within "$share" ctest --test-dir build -j "$(test_jobs)" --timeout "$share" --output-on-failure -L 'metal|conformance' || return
 }
 
-# Hundreds of clients for minutes, in each mode; every answer is compared with the same request alone.
+# How soon Ctrl-C and the page's stop are heeded, while the machine does nothing else. Then hundreds of clients for minutes, in each
+# mode; every answer is compared with the same request alone.
 loads() {
   local mode
-  scripts/build.sh release ingot
+  scripts/build.sh release ingot ingot_python ingot_web
+  PYTHONPATH=$root/build/python scripts/python_test.sh tests/python/llm_test.py ResultsTest.test_ctrl_c_ends_at_once || return
+  INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/web/page_test.py -k before_our_eyes || return
   for mode in default preempt no-prefix; do
     INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/load_test.py --tiny --seconds $((share / 4)) --mode $mode || return
   done
@@ -33,7 +36,8 @@ loads() {
 
 # 200 ranks that die or stand still under clients that stream; every kind of model across two hosts.
 faults() {
-  scripts/build.sh release ingot
+  scripts/build.sh release ingot cli_test
+  build/tests/cli_test --gtest_brief=1 --gtest_filter='MpiRanks.End*' || return
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/faults_test.py || return
   INGOT_BINARY=$root/build/bin/ingot scripts/python_test.sh tests/server/hosts_test.py || return
 }

@@ -127,9 +127,12 @@ bool Pacer::waiting_pays(int32_t guided_rows, int32_t free_rows) const {
   return step == 0 || guided_rows * (step - gap_us_) > 2 * free_rows * gap_us_;
 }
 
-// A gap that was long once keeps everybody from waiting, so that none is measured any more: it is forgotten by and by.
-void Pacer::learn_gap(double gap_us, double drafting_us) {
-  if (gap_us > drafting_us) follow(gap_us_, gap_us - drafting_us);
+// A gap that was long once keeps everybody from waiting, so that none is measured any more: it is forgotten by and by,
+// and the first one, which nothing was known before, is not believed so far.
+void Pacer::learn_gap(double gap_us, double drafting_us, double run_us) {
+  if (gap_us <= drafting_us) return;
+  const double idle_us = gap_us - drafting_us;
+  follow(gap_us_, gap_us_ == 0 ? std::min(idle_us, run_us / 2) : idle_us);
 }
 
 void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {

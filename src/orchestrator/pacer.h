@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace ingot {
@@ -22,8 +23,9 @@ class Pacer {
   bool waiting_pays(int32_t guided_rows, int32_t free_rows) const;
   double gap_us() const { return gap_us_; }
   // That the device was idle, where the step before was waited for. Guessing took some of it, and is counted elsewhere:
-  // reading a long text for the first draft would say for ever that waiting is dear.
-  void learn_gap(double gap_us, double drafting_us = 0);
+  // reading a long text for the first draft would say for ever that waiting is dear. `run_us`: what the step behind it
+  // took.
+  void learn_gap(double gap_us, double drafting_us = 0, double run_us = std::numeric_limits<double>::max());
 
   double decode_us(int32_t decode_rows) const;  // expected time of a step of decode rows; 0: unknown
   // Expected time of a step of so many rows that all give a token, drafts included; 0: unknown.

@@ -16,7 +16,7 @@ void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) 
     pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
   if (scheduled.prefill_rows == 0 && !scheduled.sequences.empty())
     pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
-  if (scheduled.waited) pacer.learn_gap(result.stats.gap_us, scheduled.drafting_us);
+  if (scheduled.waited) pacer.learn_gap(result.stats.gap_us, scheduled.drafting_us, result.stats.run_us);
   part_count_.learn(scheduled.decode_rows, scheduler_.decoding(), scheduled.prefill_rows == 0 && scheduled.drafts == 0,
                     now);
   const uint64_t accepted = stats_.accepted_tokens;

@@ -55,7 +55,7 @@ class FailuresTest(HubCase):
         self.hub.fail("GET /api", 99, fake_hub.status(503, Retry_After="0"))
         start = time.monotonic()
         self.assertIn("answered 503; try again later", self.refused("pull", NAME))
-        self.assertLess(time.monotonic() - start, 10, "Retry-After counts")
+        self.assertLess(time.monotonic() - start, 14, "Retry-After counts: without it 15 s")
         self.assertEqual(len(self.hub.requests), 6)
 
     def test_one_failure_ends_the_others(self):
@@ -295,7 +295,7 @@ class FailuresTest(HubCase):
         hub.add(NAME, small, token=SECRET)
         start = time.monotonic()
         self.assertIn("SSL_CERT_FILE", self.refused("pull", NAME, HF_ENDPOINT=hub.url, HF_TOKEN=SECRET))
-        self.assertLess(time.monotonic() - start, 5, "a certificate does not get better by asking again")
+        self.assertLess(time.monotonic() - start, 14, "a certificate does not get better by asking again")
         self.assertEqual(hub.requests, [], "the token went to a server nobody vouches for")
         self.assertIn("SSL_CERT_FILE", self.refused("pull", NAME, HF_ENDPOINT=hub.url, SSL_CERT_FILE="/none", expect=2))
         self.check(self.pull(HF_ENDPOINT=hub.url, HF_TOKEN=SECRET, SSL_CERT_FILE=certificate), small)

@@ -109,6 +109,16 @@ TEST(Pacer, AGapThatWasLongOnceIsForgotten) {
   EXPECT_LT(pacer.gap_us(), 5'000);
 }
 
+// The machine was busy with something else when the first one was measured.
+TEST(Pacer, AFirstGapThatWasLongIsNotBelieved) {
+  Pacer pacer(0, 8, 64);
+  pacer.learn(1, 0, 100);
+  pacer.learn_gap(30'000, 0, 100);
+  EXPECT_TRUE(pacer.waiting_pays(1, 0)) << "or none would be measured any more";
+  for (int i = 0; i < 20; ++i) pacer.learn_gap(30'000, 0, 100);
+  EXPECT_FALSE(pacer.waiting_pays(1, 0)) << "it is always that long";
+}
+
 TEST(Pacer, GuessingIsNoGap) {
   Pacer pacer(0, 8, 64);
   pacer.learn_gap(28'163, 28'100);

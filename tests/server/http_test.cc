@@ -294,7 +294,7 @@ TEST(Http, ASlowReaderPullsSeldom) {
     exchange->wake();
   }
   std::this_thread::sleep_for(50ms);
-  EXPECT_EQ(source->pulls(), pulls);
+  EXPECT_LT(source->pulls(), pulls + 10) << "a few where the transport was held up, not one for each";
   // Another client is not held up.
   RawClient other(server.port());
   other.send(kGet);

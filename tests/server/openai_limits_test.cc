@@ -1,11 +1,11 @@
 // What one request may ask for, and what a request of one client may not learn of another's.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <chrono>
 #include <thread>
 
 #include "core/error.h"
+#include "cpu_time.h"
 #include "server/openai/limits.h"
 #include "server/openai_rig.h"
 #include "soak.h"
@@ -135,12 +135,6 @@ TEST(OpenaiLimits, WorkEndsWhenItsClientLeft) {
   EXPECT_EQ(rig.generator->generations.size(), 0u);
 }
 
-double process_cpu_s() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
-
 // Each of these would take a second or more.
 TEST(OpenaiLimits, WorkEndsSoonAfterItsClientLeft) {
   if (test::kSanitized) GTEST_SKIP() << "times of a sanitizer mean nothing";
@@ -153,13 +147,13 @@ TEST(OpenaiLimits, WorkEndsSoonAfterItsClientLeft) {
   const std::pair<const char*, std::string> cases[] = {{kText, letters}, {"/tokenize", letters}, {kChat, chat}};
   for (const auto& [path, body] : cases) {
     auto exchange = std::make_shared<FakeExchange>("POST", path, body);
-    const double start = process_cpu_s();
+    const double start = test::process_cpu_s();
     std::thread worker([&rig, exchange] { rig.api->handle(exchange); });
-    while (process_cpu_s() < start + 0.1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const double left = process_cpu_s();
+    while (test::process_cpu_s() < start + 0.1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     exchange->disconnect();
+    const double left = test::process_cpu_s();
     worker.join();
-    EXPECT_LT(process_cpu_s() - left, 0.1) << path << " " << body.substr(0, 20);
+    EXPECT_LT(test::process_cpu_s() - left, 0.1) << path << " " << body.substr(0, 20);
     EXPECT_NE(rig.log_lines().back().find("status=499"), std::string::npos) << rig.log_lines().back();
   }
 }

@@ -267,6 +267,22 @@ TEST(OpenaiStream, FailureInTheMiddleIsAnEvent) {
   EXPECT_NE(line.find("finish=error error=\"the device caught fire\""), std::string::npos) << line;
 }
 
+// Whether the reader looked in between is chance.
+TEST(OpenaiStream, TextBeforeAFailureIsNotLost) {
+  for (const char* path : {kChat, kText}) {
+    Rig rig;
+    const auto exchange = send(rig, path, path == kChat ? chat_body() : text_body());
+    rig.generator->last()->push_text("he");
+    rig.generator->last()->finish(FinishReason::error, {.error = "the device caught fire"});
+    const std::vector<Json> events = parse_events(exchange->wait().body);
+    ASSERT_GE(events.size(), 3u);
+    const Json& choice = events[events.size() - 3]["choices"][0];
+    EXPECT_EQ(path == kChat ? choice["delta"]["content"] : choice["text"], "he");
+    EXPECT_TRUE(choice["finish_reason"].is_null());
+    EXPECT_EQ(events[events.size() - 2]["error"]["message"], "the device caught fire");
+  }
+}
+
 TEST(OpenaiStream, TextThatEndsWithTheRequestIsNotLost) {
   Rig rig;
   rig.generator->on_submit = [](ScriptedGeneration& generation) {  // everything is there before stream() is called

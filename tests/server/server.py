@@ -94,7 +94,7 @@ class Server:
         """All that it printed so far."""
         return os.pread(self.output.fileno(), 1 << 26, 0).decode(errors="replace")
 
-    def logged(self, word, seconds=10):
+    def logged(self, word, seconds=30):
         """Waits for a word in what it prints: a request's line may come a moment after its answer. True when it came."""
         end = time.monotonic() + seconds
         while word not in self.log() and time.monotonic() < end:

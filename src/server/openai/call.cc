@@ -239,16 +239,19 @@ bool Call::pull_events(std::string& out) {
   std::optional<ErrorReply> failure = failure_of_model();
   for (size_t i = 0; i < generations_.size() && !failure; ++i) {
     if (output_.progress && !produced_[i]) stream_progress(i, out);
-    const std::vector<ChoiceDelta> deltas = generations_[i]->take();
+    std::vector<ChoiceDelta> deltas = generations_[i]->take();
     if (deltas.empty()) continue;
     if (!produced_[i] && output_.echo && output_.logprobs) prompt_scores_[i] = generations_[i]->prompt_scores();
     if (!produced_[i]) so_far_.cached_tokens += generations_[i]->summary().cached_tokens;
-    for (const ChoiceDelta& delta : deltas) {
+    for (ChoiceDelta& delta : deltas) {
       if (!delta.token_ids.empty()) produced_[i] = true;
       so_far_.completion_tokens += static_cast<int64_t>(delta.token_ids.size());
       note(delta);
-      failure = failure_of(i, delta);
-      if (failure) break;
+      if (std::optional<ErrorReply> own = failure_of(i, delta)) {
+        if (!failure) failure = std::move(own);
+        if (delta.token_ids.empty()) continue;
+        delta.finish = FinishReason::none;  // a slow reader finds last words together with the failure
+      }
       writer_->stream(i, delta, prompt_scores_[i], so_far_, out);
     }
   }

@@ -115,13 +115,19 @@ class Page:
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
+    def worked_s(self):
+        """Seconds that the page's thread has had of a core, whatever else the machine does."""
+        self.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+        metrics = self.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        return next(metric["value"] for metric in metrics if metric["name"] == "ThreadTime")
+
     def one(self, css):
         return self.driver.find_element(By.CSS_SELECTOR, css)
 
     def all(self, css):
         return self.driver.find_elements(By.CSS_SELECTOR, css)
 
-    def until(self, condition, what, seconds=10):
+    def until(self, condition, what, seconds=30):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:

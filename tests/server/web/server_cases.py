@@ -82,7 +82,7 @@ class ServerTest(MockCase):
             document.getElementById('send').click();
             const look = () => (document.querySelector('.streaming') ? setTimeout(look, 5) : done(performance.now() - begin));
             look();""")
-        self.assertLess(took, 5000, "a page that goes on reading would take a minute")
+        self.assertLess(took, 25000, "a page that goes on reading would take a minute")
         p.until(lambda: self.mock.disconnects >= 1, "the server to notice")
         self.assertNotIn("Continue", p.text(".assistant .actions"), "there is nothing to go on with")
 
