@@ -67,19 +67,25 @@ std::string RankWatch::name_of(int rank) const {
   return fmt::format("rank {} on {}", rank, machines_[static_cast<size_t>(rank)]);
 }
 
+// One that stood still itself finds the others gone when it goes on: they have ended because of that, and said so.
 void RankWatch::judge() {
+  using Clock = std::chrono::steady_clock;
   std::unique_lock lock(mutex_);
+  Clock::time_point looked = Clock::now(), stood_still;
   for (;;) {
     std::string why;
     changed_.wait_for(lock, kBeat, [&] { return stops_ || !(why = verdict()).empty(); });
     if (stops_) return;
+    const Clock::time_point now = Clock::now();
+    if (now - looked > kBeat * kMostSilent) stood_still = now;
+    looked = now;
     if (why.empty()) {
       count();
       why = verdict();
     }
     if (why.empty()) continue;
     lock.unlock();
-    return end_(why);
+    return end_(why, rank_ != 0 && now - stood_still < kGrace);
   }
 }
 

@@ -21,8 +21,9 @@ class RankWatch {
   // For rank 0 to notice, tell clients and end the group, where another rank has noticed first.
   static constexpr int kGraceBeats = 6;
   static constexpr std::chrono::milliseconds kGrace = kGraceBeats * kBeat;
-  // Ends this process, and with it the group: why, in a sentence. Called once, on a thread of the watch.
-  using End = std::function<void(const std::string& why)>;
+  // Ends this process, and with it the group: why, in a sentence; `is_said`: others have told it. Called once, on a
+  // thread of the watch.
+  using End = std::function<void(const std::string& why, bool is_said)>;
 
   // `machines`: of all ranks. `watched`: those that will be heard from here, of which rank 0 is always one.
   RankWatch(int rank, std::vector<std::string> machines, const std::vector<int>& watched, End end);
