@@ -16,6 +16,7 @@
 
 #include "collective/rank_watch.h"
 #include "core/error.h"
+#include "soak.h"
 
 namespace ingot {
 namespace {
@@ -334,6 +335,7 @@ TEST(TcpGroup, ARankThatGivesUpIsNamedByRank0) {
 
 // It is what the others have ended for: it has nothing to add when it goes on and finds them gone.
 TEST(RankWatch, IsQuietInARankThatStoodStillItself) {
+  if (test::kSanitized) GTEST_SKIP() << "it forks a process that starts threads";
   const auto end_of = [](bool stands_still) {
     const pid_t child = fork();
     if (child == 0) {
