@@ -42,6 +42,29 @@ struct EmbedOp {
   }
 };
 
+// A table that takes no memory of a device: the host reads its rows where they are stored.
+class RowTable {
+ public:
+  virtual ~RowTable() = default;
+  // out = what EmbedOp gives for this token at this position. From any thread.
+  virtual void read(int64_t token, int64_t position, float scale, float* out) const = 0;
+  // What was read need not stay in memory. Nobody reads meanwhile.
+  virtual void drop() const = 0;
+};
+
+// EmbedOp of such a table. No token of the step is one that the step before drew.
+struct ReadRowsOp {
+  const RowTable* table = nullptr;
+  float scale = 1.0f;
+  int64_t rows = 0, dim = 0;
+  Region out;  // f32 [rows, dim]
+
+  bool check(Inventory& has) const {
+    has.words(out, rows * dim);
+    return rows > 0;
+  }
+};
+
 // cos and sin of every rotating pair, once a step: out[t, i] = (cos, sin)(positions[t] * inv_freq[i]) * factor
 struct RopeTableOp {
   WeightId inv_freq;  // f32 [rope_dims / 2]
@@ -372,8 +395,8 @@ struct SendOutputOp {
   bool check(Inventory&) const { return true; }
 };
 
-using Op = std::variant<PrepareOp, EmbedOp, RopeTableOp, NormOp, LinearOp, AttentionOp, RouteOp, ExpertLinearOp,
-                        ExpertSumOp, GatherRowsOp, SampleOp, PoolOp, SumRanksOp, GatherRanksOp, ShareTokensOp,
-                        SendRowsOp, ReceiveRowsOp, SendOutputOp>;
+using Op = std::variant<PrepareOp, EmbedOp, ReadRowsOp, RopeTableOp, NormOp, LinearOp, AttentionOp, RouteOp,
+                        ExpertLinearOp, ExpertSumOp, GatherRowsOp, SampleOp, PoolOp, SumRanksOp, GatherRanksOp,
+                        ShareTokensOp, SendRowsOp, ReceiveRowsOp, SendOutputOp>;
 
 }  // namespace ingot

@@ -144,11 +144,13 @@ void print_ranks(const EngineOptions& options, const std::vector<RankHost>& host
     fmt::print("  a stage sends  1 message a step and {} a token; the last 12 bytes to rank 0 for one that is drawn\n",
                format_bytes(row * static_cast<uint64_t>(options.tp)));
   if (options.tp == 1) return;
-  const int rounds = options.tp == 2 ? 1 : 2;
-  const uint64_t sums = static_cast<uint64_t>((2 * most_layers + 1) * rounds);
+  // Of a sum two ranks send each other all, four a quarter to each of the others, twice (SumRanksOp). The embedding is
+  // another one.
+  const auto sums = static_cast<uint64_t>(2 * most_layers + (ranks[0].share.embedding_in_file ? 0 : 1));
+  const uint64_t messages = options.tp == 2 ? 1 : 6, bytes = options.tp == 2 ? row : 6 * (row / 4);
   const uint64_t logits = static_cast<uint64_t>(config.vocab / options.tp) * sizeof(float);
-  fmt::print("  a rank sends   {} messages and {} a token, {} of logits more to rank 0 for one that is drawn\n", sums,
-             format_bytes(sums * row), format_bytes(logits));
+  fmt::print("  a rank sends   {} messages and {} a token, {} of logits more to rank 0 for one that is drawn\n",
+             sums * messages, format_bytes(sums * bytes), format_bytes(logits));
 }
 
 void inspect(const InspectArgs& args) {

@@ -41,7 +41,7 @@ class MpiGroup final : public Group {
     MPI_Comm beats{};
     mpi_.Comm_dup(mpi_.world, &beats);
     beats_ = std::make_unique<MpiBeats>(mpi_, beats, rank_, std::move(machines),
-                                        [this](const std::string& why) { end(why); });
+                                        [this](const std::string& why, bool is_said) { end(why, is_said); });
   }
   ~MpiGroup() override {
     if (rank_ == 0) say({});
@@ -118,12 +118,12 @@ class MpiGroup final : public Group {
       beats_->give_up(why);
       std::this_thread::sleep_for(RankWatch::kGrace);
     }
-    end(fmt::format("{}: {}", beats_->name_of(rank_), why));
+    end(fmt::format("{}: {}", beats_->name_of(rank_), why), false);
   }
 
  private:
-  [[noreturn]] void end(const std::string& why) const {
-    say_farewell(why);
+  [[noreturn]] void end(const std::string& why, bool is_said) const {
+    if (!is_said) say_farewell(why);
     session_->abort();
   }
   void say(std::span<const std::byte> message) {

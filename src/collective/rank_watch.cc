@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "collective/lost_rank.h"
@@ -9,13 +10,20 @@
 namespace ingot {
 namespace {
 
-// Counted in beats of our own: a machine that sleeps, or stops all ranks, stops the count too.
-constexpr int kMostSilent = 10;
+using namespace std::chrono_literals;
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kMostSilent = 10 * RankWatch::kBeat + RankWatch::kBeat / 2;
 // Until the first word: a connection may be made by the first beats, one for each of its steps.
-constexpr int kMostSilentAtFirst = 60;
+constexpr milliseconds kMostSilentAtFirst = 60 * RankWatch::kBeat;
 // Between the death of a rank and the signal by which mpirun tells the others lie four beats, and as many until it
 // kills.
-constexpr int kMostSilentInDoubt = 2;
+constexpr milliseconds kMostSilentInDoubt = 2 * RankWatch::kBeat + RankWatch::kBeat / 2;
+// What a look counts for, however late it is: a machine that sleeps, or stops all ranks, stops the count too; one that
+// is busy does not.
+constexpr milliseconds kMostOfALook = 2 * RankWatch::kBeat;
+constexpr milliseconds kStandstill = 8 * RankWatch::kBeat;  // of this rank itself
 
 }  // namespace
 
@@ -67,27 +75,33 @@ std::string RankWatch::name_of(int rank) const {
   return fmt::format("rank {} on {}", rank, machines_[static_cast<size_t>(rank)]);
 }
 
+// One that stood still itself finds the others gone when it goes on: they have ended because of that, and said so.
 void RankWatch::judge() {
+  using Clock = std::chrono::steady_clock;
   std::unique_lock lock(mutex_);
+  Clock::time_point looked = Clock::now(), stood_still;
   for (;;) {
     std::string why;
     changed_.wait_for(lock, kBeat, [&] { return stops_ || !(why = verdict()).empty(); });
     if (stops_) return;
+    const Clock::time_point now = Clock::now();
+    if (now - looked > kStandstill) stood_still = now;
     if (why.empty()) {
-      count();
+      count(std::min(kMostOfALook, std::chrono::duration_cast<milliseconds>(now - looked)));
+      looked = now;
       why = verdict();
     }
     if (why.empty()) continue;
     lock.unlock();
-    return end_(why);
+    return end_(why, rank_ != 0 && now - stood_still < kGrace);
   }
 }
 
 // After each beat.
-void RankWatch::count() {
+void RankWatch::count(milliseconds passed) {
   for (const auto& peer : peers_) {
     const uint64_t heard = peer->heard;
-    peer->silent = heard != peer->known || peer->has_left ? 0 : peer->silent + 1;
+    peer->silent = heard != peer->known || peer->has_left ? 0ms : peer->silent + passed;
     peer->known = heard;
     if (!peer->lost.empty() && peer->grace > 0) --peer->grace;
   }
@@ -97,15 +111,15 @@ std::string RankWatch::verdict() const {
   const Peer* silent = nullptr;
   for (const auto& peer : peers_) {
     if (!peer->lost.empty() && peer->grace == 0) return name_of(peer->rank) + peer->lost;
-    const int most = peer->known == 0      ? kMostSilentAtFirst
-                     : ranks_are_doubted() ? kMostSilentInDoubt
-                                           : kMostSilent + (rank_ == 0 || peer->rank == 0 ? 0 : kGraceBeats);
+    const milliseconds most = peer->known == 0      ? kMostSilentAtFirst
+                              : ranks_are_doubted() ? kMostSilentInDoubt
+                                                    : kMostSilent + (rank_ == 0 || peer->rank == 0 ? 0ms : kGrace);
     if (peer->silent > most && (silent == nullptr || peer->rank == with_)) silent = peer.get();
   }
   if (silent == nullptr) return {};
   if (silent->silent <= kMostSilent) return name_of(silent->rank) + " is gone";
   return fmt::format("{} has not answered for {:.0f} s", name_of(silent->rank),
-                     std::chrono::duration<double>(kBeat * silent->silent).count());
+                     std::chrono::duration<double>(silent->silent).count());
 }
 
 }  // namespace ingot

@@ -21,8 +21,9 @@ class RankWatch {
   // For rank 0 to notice, tell clients and end the group, where another rank has noticed first.
   static constexpr int kGraceBeats = 6;
   static constexpr std::chrono::milliseconds kGrace = kGraceBeats * kBeat;
-  // Ends this process, and with it the group: why, in a sentence. Called once, on a thread of the watch.
-  using End = std::function<void(const std::string& why)>;
+  // Ends this process, and with it the group: why, in a sentence; `is_said`: others have told it. Called once, on a
+  // thread of the watch.
+  using End = std::function<void(const std::string& why, bool is_said)>;
 
   // `machines`: of all ranks. `watched`: those that will be heard from here, of which rank 0 is always one.
   RankWatch(int rank, std::vector<std::string> machines, const std::vector<int>& watched, End end);
@@ -46,8 +47,8 @@ class RankWatch {
   struct Peer {
     int rank = 0;
     std::atomic<uint64_t> heard{0};
-    uint64_t known = 0;  // of heard, at the last beat
-    int silent = 0;      // beats of ours since then
+    uint64_t known = 0;                  // of heard, at the last beat
+    std::chrono::milliseconds silent{};  // since then
     bool has_left = false;
     std::string lost;  // lost()'s `what`
     int grace = 0;     // beats that are left to rank 0 to end the group
@@ -56,7 +57,7 @@ class RankWatch {
   Peer* find(int rank) const;
   void judge();
   std::string verdict() const;  // why the group must end; empty: it need not
-  void count();
+  void count(std::chrono::milliseconds passed);
 
   const int rank_;
   const std::vector<std::string> machines_;

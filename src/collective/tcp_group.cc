@@ -83,7 +83,8 @@ class TcpGroup final : public Group {
         others_(others_than(rank, ranks.size())),
         peers_(ranks.size()),
         loss_(std::move(loss)),
-        watch_(rank, machines_of(ranks), others_, [this](const std::string& why) { fail(why, false); }) {
+        watch_(rank, machines_of(ranks), others_,
+               [this](const std::string& why, bool is_said) { fail(why, is_said); }) {
     for (size_t i = 0; i < links.size(); ++i) peers_[i].links = std::move(links[i]);
     for (const int other : others_) watch_.heard(other);  // they have met
     listener_ = std::thread([this] { listen(); });

@@ -14,6 +14,7 @@
 #include "engine/ranks.h"
 #include "model/config_read.h"
 #include "model/decoder.h"
+#include "model/file_table.h"
 #include "model/quantized.h"
 #include "model/weights.h"
 
@@ -226,8 +227,11 @@ LoadedModel load_model(const EngineOptions& options) {
   model.device->create_host_blocks(model.plan.limits.host_blocks);
   model.device->create_sampler(model.plan.sampler);
   model.device->create_io(model.plan.stage_bytes, model.plan.output, model.plan.limits.steps_in_flight);
-  model.decoder = std::make_unique<Decoder>(model.config, checked.weights->share(), std::move(weights),
-                                            model.plan.scratch, model.plan.limits.pooling);
+  const ModelShare& share = checked.weights->share();
+  const ModelFiles& files = *checked.files;
+  model.decoder = std::make_unique<Decoder>(
+      model.config, share, std::move(weights), model.plan.scratch, model.plan.limits.pooling,
+      share.embedding_in_file ? file_table(files.checkpoint, files.config, files.style()) : nullptr);
   rehearse(model);
   if (model.group) {
     // The others would wait for what a failed step was to send, and would be a step ahead or behind afterwards.

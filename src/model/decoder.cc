@@ -69,12 +69,13 @@ ModelShape model_shape(const ModelConfig& config, int ranks) {
 }
 
 Decoder::Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights,
-                 const DecoderScratch& scratch, Pooling pooling)
+                 const DecoderScratch& scratch, Pooling pooling, std::shared_ptr<const RowTable> embedding)
     : config_(config),
       share_(share),
       weights_(std::move(weights)),
       scratch_(scratch),
       pooling_(pooling),
+      embedding_(std::move(embedding)),
       rope_factor_(rope_attention_factor(config)) {
   // The stream is kept divided by residual_scale: what the layers add then needs no factor, and a norm, which has no
   // unit but in its epsilon, gives the same.
@@ -137,8 +138,16 @@ void Decoder::end(const StagedStep& step, Backend& device) const {
   if (!share_.stage.first() && share_.samples()) device.encode(SendOutputOp{});
 }
 
-// Each rank has a part of the table, and zeros for the tokens of others.
+// Each rank has a part of the table, and zeros for the tokens of others; or reads all rows from the file.
 void Decoder::embed(const StagedStep& step, Backend& device) const {
+  if (embedding_ != nullptr) {
+    device.encode(ReadRowsOp{.table = embedding_.get(),
+                             .scale = config_.embedding_scale,
+                             .rows = step.tokens,
+                             .dim = config_.hidden,
+                             .out = scratch_.residual});
+    return;
+  }
   device.encode(EmbedOp{.table = weights_.embedding,
                         .position_table = weights_.positions,
                         .scale = config_.embedding_scale,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "backend/backend.h"
 #include "ingot/step.h"
@@ -51,8 +52,9 @@ ModelShape model_shape(const ModelConfig& config, int ranks = 1);
 // differ in their configuration only.
 class Decoder {
  public:
+  // `embedding`: where it is no weight (ModelShare::embedding_in_file).
   Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights, const DecoderScratch& scratch,
-          Pooling pooling = {});
+          Pooling pooling = {}, std::shared_ptr<const RowTable> embedding = nullptr);
 
   // Encodes everything between the step's inputs, or what the previous stage sends, and what goes to the next stage, or
   // the step's sampled tokens and pooled vectors.
@@ -82,6 +84,7 @@ class Decoder {
   ModelWeights weights_;
   DecoderScratch scratch_;
   Pooling pooling_;
+  std::shared_ptr<const RowTable> embedding_;
   float rope_factor_;
   float residual_eps_;  // of the norms that read the residual stream
 };

@@ -77,21 +77,34 @@ void cut_experts(WeightNeed& need, const ModelShare& share) {
   need.groups = share.experts.size();
 }
 
-bool has_weight(const WeightNeed& need, const ModelConfig& config, const Stage& stage) {
-  if (need.layer >= 0) return need.layer >= stage.layers.begin && need.layer < stage.layers.end;
-  if (need.model_slot == &ModelWeights::embedding) return stage.first() || (stage.last() && config.tied_embeddings);
-  return need.model_slot == &ModelWeights::positions ? stage.first() : stage.last();
+// What gives rows of the residual stream their beginning.
+bool begins_rows(const WeightNeed& need) {
+  return need.model_slot == &ModelWeights::embedding || need.model_slot == &ModelWeights::positions;
 }
 
-void cut_stage(ModelLayout& layout, const ModelConfig& config, const Stage& stage) {
-  std::erase_if(layout.weights, [&](const WeightNeed& need) { return !has_weight(need, config, stage); });
+bool has_weight(const WeightNeed& need, const ModelConfig& config, const ModelShare& share) {
+  const Stage& stage = share.stage;
+  if (need.layer >= 0) return need.layer >= stage.layers.begin && need.layer < stage.layers.end;
+  if (begins_rows(need) && stage.first()) return !share.embedding_in_file;
+  if (need.model_slot == &ModelWeights::embedding) return stage.last() && config.tied_embeddings;
+  return need.model_slot != &ModelWeights::positions && stage.last();
+}
+
+void cut_stage(ModelLayout& layout, const ModelConfig& config, const ModelShare& share) {
+  std::erase_if(layout.weights, [&](const WeightNeed& need) { return !has_weight(need, config, share); });
   for (WeightNeed& need : layout.weights)
-    if (need.model_slot == &ModelWeights::embedding && !stage.first()) need.model_slot = &ModelWeights::head;
+    if (need.model_slot == &ModelWeights::embedding && !share.stage.first()) need.model_slot = &ModelWeights::head;
 }
 
 }  // namespace
 
 Range even_part(int64_t count, int rank, int ranks) { return {count * rank / ranks, count * (rank + 1) / ranks}; }
+
+bool embedding_stays_in_file(const ModelConfig& config, const ModelLayout& layout, const Checkpoint& checkpoint) {
+  return config.tied_embeddings && std::ranges::none_of(layout.weights, [&](const WeightNeed& need) {
+           return begins_rows(need) && checkpoint.get(need.parts[0].name).is_computed();
+         });
+}
 
 Stage whole_stage(const ModelConfig& config) { return {.layers = {0, config.layers}}; }
 
@@ -114,6 +127,7 @@ ModelShare share_model(const ModelConfig& c, const ModelLayout& layout, const Ch
   share.rank = rank;
   share.ranks = ranks;
   share.stage = stage;
+  share.embedding_in_file = stage.first() && !stage.last() && embedding_stays_in_file(c, layout, checkpoint);
   const int64_t head_unit =
       std::lcm(std::lcm(c.head_size, block_of(&LayerWeights::output, layout, checkpoint)), int64_t{2});
   const Range columns = rank_columns(slice_borders(c.heads * c.head_size, head_unit), share, share.head_slices);
@@ -135,7 +149,7 @@ ModelShare share_model(const ModelConfig& c, const ModelLayout& layout, const Ch
 }
 
 void cut_layout(ModelLayout& layout, const ModelConfig& config, const ModelShare& share) {
-  cut_stage(layout, config, share.stage);
+  cut_stage(layout, config, share);
   for (WeightNeed& need : layout.weights) {
     const auto is = [&need](WeightId LayerWeights::* slot) { return need.layer_slot == slot; };
     if (is(&LayerWeights::output)) need.slices = share.head_slices;

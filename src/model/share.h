@@ -36,6 +36,8 @@ struct ModelShare {
   Range vocab;                       // rows of the embedding and of the head
   std::vector<int64_t> head_slices;  // of this rank's columns of the attention output: where each ends
   std::vector<int64_t> ffn_slices;   // the same of the down product
+  // The first stage, where another one has the embedding as its head: rows are read from the model's file.
+  bool embedding_in_file = false;
 
   bool alone() const { return ranks == 1; }
   bool samples() const { return stage.last() && rank == 0; }
@@ -47,12 +49,16 @@ struct ModelShare {
 ModelShare share_model(const ModelConfig& config, const ModelLayout& layout, const Checkpoint& checkpoint, int rank,
                        int ranks, const Stage& stage);
 
+// Whether the first of several stages may leave the embedding where it is stored: the last one has it as its head, and
+// the file has it as the model wants it.
+bool embedding_stays_in_file(const ModelConfig& config, const ModelLayout& layout, const Checkpoint& checkpoint);
+
 // All of a model.
 Stage whole_stage(const ModelConfig& config);
 ModelShare whole_model(const ModelConfig& config);
 
-// Leaves of every weight what the share has of it. The first stage has the embedding; the last the final norm and the
-// head, which is the embedding once more where they are tied.
+// Leaves of every weight what the share has of it. The first stage has the embedding, unless it reads it from the file;
+// the last the final norm and the head, which is the embedding where they are tied.
 void cut_layout(ModelLayout& layout, const ModelConfig& config, const ModelShare& share);
 
 // The part of `count` things in a row that a rank has, where nothing says where to cut.

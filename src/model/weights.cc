@@ -95,6 +95,7 @@ size_t CheckedWeights::device_bytes(const Backend& device) const {
 StageCosts CheckedWeights::costs(const Backend& device) const {
   StageCosts costs;
   costs.layers.resize(static_cast<size_t>(config_.layers));
+  const bool in_file = embedding_stays_in_file(config_, layout_, checkpoint_);
   for (const WeightNeed& need : layout_.weights) {
     const uint64_t bytes = device_bytes(need, device);
     // What a row reads of experts.
@@ -103,7 +104,7 @@ StageCosts CheckedWeights::costs(const Backend& device) const {
     if (need.layer >= 0)
       costs.layers[static_cast<size_t>(need.layer)].add(bytes, part);
     else if (embeds || need.model_slot == &ModelWeights::positions)
-      costs.first.add(bytes, 0);
+      costs.first.add(in_file ? 0 : bytes, 0);
     if (tied || (need.layer < 0 && !embeds && need.model_slot != &ModelWeights::positions)) costs.last.add(bytes, 1);
   }
   return costs;

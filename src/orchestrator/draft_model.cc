@@ -309,6 +309,9 @@ std::unique_ptr<Engine> load_draft_engine(const LlmOptions& options, const Engin
   const EngineLimits& limits = target.limits();
   EngineOptions engine = options.engine;
   engine.model = options.draft_model;
+  engine.tp = engine.pp = 1;  // whole, on the rank that plans
+  engine.pp_layers = {};
+  engine.group = nullptr;
   engine.device = target.device_name();
   engine.kv_blocks = limits.num_blocks;  // whatever the target has room for can be guessed for
   engine.max_model_len = 0;

@@ -104,11 +104,12 @@ void check_ranks(const LlmOptions& options) {
   const auto refuse = [&](const char* what) {
     throw_error(
         ErrorKind::declined, "{} cannot be combined with {}: leave it out", what,
-        options.engine.tp > 1 ? fmt::format("--tp {}", options.engine.tp) : fmt::format("--pp {}", options.engine.pp));
+        options.engine.pp > 1 ? fmt::format("--pp {}", options.engine.pp) : fmt::format("--tp {}", options.engine.tp));
   };
   if (!options.prefix_dir.empty()) refuse("--prefix-dir");
   if (options.engine.host_cache_bytes != 0) refuse("--prefix-ram");
-  if (!options.draft_model.empty()) refuse("--draft-model");
+  // Stages have several steps in flight; guesses follow from what the last one gave.
+  if (!options.draft_model.empty() && options.engine.pp > 1) refuse("--draft-model");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <numeric>
 
@@ -146,6 +147,18 @@ TEST_P(Conformance, Embed) {
     });
     run(step, [&](Backend& backend) { backend.encode(op); });
     compare(op.out, 11 * kHidden, 1e-6, std::string(dtype_name(type)), true);
+    // A stage that reads the rows from the model's file (ReadRowsOp) has the same bits.
+    const std::vector<float> got = get(*device_, op.out, 11 * kHidden, true);
+    std::vector<float> row(kHidden), position(kHidden);
+    for (size_t t = 0; t < 11; ++t) {
+      const auto at = [&](const TensorView& tensor, int32_t index) {
+        return tensor.data.data() + dtype_bytes(tensor.dtype, static_cast<size_t>(index) * kHidden);
+      };
+      dequantize(type, at(table->tensor, step.token_ids[t]), kHidden, row.data());
+      dequantize(DType::f32, at(positions->tensor, step.positions[t]), kHidden, position.data());
+      for (size_t i = 0; i < kHidden; ++i) row[i] = row[i] * op.scale + position[i];
+      EXPECT_EQ(std::memcmp(row.data(), &got[t * kHidden], kHidden * sizeof(float)), 0) << dtype_name(type);
+    }
   }
 }
 

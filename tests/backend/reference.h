@@ -52,6 +52,7 @@ class ReferenceBackend : public Backend {
   void run(const SumRanksOp&) {}  // it is alone
   void run(const GatherRanksOp&) {}
   void run(const ShareTokensOp&) {}
+  void run(const ReadRowsOp&) {}
   void run(const SendRowsOp&) {}
   void run(const ReceiveRowsOp&) {}
   void run(const SendOutputOp&) {}

@@ -180,6 +180,10 @@ TEST_F(MpiRanks, AreAskedForWhereTheyAreNot) {
               HasSubstr("--tp and --pp ask for 2 processes: start them, `mpirun -n 2 ingot ...`; there is 1"));
   EXPECT_EQ(run(ingot(1) + "inspect --tp 2 --device cpu"), 0) << slurp(file("err"));
   EXPECT_THAT(slurp(file("out")), HasSubstr("rank 1         heads 4 to 8 of 9, KV heads 1 to 2 of 3, MLP 768 to 1535"));
+  EXPECT_THAT(slurp(file("out")), HasSubstr("a rank sends   61 messages and 137.2 KiB a token"));
+  // Four send each other quarters (RanksOfASession counts them).
+  EXPECT_EQ(run(ingot(1) + "inspect --tp 4 --device cpu"), 0) << slurp(file("err"));
+  EXPECT_THAT(slurp(file("out")), HasSubstr("a rank sends   366 messages and 205.9 KiB a token"));
   // As fast as each other: the head weighs as much as some layers. With little memory one has fewer still.
   EXPECT_EQ(run(ingot(1) + "inspect --pp 2 --device cpu --hosts one:1:8,other:1:8"), 0) << slurp(file("err"));
   EXPECT_THAT(slurp(file("out")), HasSubstr("rank 0         layers 0 to 21 of 30 on one"));

@@ -4,14 +4,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <future>
 #include <mutex>
 #include <thread>
 
+#include "collective/rank_watch.h"
 #include "core/error.h"
+#include "soak.h"
 
 namespace ingot {
 namespace {
@@ -153,9 +158,7 @@ TEST(TcpGroup, TurnsStrangersAway) {
   // One says nothing, one sends garbage, one has another key, one goes at once.
   const TcpSocket silent = TcpSocket::connect(door, until), loud = TcpSocket::connect(door, until);
   EXPECT_TRUE(loud.write(bytes_of(200, 9), until));
-  {
-    const TcpSocket hasty = TcpSocket::connect(door, until);
-  }
+  { const TcpSocket hasty = TcpSocket::connect(door, until); }
   try {
     ranks.listeners[1].join(1, ranks.ranks, key_of(4), 60s);
     FAIL() << "a rank with another key was let in";
@@ -328,6 +331,34 @@ TEST(TcpGroup, ARankThatGivesUpIsNamedByRank0) {
   EXPECT_TRUE(puppet.links[0].words.write(std::as_bytes(std::span(head)), Clock::now() + 60s));
   EXPECT_TRUE(puppet.links[0].words.write(std::as_bytes(std::span(why)), Clock::now() + 60s));
   EXPECT_EQ(ranks.losses[0].wait(), "rank 1 on host-1: the device is on fire");
+}
+
+// It is what the others have ended for: it has nothing to add when it goes on and finds them gone.
+TEST(RankWatch, IsQuietInARankThatStoodStillItself) {
+  if (test::kSanitized) GTEST_SKIP() << "it forks a process that starts threads";
+  const auto end_of = [](bool stands_still) {
+    const pid_t child = fork();
+    if (child == 0) {
+      RankWatch watch(1, {"host-0", "host-1"}, {0}, [](const std::string&, bool is_said) { _exit(is_said ? 3 : 4); });
+      const auto begin = Clock::now();
+      for (auto before = begin;; before = Clock::now()) {
+        std::this_thread::sleep_for(20ms);
+        watch.heard(0);
+        if (Clock::now() - before > 2s || (!stands_still && Clock::now() - begin > 300ms)) watch.lost(0, " is gone");
+      }
+    }
+    if (stands_still) {
+      std::this_thread::sleep_for(300ms);
+      kill(child, SIGSTOP);
+      std::this_thread::sleep_for(2800ms);
+      kill(child, SIGCONT);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(end_of(true), 3);
+  EXPECT_EQ(end_of(false), 4);
 }
 
 TEST(TcpGroup, EndsTheProcessOfARankThatIsLeftAlone) {

@@ -178,22 +178,39 @@ TEST(StagesOfASession, PoolWhatOnePools) {
   with_ranks(options, {1, 2}, [&](Engine& engine) { EXPECT_TRUE(pooled(engine) == alone); });
 }
 
-// The whole of a model is on its stages together; tied embeddings are there twice.
+// The whole of a model is on its stages together: what is embedding and head in one is with the head. GPT-2 has a table
+// of positions beside it.
 TEST(StagesOfAModel, HaveTheirPartOfTheWeightsAndOfTheCache) {
-  EngineOptions options = rank_options(fixture_model("llama-f16-untied-sharded"));
-  options.kv_blocks = 32;
-  const MemoryPlan whole = inspect_model(options).plan;
-  options.pp = 2;
-  uint64_t weights = 0, cache = 0;
-  for (const int rank : {0, 1}) {
-    const ModelInspection stage = inspect_model(options, rank);
-    weights += stage.plan.weight_bytes;
-    cache += stage.plan.kv_bytes;
-    EXPECT_LT(stage.plan.weight_bytes, whole.weight_bytes);
-    EXPECT_EQ(stage.plan.kv.layers, stage.share.stage.layers.size());
+  for (const char* name : {"llama-f16-untied-sharded", "gguf-q4_0-llama3", "gpt2-bf16"}) {
+    SCOPED_TRACE(name);
+    EngineOptions options = rank_options(fixture_model(name));
+    options.kv_blocks = 32;
+    const MemoryPlan whole = inspect_model(options).plan;
+    options.pp = 2;
+    uint64_t weights = 0, cache = 0, positions = 0;
+    for (const int rank : {0, 1}) {
+      const ModelInspection stage = inspect_model(options, rank);
+      weights += stage.plan.weight_bytes;
+      cache += stage.plan.kv_bytes;
+      EXPECT_LT(stage.plan.weight_bytes, whole.weight_bytes);
+      EXPECT_EQ(stage.plan.kv.layers, stage.share.stage.layers.size());
+      EXPECT_EQ(stage.share.embedding_in_file, rank == 0 && stage.config.tied_embeddings);
+      if (stage.config.learned_positions)
+        positions = static_cast<uint64_t>(stage.config.max_position * stage.config.hidden) * 2;
+    }
+    EXPECT_EQ(weights + positions, whole.weight_bytes);
+    EXPECT_EQ(cache, whole.kv_bytes);
   }
-  EXPECT_EQ(weights, whole.weight_bytes);
-  EXPECT_EQ(cache, whole.kv_bytes);
+}
+
+// Weights that are quantized while they are loaded are in no file: then both stages have what is tied.
+TEST(StagesOfAModel, HaveATiedEmbeddingTwiceWhereNoFileHasIt) {
+  EngineOptions options = rank_options(fixture_model("llama-bf16-tied"));
+  options.quantize = "int8";
+  const Logits alone = rank_logits(*Engine::load(options));
+  with_ranks(options, {1, 2}, [&](Engine& engine) { expect_equal(alone, rank_logits(engine)); });
+  options.pp = 2;
+  EXPECT_FALSE(inspect_model(options, 0).share.embedding_in_file);
 }
 
 TEST(StagesOfAModel, AreCutAsAPersonSays) {

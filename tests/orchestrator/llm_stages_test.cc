@@ -110,6 +110,36 @@ TEST(LlmStages, WithoutOverlapOneStepIsInFlight) {
   });
 }
 
+// The draft model is whole on rank 0; the others verify what it says as they verify any guess.
+TEST(LlmRanks, ADraftModelGuessesForAllOfThem) {
+  LlmOptions options = tiny_options("llama-bf16-llama3");
+  const auto answers = [](Llm& llm) {
+    std::vector<std::shared_ptr<Generation>> running;
+    for (uint32_t i = 0; i < 4; ++i) {
+      GenerationRequest request = greedy(random_ids(6 + 15 * i, 200, i), 30);
+      if (i % 2 == 1) request.sampling.temperature = 0.9f, request.sampling.seed = i;
+      running.push_back(llm.submit(std::move(request)));
+    }
+    std::vector<std::vector<int32_t>> tokens;
+    for (const auto& generation : running) tokens.push_back(collect(*generation)[0].token_ids);
+    expect_clean(llm);
+    return tokens;
+  };
+  options.speculate = Speculation::off;
+  const auto expected = answers(*Llm::load(options));
+  with_followers(options.engine, {2}, [&](const EngineOptions& own) {
+    LlmOptions shared = options;
+    shared.engine = own;
+    shared.speculate = Speculation::draft;
+    shared.draft_model = options.engine.model;  // it is nearly always right
+    shared.draft_tokens = 3;
+    const std::unique_ptr<Llm> llm = Llm::load(shared);
+    EXPECT_EQ(answers(*llm), expected);
+    EXPECT_GT(llm->stats().accepted_tokens, 40u);
+    shared.engine.group = nullptr;
+  });
+}
+
 TEST(LlmStages, WhatIsOfOneProcessIsDeclined) {
   LlmOptions options = tiny_options();
   options.engine.pp = 2;

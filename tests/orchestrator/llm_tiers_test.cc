@@ -441,9 +441,10 @@ TEST(LlmTiersAlone, RanksThatShareAModelHaveNone) {
   host.engine.host_cache_bytes = 1 << 20;
   files.prefix_dir = "somewhere";
   draft.draft_model = "another";
+  draft.engine.pp = 2;
   EXPECT_EQ(refused(host), "--prefix-ram cannot be combined with --tp 2: leave it out");
   EXPECT_EQ(refused(files), "--prefix-dir cannot be combined with --tp 2: leave it out");
-  EXPECT_EQ(refused(draft), "--draft-model cannot be combined with --tp 2: leave it out");
+  EXPECT_EQ(refused(draft), "--draft-model cannot be combined with --pp 2: leave it out");
 }
 
 }  // namespace

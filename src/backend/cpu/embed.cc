@@ -36,4 +36,12 @@ void run(const EmbedOp& op, const Job& job) {
   });
 }
 
+void run(const ReadRowsOp& op, const Job& job) {
+  const StepView& view = job.step.view;
+  job.worker.share(op.rows, [&](int64_t row) {
+    op.table->read(view.token_ids()[row], view.positions()[row], op.scale, job.device.floats(op.out) + row * op.dim);
+  });
+  if (job.worker.index() == 0) op.table->drop();
+}
+
 }  // namespace ingot::cpu

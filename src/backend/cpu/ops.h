@@ -8,6 +8,7 @@ namespace ingot::cpu {
 
 void run(const PrepareOp& op, const Job& job);
 void run(const EmbedOp& op, const Job& job);
+void run(const ReadRowsOp& op, const Job& job);
 void run(const RopeTableOp& op, const Job& job);
 void run(const NormOp& op, const Job& job);
 void run(const LinearOp& op, const Job& job);

@@ -48,6 +48,7 @@ struct Describe {
   }
   Work operator()(const PrepareOp&) const { return {"prepare"}; }
   Work operator()(const EmbedOp&) const { return {"embed"}; }
+  Work operator()(const ReadRowsOp&) const { return {"read rows"}; }
   Work operator()(const RopeTableOp&) const { return {"rope table"}; }
   Work operator()(const NormOp&) const { return {"norm"}; }
   Work operator()(const RouteOp&) const { return {"route"}; }

@@ -50,9 +50,10 @@ struct Context {
   bool answers = false;                  // the step being encoded sends its outputs to rank 0
 
   StagedStep step;
-  BufferPtr input;             // its arrays
-  uint64_t number = 1;         // of the step
-  StepTimes* times = nullptr;  // what it counts
+  BufferPtr input;                       // its arrays
+  const std::byte* staged_at = nullptr;  // where the host has them
+  uint64_t number = 1;                   // of the step
+  StepTimes* times = nullptr;            // what it counts
 
   const PackedMatrix& matrix(WeightId id) const { return weights[static_cast<size_t>(id.index)].matrix; }
   // Nothing when the weight is absent.

@@ -248,6 +248,7 @@ class Metal final : public Backend {
     drop_encoding();
     const StagedStep& step = has_.step;
     context_.step = step;
+    context_.staged_at = has_.stage;
     if (context_.sampler) context_.sampler->prepare(StepView(step, has_.stage));
 
     close_step();

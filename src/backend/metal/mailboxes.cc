@@ -54,6 +54,13 @@ void Mailboxes::encode(MTL::CommandBuffer* commands, std::function<void()> act) 
   value_ += 2;
 }
 
+void Mailboxes::fill(MTL::CommandBuffer* commands, Words words, std::function<void(float* box)> fill) {
+  encode(commands, [this, words, fill = std::move(fill)] {
+    host::host_access(view(in_, words), true);
+    fill(static_cast<float*>(in_->contents()) + words.first);
+  });
+}
+
 uint64_t Mailboxes::submit() {
   {
     const std::lock_guard lock(mutex_);

@@ -52,6 +52,8 @@ class Mailboxes {
   // thread; or once that has done something.
   void encode(MTL::CommandBuffer* commands, Peers& with, std::vector<Letter> letters);
   void encode(MTL::CommandBuffer* commands, std::function<void()> act);
+  // Or once the host has filled the box of what comes.
+  void fill(MTL::CommandBuffer* commands, Words words, std::function<void(float* box)> fill);
   // What was encoded since the last call will be run. Its number, for finish().
   uint64_t submit();
   // What was encoded since the last call will not.

@@ -8,6 +8,7 @@ namespace ingot::metal {
 
 void encode(const PrepareOp& op, Context& context);  // one a layer, and one
 void encode(const EmbedOp& op, Context& context);    // one for each format of the table
+void encode(const ReadRowsOp& op, Context& context);
 void encode(const RopeTableOp& op, Context& context);
 void encode(const NormOp& op, Context& context);
 void encode(const LinearOp& op, Context& context);  // products: one for each format of the weight, or as linear/ says

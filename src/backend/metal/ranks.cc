@@ -3,6 +3,7 @@
 #include "backend/metal/ops.h"
 #include "backend/metal/sum_parts.h"
 #include "collective/parts.h"
+#include "step/view.h"
 
 // What ranks do together: kernels fill mailboxes and empty them, and the group exchanges what is in them.
 namespace ingot::metal {
@@ -146,6 +147,23 @@ void encode(const ReceiveRowsOp& op, Context& context) {
   const Mailboxes::Words all{0, words_of(op.rows * op.dim)};
   if (context.encoder.rehearsing()) boxes.reserve(0, all.count);
   exchange(context, boxes.stages(), {{.peer = boxes.stages().rank() - 1, .in = all}});
+  copy(context, boxes.in(all), context.words(op.out, op.rows * op.dim));
+}
+
+// The host reads them once the GPU is there.
+void encode(const ReadRowsOp& op, Context& context) {
+  Mailboxes& boxes = *context.mailboxes;
+  const Mailboxes::Words all{0, words_of(op.rows * op.dim)};
+  if (context.encoder.rehearsing())
+    boxes.reserve(0, all.count);
+  else
+    context.encoder.between([&](MTL::CommandBuffer* commands) {
+      boxes.fill(commands, all, [op, view = StepView(context.step, context.staged_at)](float* rows) {
+        for (int64_t row = 0; row < op.rows; ++row)
+          op.table->read(view.token_ids()[row], view.positions()[row], op.scale, rows + row * op.dim);
+        op.table->drop();
+      });
+    });
   copy(context, boxes.in(all), context.words(op.out, op.rows * op.dim));
 }
 
