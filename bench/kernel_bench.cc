@@ -299,7 +299,7 @@ class Bench {
     double best = 0;
     int count = 16;
     for (int turn = 0; turn < 4; ++turn) {
-      const StagedStep staged = stage_step(made, kVocab, turn % 2, device_->stage(turn % 2));
+      const StagedStep staged = stage_step(made, kVocab, kBlock, turn % 2, device_->stage(turn % 2));
       const auto encode = [&] {
         device_->encode(RopeTableOp{.inv_freq = frequencies_, .factor = 1.0f, .out = rope_});
         for (int i = 0; i < count; ++i) operation();

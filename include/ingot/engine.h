@@ -55,7 +55,8 @@ struct EngineLimits {
   int64_t max_model_len = 0;
   int64_t num_blocks = 0;
   int64_t block_size = 0;
-  int64_t host_blocks = 0;  // that Step::block_saves and block_loads may name
+  int64_t host_blocks = 0;    // that Step::block_saves and block_loads may name
+  bool moves_beside = false;  // what no row of their step touches is saved and loaded beside its rows
   int64_t vocab = 0;
   int32_t sampler_slots = 0;
   int64_t max_list_words =

@@ -17,6 +17,12 @@ void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)>
   Access::list(commands).commands.emplace_back(CallCommand{std::move(act)});
 }
 
+void run_beside(MTL::BlitCommandEncoder* encoder) {
+  auto* begin = std::get_if<EncoderCommand>(&Access::commands(encoder, "run_beside()").commands.back());
+  if (begin == nullptr || !begin->begin) violate("run_beside(): the encoder has commands already");
+  begin->beside = true;
+}
+
 }  // namespace softmetal
 
 using namespace softmetal;

@@ -111,7 +111,10 @@ struct Access {
     e->command_buffer_ = b;
   }
   static MTL::CommandBuffer* command_buffer(MTL::ComputeCommandEncoder* e) { return e->command_buffer_; }
-  static CommandList& commands(MTL::ComputeCommandEncoder* e, const char* call) { return e->list(call); }
+  template <class Encoder>
+  static CommandList& commands(Encoder* e, const char* call) {
+    return e->list(call);
+  }
   static void set_type(MTL::ComputeCommandEncoder* e, MTL::DispatchType type) { e->type_ = type; }
 };
 

@@ -25,7 +25,7 @@ inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeMulti
                      kAttributeSharedBytes = 97;  // that a grid may ask for
 inline constexpr int kFunctionMaxThreads = 0, kFunctionSharedBytes = 1, kFunctionLocalBytes = 3, kFunctionRegisters = 4,
                      kFunctionMaxDynamicBytes = 8;
-inline constexpr unsigned kEventDefault = 0;
+inline constexpr unsigned kEventDefault = 0, kEventNoTiming = 2;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kHostPortable = 1, kHostDeviceMap = 2;
 inline constexpr int kCaptureThreadLocal = 1;
@@ -82,6 +82,7 @@ struct KernelNodeParams {
   X(cuStreamCreate, stream_create, StreamHandle*, unsigned)                                                          \
   X(cuStreamDestroy_v2, stream_destroy, StreamHandle)                                                                \
   X(cuStreamSynchronize, stream_wait, StreamHandle)                                                                  \
+  X(cuStreamWaitEvent, stream_wait_event, StreamHandle, Event, unsigned)                                             \
   X(cuEventCreate, event_create, Event*, unsigned)                                                                   \
   X(cuEventDestroy_v2, event_destroy, Event)                                                                         \
   X(cuEventRecord, event_record, Event, StreamHandle)                                                                \

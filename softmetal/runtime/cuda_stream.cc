@@ -164,6 +164,11 @@ CudaStream::~CudaStream() {
   graphs_.clear();
   if (last_end_) device_->driver->event_destroy(last_end_);
   for (cuda::Event e : spare_events_) device_->driver->event_destroy(e);
+  if (beside_) {
+    device_->driver->event_destroy(forked_);
+    device_->driver->event_destroy(joined_);
+    device_->driver->stream_destroy(beside_);
+  }
   device_->driver->stream_destroy(stream_);
 }
 
@@ -244,6 +249,8 @@ void CudaStream::launch(CommandList& list, std::string& error) {
   const auto check = [&](cuda::Result r, const char* what) {
     if (r != cuda::kSuccess && error.empty()) error = std::string(what) + ": " + d.text(r);
   };
+  bool forked = false;
+  cuda::StreamHandle stream = stream_;  // of the encoder's copies
   for (Command& command : list.commands) {
     if (!error.empty()) break;
     if (auto* dispatch = std::get_if<DispatchCommand>(&command)) {
@@ -258,7 +265,7 @@ void CudaStream::launch(CommandList& list, std::string& error) {
         break;
       }
       check(d.copy(copy->to->device_address() + copy->to_offset, copy->from->device_address() + copy->from_offset,
-                   copy->bytes, stream_),
+                   copy->bytes, stream),
             "a copy");
     } else if (auto* fill = std::get_if<FillCommand>(&command)) {
       launch_all(error);
@@ -271,10 +278,43 @@ void CudaStream::launch(CommandList& list, std::string& error) {
     } else if (auto* call = std::get_if<CallCommand>(&command)) {
       launch_all(error);
       call->act(stream_);
+    } else if (auto* encoder = std::get_if<EncoderCommand>(&command); encoder && encoder->begin) {
+      stream = stream_;
+      if (!encoder->beside) continue;
+      launch_all(error);
+      if (error.empty()) error = fork();
+      if (!error.empty()) break;
+      stream = beside_;
+      forked = true;
     }
-    // Barriers, fences and encoders: the stream is in order as it is.
+    // Barriers and fences: a stream is in order as it is.
   }
   launch_all(error);
+  if (!forked) return;
+  const std::string failed = join();
+  if (error.empty()) error = failed;
+}
+
+// What the stream beside gets from now on begins behind what the stream has.
+std::string CudaStream::fork() {
+  const cuda::Driver& d = *device_->driver;
+  cuda::Result r = cuda::kSuccess;
+  if (!beside_) {
+    r = d.stream_create(&beside_, cuda::kStreamNonBlocking);
+    if (r == cuda::kSuccess) r = d.event_create(&forked_, cuda::kEventNoTiming);
+    if (r == cuda::kSuccess) r = d.event_create(&joined_, cuda::kEventNoTiming);
+  }
+  if (r == cuda::kSuccess) r = d.event_record(forked_, stream_);
+  if (r == cuda::kSuccess) r = d.stream_wait_event(beside_, forked_, 0);
+  return r == cuda::kSuccess ? "" : "a stream for copies: " + d.text(r);
+}
+
+// What the stream gets from now on begins behind what the one beside it has.
+std::string CudaStream::join() {
+  const cuda::Driver& d = *device_->driver;
+  cuda::Result r = d.event_record(joined_, beside_);
+  if (r == cuda::kSuccess) r = d.stream_wait_event(stream_, joined_, 0);
+  return r == cuda::kSuccess ? "" : "a stream for copies: " + d.text(r);
 }
 
 void CudaStream::one(CommandList& list, const DispatchCommand& c, std::string& error) {

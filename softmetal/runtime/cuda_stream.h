@@ -116,11 +116,15 @@ class CudaStream : public Stream {
   };
   void launch(CommandList& list, std::string& error);
   void launch_all(std::string& error);
+  std::string fork();
+  std::string join();
   void one(CommandList& list, const DispatchCommand& command, std::string& error);
   cuda::Event new_event();
 
   std::shared_ptr<const CudaDevice> device_;
   cuda::StreamHandle stream_ = nullptr;
+  cuda::StreamHandle beside_ = nullptr;              // of copies that run beside; made when they first do
+  cuda::Event forked_ = nullptr, joined_ = nullptr;  // where it begins, and ends
   std::mutex submitting_, completing_, queue_mutex_;
   std::deque<Item> queue_;
   std::vector<cuda::Event> spare_events_;

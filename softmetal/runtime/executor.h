@@ -121,6 +121,7 @@ struct BarrierCommand {
 struct EncoderCommand {
   bool begin = true;
   bool concurrent = false;
+  bool beside = false;  // its copies may run beside what follows in the list
 };
 struct FenceCommand {
   const void* fence = nullptr;

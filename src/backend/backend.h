@@ -34,6 +34,7 @@ struct DeviceInfo {
   DType activation = DType::f32;  // of every activation except the residual stream and the logits, which are f32
   uint64_t memory_bytes = 0;      // what the device could give a model, 0 when unknown
   bool own_memory = false;        // apart from the host's
+  bool moves_beside = false;      // blocks are saved and loaded beside the rows of a step
   int32_t step_tokens = 2048;     // most rows in a step when nobody asks for more or less
   std::string kernels;            // where they come from, for people; empty: they are part of the program
   std::string tuning;             // what was chosen by timing, for people; empty: there is nothing to choose

@@ -92,7 +92,7 @@ StepTicket Engine::Impl::submit(const Step& step) {
   flight.before = device.counters();
 
   const auto stage_start = Clock::now();
-  const StagedStep staged = stage_step(step, limits.vocab, flight.ring, device.stage(flight.ring));
+  const StagedStep staged = stage_step(step, limits.vocab, limits.block_size, flight.ring, device.stage(flight.ring));
   flight.stats.stage_us = micros_since(stage_start);
 
   const DeviceCounters encode_start = device.counters();

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "collective/group.h"
 #include "core/ceil_div.h"
 #include "core/digest.h"
 #include "core/error.h"
@@ -21,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Counts up with every change of what some device computes, be it in the last bit: blocks of before are then not found.
-constexpr int kNumerics = 4;
 constexpr int64_t kPieceBytes = int64_t{8} << 20;
 
 bool is_hugging_face(const fs::path& file) { return file.extension() == ".safetensors" || file.extension() == ".json"; }
@@ -111,12 +110,13 @@ std::string hash_files(const EngineOptions& options, const FileNotes& notes) {
 }  // namespace
 
 std::string cache_identity(const EngineOptions& options, const KvLayout& kv, const DeviceInfo& device,
-                           const FileNotes& notes) {
+                           const FileNotes& notes, int numerics) {
   return fmt::format(
       "numerics {}\ndevice {}: {}\nfiles {}\nload {} {} {}\ncache {}: {} layers, {} heads of {}, blocks of {}\n"
-      "rank 0 of 1\n",
-      kNumerics, device.name, device.numerics, hash_files(options, notes), options.load_format, options.dtype,
-      options.quantize, kv_type_name(kv.dtype), kv.layers, kv.kv_heads, kv.head_size, kv.block_size);
+      "rank {} of {} in {} stages\n",
+      numerics, device.name, device.numerics, hash_files(options, notes), options.load_format, options.dtype,
+      options.quantize, kv_type_name(kv.dtype), kv.layers, kv.kv_heads, kv.head_size, kv.block_size,
+      options.group ? options.group->rank() : 0, options.ranks(), options.pp);
 }
 
 }  // namespace ingot

@@ -160,6 +160,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
   if (share.stage.count > 1 && share.stage.first() && share.rank == 0) plan.io_bytes += plan.output.bytes;
 
   plan.limits.host_blocks = host_blocks(options, device.info(), block_bytes);
+  plan.limits.moves_beside = device.info().moves_beside;
   if (!device.info().own_memory) plan.host_cache_bytes = static_cast<uint64_t>(limits.host_blocks) * block_bytes;
 
   if (plan.available_bytes > 0) {

@@ -119,11 +119,12 @@ class SelfTest {
   template <typename F>
   void run(F encode_ops) {
     ring_ = 1 - ring_;
-    StepBuilder builder(16);
+    constexpr int64_t kBlockSize = 16;
+    StepBuilder builder(kBlockSize);
     const int32_t token = 0, block = 1;
     builder.add({&token, 1}, 0, {&block, 1});
     builder.sample(0, {.temperature = 0});
-    const StagedStep staged = stage_step(builder.finish(), kDim, ring_, device_.stage(ring_));
+    const StagedStep staged = stage_step(builder.finish(), kDim, kBlockSize, ring_, device_.stage(ring_));
     device_.rehearse(staged, encode_ops);
     device_.begin(staged);
     encode_ops();

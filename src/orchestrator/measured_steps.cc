@@ -19,6 +19,8 @@ using Watch = std::chrono::steady_clock;
 constexpr int kTries = 8;           // of a step: a device may prepare for the first ones
 constexpr double kTryUs = 100e3;    // of all tries but the first two
 constexpr double kAllUs = 1'000e3;  // of all sizes
+constexpr int64_t kMovedBlocks = 8;
+constexpr int kMoveTries = 3;  // the first touches the memory
 
 double us_since(Watch::time_point begin) {
   return std::chrono::duration<double, std::micro>(Watch::now() - begin).count();
@@ -61,6 +63,25 @@ void expect_rows(Engine& engine, Pacer& pacer) {
     if (each > limits.max_model_len || sequences * ceil_div(each, limits.block_size) > limits.num_blocks) break;
     pacer.expect_rows(rows, measured_step_us(engine, sequences, each, true));
   }
+}
+
+double measured_move_us(Engine& engine) {
+  const EngineLimits& limits = engine.limits();
+  const auto blocks = static_cast<int32_t>(std::min<int64_t>({limits.host_blocks, limits.num_blocks, kMovedBlocks}));
+  if (blocks == 0) return 0;
+  StepBuilder builder(limits.block_size);
+  for (int32_t i = 0; i < blocks; ++i) {
+    builder.step().block_saves.push_back({i, i});
+    builder.step().block_loads.push_back({i, i});
+  }
+  const Step& step = builder.finish();
+  double least = std::numeric_limits<double>::max();
+  for (int i = 0; i < kMoveTries; ++i) {
+    const Watch::time_point before = Watch::now();
+    engine.run(step);
+    least = std::min(least, us_since(before));
+  }
+  return least / (2 * blocks);
 }
 
 }  // namespace ingot

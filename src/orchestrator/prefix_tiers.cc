@@ -6,11 +6,14 @@
 
 #include "core/error.h"
 #include "ingot/llm.h"
+#include "orchestrator/measured_steps.h"
 
 namespace ingot {
 namespace {
 
-// Copied in a step: a fraction of a millisecond while somebody reads along, some of them otherwise.
+// Copied in a step, of each kind: a share of what the step takes while somebody reads along, the larger where copies
+// run beside the rows; until that is known a fraction of a millisecond; and some of them when nobody does.
+constexpr double kShareBefore = 0.1, kShareBeside = 0.3;
 constexpr size_t kStreamBytes = size_t{4} << 20;
 constexpr size_t kIdleBytes = size_t{64} << 20;
 
@@ -20,7 +23,7 @@ int64_t blocks_in(size_t bytes, size_t block_bytes) {
 
 }  // namespace
 
-PrefixTiers::PrefixTiers(const Engine& engine, BlockHasher hasher, std::unique_ptr<BlockFolder> folder,
+PrefixTiers::PrefixTiers(Engine& engine, BlockHasher hasher, std::unique_ptr<BlockFolder> folder,
                          std::function<void(const std::string&)> warn)
     : hasher_(hasher) {
   const EngineLimits& limits = engine.limits();
@@ -29,12 +32,14 @@ PrefixTiers::PrefixTiers(const Engine& engine, BlockHasher hasher, std::unique_p
   counts_.block_bytes = engine.host_block(0).size();
   stream_blocks_ = blocks_in(kStreamBytes, counts_.block_bytes);
   idle_blocks_ = blocks_in(kIdleBytes, counts_.block_bytes);
+  move_us_ = measured_move_us(engine);
+  move_share_ = limits.moves_beside ? kShareBeside : kShareBefore;
   if (!folder) return;
   disk_ = std::make_unique<DiskTier>(
       std::move(folder), *host_, [&engine](int32_t block) { return engine.host_block(block); }, std::move(warn));
 }
 
-std::unique_ptr<PrefixTiers> PrefixTiers::open(const Engine& engine, const LlmOptions& options) {
+std::unique_ptr<PrefixTiers> PrefixTiers::open(Engine& engine, const LlmOptions& options) {
   if (!options.prefix_caching || engine.limits().host_blocks == 0) return std::make_unique<PrefixTiers>();
   const auto warn =
       options.warn ? options.warn : [](const std::string& line) { fmt::print(stderr, "ingot: {}\n", line); };
@@ -55,9 +60,13 @@ std::unique_ptr<PrefixTiers> PrefixTiers::open(const Engine& engine, const LlmOp
   return std::make_unique<PrefixTiers>(engine, hasher, std::move(folder), warn);
 }
 
-void PrefixTiers::begin_step(bool streams) {
-  saves_left_ = loads_left_ = streams ? stream_blocks_ : idle_blocks_;
+void PrefixTiers::begin_step(bool streams, double step_us) {
+  saves_left_ = loads_left_ = !streams ? idle_blocks_ : step_us > 0 ? blocks_beside(step_us) : stream_blocks_;
   leaving_left_ = idle_blocks_;
+}
+
+int64_t PrefixTiers::blocks_beside(double step_us) const {
+  return std::clamp<int64_t>(static_cast<int64_t>(move_share_ * step_us / std::max(move_us_, 1.0)), 1, idle_blocks_);
 }
 
 void PrefixTiers::save(int32_t block, const BlockContent& content, bool gently) {

@@ -38,16 +38,17 @@ class PrefixTiers {
  public:
   PrefixTiers() = default;  // the device alone
   // `folder` may be null. `warn`: told in one line when it has to be given up.
-  PrefixTiers(const Engine& engine, BlockHasher hasher, std::unique_ptr<BlockFolder> folder,
+  PrefixTiers(Engine& engine, BlockHasher hasher, std::unique_ptr<BlockFolder> folder,
               std::function<void(const std::string&)> warn);
   // As the options say. A folder that cannot be used is left alone, and options.warn told why.
-  static std::unique_ptr<PrefixTiers> open(const Engine& engine, const LlmOptions& options);
+  static std::unique_ptr<PrefixTiers> open(Engine& engine, const LlmOptions& options);
 
   const BlockHasher& hasher() const { return hasher_; }
 
   // ---- a step being scheduled ----
-  // `streams`: somebody reads along, so that only little may be copied.
-  void begin_step(bool streams);
+  // `streams`: somebody reads along, so that only a share of `step_us` may go into copies, which is what their step
+  // takes; 0: not known.
+  void begin_step(bool streams, double step_us);
   // The block's content will be overwritten by this step or a later one.
   void leaving(int32_t block, const BlockContent& content);
   // A block that the step being scheduled, or an earlier one, fills: it is saved by a later one.
@@ -85,12 +86,15 @@ class PrefixTiers {
   void check(std::vector<std::string>& faults) const;
 
  private:
+  int64_t blocks_beside(double step_us) const;
   void save(int32_t block, const BlockContent& content, bool gently);
 
   BlockHasher hasher_;
   std::unique_ptr<HostTier> host_;
   std::unique_ptr<DiskTier> disk_;
-  int64_t stream_blocks_ = 0, idle_blocks_ = 0;  // that may be copied in a step
+  int64_t stream_blocks_ = 0, idle_blocks_ = 0;  // that may be copied in a step; while nothing is known of steps
+  double move_us_ = 0;                           // that a copy takes
+  double move_share_ = 0;                        // of a step's time, for copies of each kind
   int64_t saves_left_ = 0, leaving_left_ = 0, loads_left_ = 0;
   std::vector<BlockCopy> saves_, loads_;               // of the next step
   std::deque<std::pair<int32_t, BlockHash>> unsaved_;  // filled blocks, oldest first

@@ -54,7 +54,8 @@ ScheduledStep Scheduler::schedule(bool follows_step_in_flight, int32_t parts) {
   reset_words_ = 0;
   follows_ = follows_step_in_flight && limits_.chains_tokens;
   parts_ = parts;
-  tiers_.begin_step(std::ranges::any_of(running_, [](const auto& sequence) { return sequence->decodes(); }));
+  const int32_t streams = decoding();
+  tiers_.begin_step(streams > 0, streams > 0 ? pacer_.rows_us(std::min(streams, Pacer::kMostRows)) : 0);
   tiers_.save_filled(pool_);
   make_room();
   schedule_decodes(scheduled);

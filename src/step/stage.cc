@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <unordered_set>
 #include <vector>
 
 #include "core/ceil_div.h"
@@ -148,11 +149,42 @@ void stage_samples(const Step& step, int64_t vocab, size_t offset, Stager& stage
   }
 }
 
+// Saves and loads, those first that the rows, zeros or copies of the step depend on, or that overwrite what they read.
+struct Moves {
+  std::vector<BlockCopy> saves, loads;
+  size_t saves_first = 0, loads_first = 0;
+};
+
+Moves order_moves(const Step& step, int64_t block_size) {
+  Moves moves{.saves = step.block_saves, .loads = step.block_loads};
+  if (moves.saves.empty() && moves.loads.empty()) return moves;
+  std::unordered_set<int32_t> touched(step.block_table.begin(), step.block_table.end()), written, loaded_from;
+  for (const int64_t slot : step.slot_mapping) written.insert(static_cast<int32_t>(slot / block_size));
+  written.insert(step.blocks_to_zero.begin(), step.blocks_to_zero.end());
+  for (const BlockCopy& copy : step.block_copies) {
+    touched.insert(copy.from);
+    written.insert(copy.to);
+  }
+  touched.insert(written.begin(), written.end());
+  const auto first_of = [](std::vector<BlockCopy>& list, const auto& comes_first) {
+    return static_cast<size_t>(std::ranges::stable_partition(list, comes_first).begin() - list.begin());
+  };
+  moves.loads_first = first_of(moves.loads, [&](const BlockCopy& load) { return touched.contains(load.to); });
+  for (const BlockCopy& load : std::span(moves.loads).first(moves.loads_first)) {
+    loaded_from.insert(load.from);
+    written.insert(load.to);
+  }
+  moves.saves_first = first_of(
+      moves.saves, [&](const BlockCopy& save) { return written.contains(save.from) || loaded_from.contains(save.to); });
+  return moves;
+}
+
 }  // namespace
 
-StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::byte> memory) {
+StagedStep stage_step(const Step& step, int64_t vocab, int64_t block_size, int ring, std::span<std::byte> memory) {
   Stager stager(memory);
   StagedStep staged;
+  const Moves moves = order_moves(step, block_size);
   staged.ring = ring;
   staged.tokens = step.num_scheduled_tokens;
   staged.seqs = step.num_seqs_active;
@@ -163,6 +195,8 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
   staged.max_seq_len = step.max_seq_len;
   staged.saves = static_cast<int32_t>(step.block_saves.size());
   staged.loads = static_cast<int32_t>(step.block_loads.size());
+  staged.saves_first = static_cast<int32_t>(moves.saves_first);
+  staged.loads_first = static_cast<int32_t>(moves.loads_first);
   staged.copies = static_cast<int32_t>(step.block_copies.size());
   staged.zeros = static_cast<int32_t>(step.blocks_to_zero.size());
   staged.resets = static_cast<int32_t>(step.sampler_resets.size());
@@ -172,8 +206,8 @@ StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::
   staged.query_start = stager.copy(step.query_start_loc);
   staged.seq_lens = stager.copy(step.seq_lens);
   staged.block_table = stager.copy(step.block_table);
-  staged.block_saves = stager.copy(step.block_saves);
-  staged.block_loads = stager.copy(step.block_loads);
+  staged.block_saves = stager.copy(moves.saves);
+  staged.block_loads = stager.copy(moves.loads);
   staged.block_copies = stager.copy(step.block_copies);
   staged.block_zeros = stager.copy(step.blocks_to_zero);
   staged.sample_rows = stager.copy(step.sample_rows);

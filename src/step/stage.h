@@ -11,7 +11,7 @@ namespace ingot {
 
 // Copies a validated step into shared memory and says where everything lies. Throws StepError when the step's lists
 // (masks, histories, token lists) do not fit; nothing but `memory` is written.
-StagedStep stage_step(const Step& step, int64_t vocab, int ring, std::span<std::byte> memory);
+StagedStep stage_step(const Step& step, int64_t vocab, int64_t block_size, int ring, std::span<std::byte> memory);
 
 // Bytes of shared memory that the largest step within the limits takes.
 size_t stage_bytes(const EngineLimits& limits);

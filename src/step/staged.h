@@ -34,6 +34,8 @@ struct StagedStep {
   int32_t tokens = 0, seqs = 0, decode_rows = 0, samples = 0;
   int32_t max_blocks = 0, max_query_len = 0, max_seq_len = 0;
   int32_t saves = 0, loads = 0, zeros = 0, copies = 0, resets = 0;
+  // So many come before the rows, which do not touch the blocks of the others.
+  int32_t saves_first = 0, loads_first = 0;
   int32_t pooled = 0;       // sequences
   int32_t pooled_word = 0;  // of `pool`, from which on they are: PooledRows
   size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples

@@ -570,6 +570,17 @@ TEST_P(Conformance, BlockMoves) {
     step.ring = 1;
     step.loads = {{1, 0}, {3, 2}};
     compare("loads of a later step");
+    // Without rows nothing stands in their way: all run beside, and the next step finds what they did.
+    step = {};
+    step.saves = {{2, 0}, {3, 2}};
+    step.loads = {{1, 3}, {0, 4}};
+    compare("saves and loads that run beside");
+    step = {};
+    step.ring = 1;
+    step.saves = {{3, 1}};
+    step.loads = {{2, 1}};
+    step.copies = {{4, 0}, {1, 5}};
+    compare("what they did, in the step behind");
   }
 }
 

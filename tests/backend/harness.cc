@@ -87,6 +87,7 @@ std::vector<std::string> attention_isas() {
 
 void TestStep::add_rows(const std::vector<int32_t>& sequence_blocks, int64_t block_size, int32_t first, int32_t count,
                         bool decode) {
+  slots_per_block = block_size;
   for (int32_t p = first; p < first + count; ++p) {
     token_ids.push_back(0);
     positions.push_back(p);
@@ -155,7 +156,7 @@ Step TestStep::to_step() const {
 StagedStep TestStep::stage(Backend& backend) const {
   const Step step = to_step();
   const size_t mask_words = sample_rows.empty() ? 0 : step.grammar_mask.size() / sample_rows.size();
-  return stage_step(step, static_cast<int64_t>(32 * mask_words), ring, backend.stage(ring));
+  return stage_step(step, static_cast<int64_t>(32 * mask_words), slots_per_block, ring, backend.stage(ring));
 }
 
 std::vector<float> random_floats(std::mt19937& random, size_t n, float scale) {

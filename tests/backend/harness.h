@@ -35,6 +35,7 @@ inline void PrintTo(const DeviceCase& device, std::ostream* out) { *out << devic
 // A step in vectors, which nobody checks; stage() lays it out in a device's buffer.
 struct TestStep {
   int ring = 0;
+  int64_t slots_per_block = 16;
   int32_t decode_rows = 0;
   std::vector<int32_t> token_ids, positions;
   std::vector<int64_t> slots;

@@ -259,6 +259,44 @@ TEST_P(Contract, HostBlocksCarryTheContext) {
   EXPECT_NE(last_logits(blocks_[0]), expected) << "another block's bytes were the same";
 }
 
+// Moves of blocks that no row touches may run beside the rows. The steps behind them, submitted at once, find them done.
+TEST_P(Contract, MovesBesideRowsAreOverBeforeTheNextStep) {
+  const std::vector<int32_t> prompt = random_ids(4, engine_->limits().vocab, 21);
+  const auto rows = [&](std::span<const int32_t> ids, int64_t start, const std::vector<int32_t>& blocks) {
+    builder_.clear();
+    builder_.add(ids, start, blocks);
+    builder_.sample(builder_.rows() - 1, greedy_, -1, {.kind = RowOutput::Kind::full_logits});
+  };
+  const auto submit = [&](std::vector<BlockCopy> saves, std::vector<BlockCopy> loads) {
+    builder_.step().block_saves = std::move(saves);
+    builder_.step().block_loads = std::move(loads);
+    return engine_->submit(builder_.finish());
+  };
+  const int32_t block = blocks_[0][0];
+  rows(std::span(prompt).first(3), 0, blocks_[0]);
+  engine_->run(builder_.finish());
+  rows({&prompt[3], 1}, 3, blocks_[0]);
+  const std::vector<float> expected = engine_->run(builder_.finish()).rows[0].logits;
+
+  rows({&kToken, 1}, 0, blocks_[2]);
+  const StepTicket saving = submit({{block, 3}}, {});
+  rows({&kToken, 1}, 1, blocks_[2]);
+  const StepTicket loading = submit({}, {{3, blocks_[1][0]}});
+  engine_->wait(saving);
+  rows({&prompt[3], 1}, 3, blocks_[1]);
+  const StepTicket reading = submit({}, {});
+  engine_->wait(loading);
+  EXPECT_EQ(engine_->wait(reading).rows[0].logits, expected);
+
+  rows({&kToken, 1}, 2, blocks_[2]);
+  const StepTicket again = submit({{block, 4}}, {});
+  rows({&kToken, 1}, 0, blocks_[0]);  // overwrites what is being saved
+  const StepTicket writing = submit({}, {});
+  engine_->wait(again);
+  engine_->wait(writing);
+  EXPECT_TRUE(std::ranges::equal(engine_->host_block(4), engine_->host_block(3)));
+}
+
 // 100 malformed steps, generated; each is refused by name, and the engine goes on as if nothing had been asked.
 TEST_P(Contract, MalformedStepsLeaveTheEngineAlone) {
   const std::vector<int32_t> expected = continuation(4);

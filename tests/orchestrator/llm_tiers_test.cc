@@ -24,10 +24,13 @@ namespace fs = std::filesystem;
 constexpr int64_t kBlock = 8;
 
 struct PlainLlm {  // without any cache
-  explicit PlainLlm(const std::string& model, const std::string& kv_dtype = "f16", const std::string& device = "cpu") {
+  explicit PlainLlm(const std::string& model, const std::string& kv_dtype = "f16", const std::string& device = "cpu",
+                    int64_t max_model_len = 96) {
     LlmOptions options = tiny_options(model);
     options.engine.kv_dtype = kv_dtype;
     options.engine.device = device;
+    options.engine.max_model_len = max_model_len;
+    options.engine.kv_blocks = std::max(options.engine.kv_blocks, max_model_len / kBlock);
     options.prefix_caching = false;
     llm = std::make_unique<Llm>(Engine::load(options.engine), nullptr, options);
   }
@@ -68,16 +71,19 @@ std::vector<int32_t> joined(std::vector<int32_t> prompt, const std::vector<int32
 struct CacheKind {
   const char* model;
   const char* kv_dtype;
+  int64_t positions = 96;
 };
 class LlmTiers : public ::testing::TestWithParam<CacheKind> {};
 
 TEST_P(LlmTiers, ARestartFindsPromptsAndAnswersAgain) {
-  const auto& [model, kv_dtype] = GetParam();
-  PlainLlm plain(model, kv_dtype);
+  const auto& [model, kv_dtype, positions] = GetParam();
+  PlainLlm plain(model, kv_dtype, "cpu", positions);
   const TempDir dir;
   LlmOptions options = with_files(dir.path() / "cache", model);
   options.engine.kv_dtype = kv_dtype;
-  const std::vector<int32_t> prompt = random_ids(44, plain.llm->limits().vocab, 3);
+  options.engine.max_model_len = positions;
+  const int32_t length = positions < 96 ? 28 : 44, known = length / kBlock * kBlock;
+  const std::vector<int32_t> prompt = random_ids(length, plain.llm->limits().vocab, 3);
   const std::vector<int32_t> expected = plain.tokens(prompt, 20);
   {
     const std::unique_ptr<Llm> llm = make(options);
@@ -89,35 +95,38 @@ TEST_P(LlmTiers, ARestartFindsPromptsAndAnswersAgain) {
   const std::unique_ptr<Llm> llm = make(options);
   const Told again = ask(*llm, greedy(prompt, 20));
   EXPECT_EQ(again.tokens, expected);
-  EXPECT_EQ(again.summary.cached_tokens, 40);
-  EXPECT_EQ(llm->stats().prefix_disk_hits, 40u);
+  EXPECT_EQ(again.summary.cached_tokens, known);
+  EXPECT_EQ(llm->stats().prefix_disk_hits, static_cast<uint64_t>(known));
   // The next turn: what was generated is known too. Its last token was never computed.
   const std::vector<int32_t> turn = joined(joined(prompt, expected), random_ids(5, plain.llm->limits().vocab, 8));
   const std::unique_ptr<Llm> third = make(options);
   const Told next = ask(*third, greedy(turn, 6));
   EXPECT_EQ(next.tokens, plain.tokens(turn, 6));
-  EXPECT_EQ(next.summary.cached_tokens, (44 + 19) / kBlock * kBlock);
+  EXPECT_EQ(next.summary.cached_tokens, (length + 19) / kBlock * kBlock);
   EXPECT_EQ(third->stats().blocks_damaged, 0u);
   expect_clean(*third);
 }
 
 TEST_P(LlmTiers, WhatLeavesTheDeviceComesBackFromHostMemory) {
-  const auto& [model, kv_dtype] = GetParam();
-  PlainLlm plain(model, kv_dtype);
+  const auto& [model, kv_dtype, positions] = GetParam();
+  PlainLlm plain(model, kv_dtype, "cpu", positions);
   LlmOptions options = tiny_options(model);
   options.engine.kv_dtype = kv_dtype;
-  options.engine.kv_blocks = 12;  // one sequence of 96 positions
+  options.engine.max_model_len = positions;
+  options.engine.kv_blocks = positions / kBlock;  // one sequence
+  const int32_t length = positions < 96 ? 44 : 60, known = length / kBlock * kBlock;
   options.engine.host_cache_bytes = 4 << 20;
   const std::unique_ptr<Llm> llm = make(options);
   for (int round = 0; round < 3; ++round)
     for (uint32_t i = 0; i < 4; ++i) {
-      const std::vector<int32_t> prompt = random_ids(60, llm->limits().vocab, 20 + i);
+      const std::vector<int32_t> prompt = random_ids(length, llm->limits().vocab, 20 + i);
       const Told told = ask(*llm, greedy(prompt, 10));
       EXPECT_EQ(told.tokens, plain.tokens(prompt, 10));
-      EXPECT_EQ(told.summary.cached_tokens, round == 0 ? 0 : 56) << i;
+      EXPECT_EQ(told.summary.cached_tokens, round == 0 ? 0 : known) << i;
     }
   const LlmStats stats = llm->stats();
-  EXPECT_GT(stats.prefix_host_hits, 400u) << "what is not on the device at the time: most of it";
+  EXPECT_GT(stats.prefix_host_hits, 7u * static_cast<uint64_t>(known))
+      << "what is not on the device at the time: most of it";
   EXPECT_GT(stats.host_saved_bytes, 0u);
   EXPECT_GT(stats.host_loaded_bytes, stats.host_saved_bytes);
   EXPECT_EQ(stats.blocks_lost, 0u);
@@ -128,7 +137,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LlmTiers,
                          ::testing::Values(CacheKind{"llama-bf16-llama3", "f16"},
                                            CacheKind{"llama-bf16-llama3", "int8"},
                                            CacheKind{"mistral-bf16-window", "f16"}, CacheKind{"gemma3-bf16", "bf16"},
-                                           CacheKind{"granite-bf16", "f32"}, CacheKind{"qwen3-bf16", "f16"}),
+                                           CacheKind{"granite-bf16", "f32"}, CacheKind{"qwen3-bf16", "f16"},
+                                           CacheKind{"gpt2-bf16", "f16", 64}, CacheKind{"qwen2-window-bf16", "int8"},
+                                           CacheKind{"qwen3moe-bf16", "int8"}, CacheKind{"smollm3-bf16", "bf16"}),
                          [](const auto& info) {
                            std::string name = std::string(info.param.model) + "_" + info.param.kv_dtype;
                            std::ranges::replace(name, '-', '_');
@@ -183,6 +194,53 @@ TEST_P(LlmTiersOn, PreemptedAHundredTimes) {
     llm->check_integrity();  // by the step loop, which is done with what is above
   }
   EXPECT_GT(llm->stats().prefix_host_hits, 10u * static_cast<uint64_t>(wanted));
+  expect_clean(*llm);
+}
+
+// The same of one sequence alone, which grows meanwhile: another comes whenever it goes on, and is given what it needs.
+TEST_P(LlmTiersOn, OneSequenceIsPreemptedAHundredTimes) {
+  const bool little = GetParam() == "metal" && !test::soak();
+  const int64_t tokens = little ? 84 : test::unless_sanitized<int64_t>({1800}, {300})[0];
+  const int32_t wanted = little ? 4 : test::unless_sanitized<int32_t>({100}, {10})[0];
+  LlmOptions options = tiny_options("long-llama3-f16");
+  options.engine.device = GetParam();
+  options.engine.max_model_len = tokens + 24;
+  options.engine.kv_blocks = (tokens + 24) / kBlock + 1;
+  GenerationRequest slow = greedy(random_ids(10, 67, 1), tokens);
+  slow.sampling.temperature = 1.0f;
+  slow.sampling.seed = 11;
+  slow.priority = 1;
+  slow.logprobs = 0;
+  slow.speculate = false;  // a token at a time
+  PlainLlm plain("long-llama3-f16", "f16", GetParam(), tokens + 24);
+  const Choice expected = answer(*plain.llm, slow)[0];
+  options.engine.host_cache_bytes = 16 << 20;
+  const std::unique_ptr<Llm> llm = make(options);
+  const std::vector<int32_t> text = random_ids(static_cast<int32_t>(tokens), 67, 2);
+  std::mutex mutex;
+  std::shared_ptr<Generation> other;
+  bool is_over = false;
+  const std::shared_ptr<Generation> generation = llm->submit(slow, [&] {
+    const std::lock_guard lock(mutex);
+    if (is_over || (other && !other->done())) return;
+    // One block is left for each that runs: the first that both of them want is too many.
+    const LlmStats stats = llm->stats();
+    const int64_t length = (stats.blocks_total - stats.blocks_used - 1) * kBlock;
+    if (length < kBlock) return;
+    other = llm->submit(greedy({text.begin(), text.begin() + std::min<int64_t>(length, std::ssize(text))}, 12));
+  });
+  const Choice got = collect(*generation)[0];
+  {
+    const std::lock_guard lock(mutex);
+    is_over = true;
+  }
+  collect(*other);
+  EXPECT_EQ(got.token_ids, expected.token_ids);
+  ASSERT_EQ(got.scores.size(), expected.scores.size());
+  for (size_t i = 0; i < got.scores.size(); ++i) EXPECT_EQ(got.scores[i].logprob, expected.scores[i].logprob) << i;
+  EXPECT_GE(generation->summary().preemptions, wanted);
+  EXPECT_GT(llm->stats().prefix_host_hits, static_cast<uint64_t>(wanted * kBlock));
+  llm->check_integrity();  // by the step loop, which is done with what is above
   expect_clean(*llm);
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 namespace MTL {
+class BlitCommandEncoder;
 class CommandBuffer;
 }
 
@@ -13,5 +14,10 @@ namespace softmetal {
 // `act` puts its work on the stream, a cudaStream_t, once what comes before it is there; on CPU threads, where there is
 // no such stream, it gets nullptr and does it then and there.
 void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)> act);
+
+// The copies of this encoder may run beside what the command buffer has behind it, as fences allow it: Apple's GPUs do
+// that by themselves. On an NVIDIA GPU they have a stream of their own, which begins behind what was encoded before and
+// ends before the command buffer does. To be called before the first copy.
+void run_beside(MTL::BlitCommandEncoder* encoder);
 
 }  // namespace softmetal

@@ -78,6 +78,7 @@ class Metal final : public Backend {
       throw_error(ErrorKind::declined, "gpu: bf16 needs macOS 14 or newer; use an f16 or quantized model");
     const auto pool = NS::TransferPtr(NS::AutoreleasePool::alloc()->init());
     fence_ = NS::TransferPtr(gpu_.device->newFence());
+    beside_ = NS::TransferPtr(gpu_.device->newFence());
     if (profiling_) encoder_.profile(gpu_.queue.get());
     const std::string description = fmt::format("{}, {} activations{}", gpu_.name, dtype_name(options.activation),
                                                 wide_.cores() > 0      ? ", prefill by warpgroups"
@@ -90,6 +91,7 @@ class Metal final : public Backend {
          .activation = options.activation,
          .memory_bytes = gpu_.memory_bytes,
          .own_memory = options.cuda,
+         .moves_beside = true,
          .step_tokens = options.cuda ? kCudaStepTokens : kStepTokens,
          .kernels = kernels_.from,
          .tuning = choices_.file().path().empty() ? ""
@@ -265,23 +267,49 @@ class Metal final : public Backend {
     commands_ = NS::RetainPtr(gpu_.queue->commandBufferWithUnretainedReferences());
     MTL::BlitCommandEncoder* blit = commands_->blitCommandEncoder();
     if (fence_used_) blit->waitForFence(fence_.get());
+    if (std::exchange(moved_beside_, false)) blit->waitForFence(beside_.get());
     if (step.bytes > 0) blit->copyFromBuffer(rings_[index].stage.get(), 0, context_.input.get(), 0, step.bytes);
-    if (step.saves > 0) context_.host_blocks->save(blit, *context_.cache, StepView(step, has_.stage));
+    const StepView view(step, has_.stage);
+    if (step.saves_first > 0) context_.host_blocks->save(blit, *context_.cache, view, 0, step.saves_first);
     blit->updateFence(fence_.get());
     blit->endEncoding();
-    if (step.loads > 0) {
+    if (step.loads_first > 0) {
       blit = commands_->blitCommandEncoder();
       blit->waitForFence(fence_.get());
-      context_.host_blocks->load(blit, *context_.cache, StepView(step, has_.stage));
+      context_.host_blocks->load(blit, *context_.cache, view, 0, step.loads_first);
       blit->updateFence(fence_.get());
       blit->endEncoding();
     }
     fence_used_ = true;
+    move_beside(view);
     if (profiling_) {
       commit(commands_.get(), counters_);
       commands_ = NS::RetainPtr(gpu_.queue->commandBuffer());
     }
     encoder_.begin(commands_.get(), fence_.get());
+  }
+
+  // Saves and loads that no row of the step touches run beside its rows: the next step waits for them, and the end of
+  // this one.
+  void move_beside(const StepView& view) {
+    const StagedStep& step = view.step();
+    const auto encode = [&](auto&& copies) {
+      MTL::BlitCommandEncoder* blit = commands_->blitCommandEncoder();
+      host::run_beside(blit);
+      blit->waitForFence(fence_.get());
+      if (std::exchange(moved_beside_, true)) blit->waitForFence(beside_.get());
+      copies(blit);
+      blit->updateFence(beside_.get());
+      blit->endEncoding();
+    };
+    if (step.saves > step.saves_first)
+      encode([&](MTL::BlitCommandEncoder* blit) {
+        context_.host_blocks->save(blit, *context_.cache, view, step.saves_first, step.saves);
+      });
+    if (step.loads > step.loads_first)
+      encode([&](MTL::BlitCommandEncoder* blit) {
+        context_.host_blocks->load(blit, *context_.cache, view, step.loads_first, step.loads);
+      });
   }
 
   void take(const Op& op) override {
@@ -410,6 +438,8 @@ class Metal final : public Backend {
   const bool tunes_;
   NS::SharedPtr<MTL::Fence> fence_;  // orders the encoders of all steps: nothing else does, buffers are untracked
   bool fence_used_ = false;
+  NS::SharedPtr<MTL::Fence> beside_;  // updated by copies that run beside the rows of their step
+  bool moved_beside_ = false;         // and to be waited for
 
   std::deque<Ring> rings_ = std::deque<Ring>(2);
   Ring* last_submitted_ = nullptr;

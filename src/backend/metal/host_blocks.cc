@@ -38,16 +38,18 @@ void HostBlocks::each_part(const KvCache& cache, int32_t device_block, int32_t h
     }
 }
 
-void HostBlocks::save(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view) const {
-  for (int32_t i = 0; i < view.step().saves; ++i)
+void HostBlocks::save(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view, int32_t first,
+                      int32_t end) const {
+  for (int32_t i = first; i < end; ++i)
     each_part(cache, view.block_saves()[2 * i], view.block_saves()[2 * i + 1],
               [&](const BufferView& device, const BufferView& host) {
                 blit->copyFromBuffer(device.buffer, device.offset, host.buffer, host.offset, host.bytes);
               });
 }
 
-void HostBlocks::load(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view) const {
-  for (int32_t i = 0; i < view.step().loads; ++i)
+void HostBlocks::load(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view, int32_t first,
+                      int32_t end) const {
+  for (int32_t i = first; i < end; ++i)
     each_part(cache, view.block_loads()[2 * i + 1], view.block_loads()[2 * i],
               [&](const BufferView& device, const BufferView& host) {
                 blit->copyFromBuffer(host.buffer, host.offset, device.buffer, device.offset, host.bytes);

@@ -17,9 +17,11 @@ class HostBlocks {
   HostBlocks(int64_t count, size_t block_bytes, Memory& memory);
 
   std::vector<std::span<std::byte>> spans() const { return spans_; }
-  // The saves and the loads of a step; encoders of their own, so that a fence orders them.
-  void save(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view) const;
-  void load(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view) const;
+  // Saves and loads [first, end) of a step; encoders of their own, so that a fence orders them.
+  void save(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view, int32_t first,
+            int32_t end) const;
+  void load(MTL::BlitCommandEncoder* blit, const KvCache& cache, const StepView& view, int32_t first,
+            int32_t end) const;
 
  private:
   BufferView block(int64_t block) const;

@@ -39,6 +39,9 @@ void host_access(BufferView view, bool writes);
 // Work that another library puts on the stream (a cudaStream_t) which runs the command buffer, between its encoders.
 void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)> act);
 
+// The copies of a blit encoder may run beside what is encoded behind it, as far as fences allow.
+void run_beside(MTL::BlitCommandEncoder* encoder);
+
 // What a dispatch of a rehearsal would ask for, where something keeps a list of it.
 void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes);
 

@@ -39,6 +39,7 @@ void host_access(BufferView, bool) {}
 void encode_call(MTL::CommandBuffer*, std::function<void(void*)>) {
   throw_error(ErrorKind::internal, "gpu: Metal has no stream that other libraries know");
 }
+void run_beside(MTL::BlitCommandEncoder*) {}  // they do by themselves
 void note_dispatch(const MTL::ComputePipelineState*, MTL::Size, size_t) {}
 
 unsigned warpgroups(const MTL::Device*) { return 0; }

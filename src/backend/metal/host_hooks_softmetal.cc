@@ -78,6 +78,8 @@ void encode_call(MTL::CommandBuffer* commands, std::function<void(void* stream)>
   softmetal::encode_call(commands, std::move(act));
 }
 
+void run_beside(MTL::BlitCommandEncoder* encoder) { softmetal::run_beside(encoder); }
+
 void note_dispatch(const MTL::ComputePipelineState* pipeline, MTL::Size threads, size_t threadgroup_bytes) {
   softmetal::note_dispatch(pipeline, threads, threadgroup_bytes);
 }
