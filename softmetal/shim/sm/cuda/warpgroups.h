@@ -24,6 +24,23 @@ SM_INLINE void softmetal_barriers_begun() { asm volatile("fence.mbarrier_init.re
 SM_INLINE void softmetal_arrive(uint barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// Neighbouring threadgroups of a cluster: which of them this is, a barrier of all of their threads, and an arrival at
+// the barrier that has this place in the memory of number `rank`.
+SM_INLINE uint softmetal_cluster_rank() {
+  uint rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+SM_COLLECTIVE void softmetal_cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+SM_INLINE void softmetal_arrive_at(uint barrier, uint rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 // Arrives, and lets the phase wait for so many bytes of softmetal_copy_many.
 SM_INLINE void softmetal_arrive_with(uint barrier, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -53,6 +70,14 @@ SM_INLINE void softmetal_copy_many(uint to, const void* from, uint bytes, uint b
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
+}
+// The same to the same place of two threadgroups of a cluster, told to the barrier of each.
+SM_INLINE void softmetal_copy_to_both(uint to, const void* from, uint bytes, uint barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "h"((ushort)3)
+      : "memory");
 }
 // Before the thread ends.
 SM_INLINE void softmetal_finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
@@ -109,6 +134,7 @@ SM_COLLECTIVE void softmetal_wait_for_products() {
   "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
       "+f"(sums[i + 6]), "+f"(sums[i + 7])
 #define SM_SUMS_16(i) SM_SUMS_8(i), SM_SUMS_8(i + 8)
+#define SM_LIST_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define SM_SUMS_32(i) SM_SUMS_16(i), SM_SUMS_16(i + 16)
 #define SM_SUMS_64(i) SM_SUMS_32(i), SM_SUMS_32(i + 32)
 // Operand numbers behind the sums: four of the left operand, the right one, whether there are sums to add to.
@@ -134,7 +160,12 @@ SM_COLLECTIVE void softmetal_wait_for_products() {
 // each, a[1] and a[3] those of the second; sums 4 j to 4 j + 3 rows 8 j + 2 (l % 4) and the next of both.
 template <uint Rows, bool Half>
 SM_COLLECTIVE void softmetal_multiply(float (&sums)[Rows / 2], const uint (&a)[4], ulong b, uint adds) {
-  if constexpr (Rows == 32) {
+  if constexpr (Rows == 16) {
+    if constexpr (Half)
+      SM_PRODUCT("16", "f16", SM_LIST_16, "%8, %9, %10, %11", "%12", "%13", "0", SM_SUMS_8(0));
+    else
+      SM_PRODUCT("16", "bf16", SM_LIST_16, "%8, %9, %10, %11", "%12", "%13", "0", SM_SUMS_8(0));
+  } else if constexpr (Rows == 32) {
     if constexpr (Half)
       SM_PRODUCT("32", "f16", SM_LIST_32, "%16, %17, %18, %19", "%20", "%21", "0", SM_SUMS_16(0));
     else
@@ -181,6 +212,7 @@ SM_COLLECTIVE void softmetal_multiply_both(float (&sums)[32], ulong a, ulong b, 
 #undef SM_SUMS_32
 #undef SM_SUMS_64
 #undef SM_PRODUCT
+#undef SM_LIST_16
 #undef SM_LIST_32
 #undef SM_LIST_64
 #undef SM_LIST_128

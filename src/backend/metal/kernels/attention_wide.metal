@@ -355,7 +355,7 @@ METAL_FUNC void quads_rows(QuadsPart part, threadgroup uchar* memory, threadgrou
 }
 
 template <typename T, typename S>
-[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_alone]] void prefill_attention_wide(
+[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(1)]] void prefill_attention_wide(
     device const T* qkv [[buffer(0)]], device const S* keys [[buffer(1)]], device const S* values [[buffer(2)]],
     device const int* block_table [[buffer(3)]],
     device const int* query_start [[buffer(4)]],  // [S + 1]
