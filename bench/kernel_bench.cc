@@ -18,6 +18,7 @@
 
 #include "backend/metal/attention.h"
 #include "backend/metal/device.h"
+#include "backend/metal/linear/wide.h"
 #include "core/error.h"
 #include "ingot/step_builder.h"
 #include "step/stage.h"
@@ -340,7 +341,7 @@ void run(const Options& options) {
   }
   if (options.activation == DType::f16)
     for (const DType format : {DType::q4_k, DType::q8_0, DType::q4_0, DType::q6_k})
-      for (const int64_t rows : {1, 8, 16}) {
+      for (const int64_t rows : {1, 8, 16, 32, 64}) {
         const std::string f = " " + std::string(dtype_name(format));
         bench.linear("qkv" + f, kQkv, kHidden, rows, format);
         bench.linear("output" + f, kHidden, kHeads * kHead, rows, format, true);
@@ -348,6 +349,30 @@ void run(const Options& options) {
         bench.linear("down" + f, kHidden, kFfn, rows, format, true);
         bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
       }
+  if (options.activation == DType::f16) {
+    // What a tile of few rows of blocks may be by warpgroups.
+    metal::wide_block_rows = 8;
+    for (const DType format : {DType::q4_k, DType::q8_0})
+      for (const metal::WideVariant& tried : {metal::WideVariant{.tile_rows = 16, .twice = true},
+                                              {.tile_rows = 16},
+                                              {.tile_rows = 16, .split = true, .twice = true},
+                                              {.tile_rows = 16, .split = true},
+                                              {.tile_rows = 32, .twice = true},
+                                              {.tile_rows = 32, .split = true, .twice = true}})
+        for (const int64_t rows : {16, 32}) {
+          if (rows > tried.tile_rows) continue;
+          metal::tried_wide = tried;
+          const std::string f = fmt::format(" {} wide {}{}{}", dtype_name(format), tried.tile_rows,
+                                            tried.split ? " split" : "", tried.twice ? " twice" : "");
+          bench.linear("qkv" + f, kQkv, kHidden, rows, format);
+          bench.linear("output" + f, kHidden, kHeads * kHead, rows, format, true);
+          if (!tried.split) bench.gated("gate+up" + f, rows, format);
+          bench.linear("down" + f, kHidden, kFfn, rows, format, true);
+          if (!tried.split) bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
+        }
+    metal::tried_wide.reset();
+    metal::wide_block_rows = 16;
+  }
   if (options.activation == DType::bf16)
     for (const int64_t rows : {1, 8, 16, 64}) bench.experts(rows);
   for (const int64_t rows : {1, 64}) bench.norm(rows);
@@ -359,8 +384,14 @@ void run(const Options& options) {
     bench.linear("prefill qkv", kQkv, kHidden, rows, DType::bf16, false, false, true);
     bench.linear("prefill down", kHidden, kFfn, rows, DType::bf16, true, false, true);
   }
+  metal::tried_wide = metal::WideVariant{};
+  bench.gated("prefill unpaired gate+up", kMostRows, DType::bf16, true);
+  bench.linear("prefill unpaired qkv", kQkv, kHidden, kMostRows, DType::bf16, false, false, true);
+  bench.linear("prefill unpaired down", kHidden, kFfn, kMostRows, DType::bf16, true, false, true);
+  metal::tried_wide.reset();
   bench.prefill_attention(2048, 2048);
   for (int64_t length = 4096; length <= 16384; length += 2048) bench.prefill_attention(2048, length);
+  metal::tried_prefill = metal::PrefillWay::tiles;
   // What a threadgroup may take, one after the other.
   for (const metal::PrefillTiles& tiles : {metal::PrefillTiles{8, 256, 4, 2},
                                            {8, 128, 4, 2},
@@ -375,6 +406,7 @@ void run(const Options& options) {
                                           tiles.rows / tiles.simdgroups, tiles.heads, tiles.buffers));
   }
   metal::tried_tiles.reset();
+  metal::tried_prefill.reset();
   metal::tried_prefill = metal::PrefillWay::own_rows;
   for (const int64_t length : {2048, 16384}) bench.prefill_attention(2048, length, " eight rows");
   metal::tried_prefill.reset();

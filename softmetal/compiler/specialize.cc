@@ -90,9 +90,11 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
                             const std::vector<ConstantValue>& constants) {
   const GridText text = grid_text(kernel);
   // A limit that the source does not state is the compiler's to find: it would cost registers.
-  const std::string bounds = kernel.max_threads < 1024 ? ", launch_bounds(" + std::to_string(kernel.max_threads) +
-                                                             (kernel.alone ? ", 1)" : ")")
-                                                       : std::string();
+  const std::string bounds =
+      kernel.max_threads < 1024
+          ? ", launch_bounds(" + std::to_string(kernel.max_threads) +
+                (kernel.together > 0 ? ", " + std::to_string(kernel.together) + ")" : std::string(")"))
+          : std::string();
   return "#include \"softmetal_kernel.h\"\n" + constants_text(program, constants) +
          "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n" + program.source +
          "\n#pragma clang attribute pop\n# 1 \"" + kernel.name + ".entry\"\n" +

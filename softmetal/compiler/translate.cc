@@ -33,6 +33,9 @@ struct Attribute {
   std::string name;
   std::string argument;
 };
+unsigned number_of(const Attribute& attribute) {
+  return static_cast<unsigned>(std::strtoul(attribute.argument.c_str(), nullptr, 0));
+}
 
 // Rewrites tokens in place. It never looks into expressions: only declarations that C++ has no words for are touched,
 // and the number of lines stays the same.
@@ -50,7 +53,8 @@ class Translator {
         instance.second.parameters = found->second.parameters;
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
         instance.second.starts_early = found->second.starts_early;
-        instance.second.alone = found->second.alone;
+        instance.second.together = found->second.together;
+        instance.second.cluster = found->second.cluster;
         if (const auto at = thread_parameters_.find(instance.first); at != thread_parameters_.end())
           instance.second.max_threads = template_argument(instance.second.expression, at->second);
       }
@@ -355,9 +359,10 @@ class Translator {
         for (const Attribute& a : attributes(k, close + 1)) {
           if (a.name == "host_name") info.name = a.argument;
           if (a.name == "softmetal_early") info.starts_early = true;
-          if (a.name == "softmetal_alone") info.alone = true;
+          if (a.name == "softmetal_together") info.together = number_of(a);
+          if (a.name == "softmetal_cluster") info.cluster = number_of(a);
           if (a.name == "max_total_threads_per_threadgroup") {
-            info.max_threads = static_cast<unsigned>(std::strtoul(a.argument.c_str(), nullptr, 0));
+            info.max_threads = number_of(a);
             if (info.max_threads == 0) {  // a parameter of the template: known when it is instantiated
               info.max_threads = 1024;
               thread_parameter = a.argument;

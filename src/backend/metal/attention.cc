@@ -57,6 +57,20 @@ size_t tiles_bytes(int64_t head_size, const PrefillTiles& tiles, bool scales, bo
                              (corners ? tiles.simdgroups * 512 : 0));
 }
 
+// Of prefill_attention_wide: keys and values of some spans, sums, q, and four barriers a span.
+size_t wide_bytes(int64_t head_size) {
+  return static_cast<size_t>(2 * kQuadsBuffers * kSpan * head_size * 2 + kQuadsRows * head_size * 6 +
+                             4 * kQuadsBuffers * 8);
+}
+
+// How many heads of one KV head have the same positions in a threadgroup: as many as possible, as rows then see nearly
+// the same keys.
+int64_t heads_together(const AttentionShape& shape, int64_t most) {
+  int64_t heads = most;
+  while (heads > 1 && shape.group() % heads + shape.skipped % heads + shape.heads % heads != 0) heads /= 2;
+  return heads;
+}
+
 // Of so many partial results: sums, then (largest score, sum of weights).
 size_t partial_bytes(const AttentionShape& shape, int64_t results) {
   return static_cast<size_t>(std::max<int64_t>(results * (shape.head_size * 4 + 8), 16));
@@ -93,7 +107,8 @@ Attention::Attention(const KvCache& cache, DType activation, int64_t max_length)
       write_name_(kernel_name("prefill_write", activation, cache.layout().dtype)),
       prefill_name_(kernel_name("prefill_attention", activation, cache.layout().dtype)),
       prefill_shared_name_(kernel_name("prefill_attention_shared", activation, cache.layout().dtype)),
-      prefill_tiles_name_(kernel_name("prefill_attention_tiles", activation, cache.layout().dtype)) {
+      prefill_tiles_name_(kernel_name("prefill_attention_tiles", activation, cache.layout().dtype)),
+      prefill_wide_name_(kernel_name("prefill_attention_wide", activation, cache.layout().dtype)) {
   split_ = kShortestSplit;
   while (split_ * kMostSplits < max_length) split_ *= 2;
 }
@@ -264,9 +279,7 @@ PrefillPlan Attention::plan_tiles(const AttentionShape& shape, const Context& co
     chosen = tiles;
     if (bytes(tiles) + kTilesStaticBytes <= context.threadgroup_bytes) break;
   }
-  // As many heads as possible: rows then see nearly the same keys.
-  for (chosen.heads = chosen.simdgroups; chosen.heads > 1; chosen.heads /= 2)
-    if (shape.group() % chosen.heads + shape.skipped % chosen.heads + shape.heads % chosen.heads == 0) break;
+  chosen.heads = heads_together(shape, chosen.simdgroups);
   chosen = tried_tiles.value_or(chosen);
   return {.way = PrefillWay::tiles,
           .simdgroups = chosen.simdgroups,
@@ -276,12 +289,29 @@ PrefillPlan Attention::plan_tiles(const AttentionShape& shape, const Context& co
           .threadgroup_bytes = bytes(chosen)};
 }
 
+// prefill_attention_wide is for these.
+bool Attention::wide(const AttentionShape& shape, const Context& context) const {
+  return context.wide.cores() > 0 && tiled(shape) && cache_.layout().dtype != KvType::int8 &&
+         wide_bytes(shape.head_size) + kTilesStaticBytes <= context.threadgroup_bytes;
+}
+
+PrefillPlan Attention::plan_wide(const AttentionShape& shape) const {
+  return {.way = PrefillWay::wide,
+          .simdgroups = kQuadsThreads / 32,
+          .rows = kQuadsRows,
+          .heads = heads_together(shape, kQuadsRows / 16),
+          .threadgroup_bytes = wide_bytes(shape.head_size)};
+}
+
 // GPUs that load and multiply many matrices at a time have registers for eight rows of all dims; others share.
 PrefillPlan Attention::plan_prefill(const AttentionShape& shape, const Context& context) const {
   const size_t element = number_bytes(cache_.layout().dtype);
-  const PrefillWay own = tiled(shape) ? PrefillWay::tiles : PrefillWay::own_rows;
+  const PrefillWay own = wide(shape, context) ? PrefillWay::wide
+                         : tiled(shape)       ? PrefillWay::tiles
+                                              : PrefillWay::own_rows;
   const PrefillWay way = context.family == kNvidiaFamily ? own : PrefillWay::shared;
   PrefillPlan plan{.way = tried_prefill.value_or(way), .simdgroups = 4, .rows = 32, .threadgroup_bytes = 0};
+  if (plan.way == PrefillWay::wide) return plan_wide(shape);
   if (plan.way == PrefillWay::tiles) return plan_tiles(shape, context);
   if (plan.way == PrefillWay::own_rows) {
     const size_t own = own_bytes(shape.head_size, element) + q_bytes(shape.head_size, element);
@@ -307,7 +337,7 @@ void Attention::prefill(const AttentionOp& op, Context& context) {
   AttentionParams params = this->params(op, context);
   params.first_seq = static_cast<uint32_t>(step.decode_rows);
   const int64_t seqs = step.seqs - step.decode_rows;
-  const bool tiled = plan.way == PrefillWay::tiles;
+  const bool tiled = plan.way == PrefillWay::tiles || plan.way == PrefillWay::wide;
   const int64_t positions = plan.positions(), tiles = (step.max_query_len + positions - 1) / positions;
   const int64_t visible =
       shape.window > 0 ? std::min<int64_t>(step.max_seq_len, shape.window + positions) : step.max_seq_len;
@@ -321,7 +351,8 @@ void Attention::prefill(const AttentionOp& op, Context& context) {
   for (int64_t first = 0; first < tiles; first += tiles_at_once) {
     params.first_tile = static_cast<uint32_t>(first);
     encoder.use(
-        tiled                              ? prefill_tiles_name_
+        plan.way == PrefillWay::wide       ? prefill_wide_name_
+        : tiled                            ? prefill_tiles_name_
         : plan.way == PrefillWay::own_rows ? prefill_name_
                                            : prefill_shared_name_,
         {Constant::u(kAttentionHeadSize, shape.head_size), Constant::u(kAttentionBlockSize, cache_.layout().block_size),

@@ -20,8 +20,8 @@ enum class AttentionCut { spans, splits, whole };
 inline std::optional<AttentionCut> tried_cut;
 
 // Prefill: simdgroups have eight rows each, or share keys, values and dims of all their rows, or have 16 or 32 rows
-// each and share keys and values in threadgroup memory. The same to the bit, too.
-enum class PrefillWay { own_rows, shared, tiles };
+// each and share keys and values in threadgroup memory, or have 16 and multiply four together. The same to the bit, too.
+enum class PrefillWay { own_rows, shared, tiles, wide };
 // Instead of what the GPU asks for; for tests.
 inline std::optional<PrefillWay> tried_prefill;
 // A threadgroup of the last way. `heads` of one KV head have the same positions; `buffers` of spans of keys or values:
@@ -60,13 +60,15 @@ class Attention {
   void decode(const AttentionOp& op, Context& context, AttentionCut cut);
   AttentionParams params(const AttentionOp& op, const Context& context) const;
   bool tiled(const AttentionShape& shape) const;
+  bool wide(const AttentionShape& shape, const Context& context) const;
+  PrefillPlan plan_wide(const AttentionShape& shape) const;
   PrefillPlan plan_tiles(const AttentionShape& shape, const Context& context) const;
   PrefillPlan plan_prefill(const AttentionShape& shape, const Context& context) const;
   void reserve(Context& context, size_t bytes);
 
   const KvCache& cache_;
   std::string decode_name_, shared_name_, roomy_name_, write_name_, prefill_name_, prefill_shared_name_,
-      prefill_tiles_name_;
+      prefill_tiles_name_, prefill_wide_name_;
   int64_t split_ = 0;
   // Sums f32 [D, heads, pieces, head size], then (largest score, sum of weights) [D, heads, pieces].
   BufferPtr partial_;

@@ -24,6 +24,23 @@ SM_INLINE void softmetal_barriers_begun() { asm volatile("fence.mbarrier_init.re
 SM_INLINE void softmetal_arrive(uint barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// Neighbouring threadgroups of a cluster: which of them this is, a barrier of all of their threads, and an arrival at
+// the barrier that has this place in the memory of number `rank`.
+SM_INLINE uint softmetal_cluster_rank() {
+  uint rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+SM_COLLECTIVE void softmetal_cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+SM_INLINE void softmetal_arrive_at(uint barrier, uint rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 // Arrives, and lets the phase wait for so many bytes of softmetal_copy_many.
 SM_INLINE void softmetal_arrive_with(uint barrier, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -54,8 +71,23 @@ SM_INLINE void softmetal_copy_many(uint to, const void* from, uint bytes, uint b
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
+// The same to the same place of two threadgroups of a cluster, told to the barrier of each.
+SM_INLINE void softmetal_copy_to_both(uint to, const void* from, uint bytes, uint barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "h"((ushort)3)
+      : "memory");
+}
 // Before the thread ends.
 SM_INLINE void softmetal_finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Until at most `Left` of the thread's groups of copies, the last ones, are under way.
+template <uint Left>
+SM_INLINE void softmetal_wait_for_copies_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
+}
+// What this thread stored or copied itself is there for products, once those that begin them know that it came by here.
+SM_INLINE void softmetal_show_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- registers ------------------------------------------------------------------------------------------------------
 
@@ -76,10 +108,18 @@ SM_COLLECTIVE void softmetal_give_registers() {
 SM_INLINE ulong softmetal_right(uint address, uint apart) {
   return (ulong)(address >> 4 & 0x3fffu) | (ulong)(apart >> 4) << 16 | (ulong)(128 >> 4) << 32;
 }
+// The same where 16 bytes are eight rows of a column: columns of 16 bytes, eight one after another in 128 bytes and
+// those 128 bytes behind one another; `apart` bytes from one eight of rows to the next.
+SM_INLINE ulong softmetal_right_turned(uint address, uint apart) {
+  return (ulong)(address >> 4 & 0x3fffu) | (ulong)(128 >> 4) << 16 | (ulong)(apart >> 4) << 32;
+}
 // The operands of products to come, made before softmetal_begin_products(): a compiler would make them between
 // products, which then run one by one.
 SM_INLINE void softmetal_settle(uint (&a)[4], ulong& b, uint& adds) {
   asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]), "+l"(b), "+r"(adds));
+}
+SM_INLINE void softmetal_settle(ulong& a, ulong& b, uint& adds) {
+  asm volatile("" : "+l"(a), "+l"(b), "+r"(adds));
 }
 // Registers were written since the last product.
 SM_COLLECTIVE void softmetal_begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -94,14 +134,15 @@ SM_COLLECTIVE void softmetal_wait_for_products() {
   "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3]), "+f"(sums[i + 4]), "+f"(sums[i + 5]), \
       "+f"(sums[i + 6]), "+f"(sums[i + 7])
 #define SM_SUMS_16(i) SM_SUMS_8(i), SM_SUMS_8(i + 8)
+#define SM_LIST_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define SM_SUMS_32(i) SM_SUMS_16(i), SM_SUMS_16(i + 16)
 #define SM_SUMS_64(i) SM_SUMS_32(i), SM_SUMS_32(i + 32)
 // Operand numbers behind the sums: four of the left operand, the right one, whether there are sums to add to.
-#define SM_PRODUCT(rows, type, list, left, right, more, outputs)                                                   \
+#define SM_PRODUCT(rows, type, list, left, right, more, turned, outputs)                                                   \
   asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, " more                                                      \
                ", 0;\n"                                                                                            \
                "wgmma.mma_async.sync.aligned.m64n" rows "k16.f32." type "." type " {" list "}, {" left "}, " right \
-               ", more, 1, 1, 0;\n}"                                                                               \
+               ", more, 1, 1, " turned ";\n}"                                                                              \
                : outputs                                                                                           \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 #define SM_LIST_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -119,22 +160,51 @@ SM_COLLECTIVE void softmetal_wait_for_products() {
 // each, a[1] and a[3] those of the second; sums 4 j to 4 j + 3 rows 8 j + 2 (l % 4) and the next of both.
 template <uint Rows, bool Half>
 SM_COLLECTIVE void softmetal_multiply(float (&sums)[Rows / 2], const uint (&a)[4], ulong b, uint adds) {
-  if constexpr (Rows == 32) {
+  if constexpr (Rows == 16) {
     if constexpr (Half)
-      SM_PRODUCT("32", "f16", SM_LIST_32, "%16, %17, %18, %19", "%20", "%21", SM_SUMS_16(0));
+      SM_PRODUCT("16", "f16", SM_LIST_16, "%8, %9, %10, %11", "%12", "%13", "0", SM_SUMS_8(0));
     else
-      SM_PRODUCT("32", "bf16", SM_LIST_32, "%16, %17, %18, %19", "%20", "%21", SM_SUMS_16(0));
+      SM_PRODUCT("16", "bf16", SM_LIST_16, "%8, %9, %10, %11", "%12", "%13", "0", SM_SUMS_8(0));
+  } else if constexpr (Rows == 32) {
+    if constexpr (Half)
+      SM_PRODUCT("32", "f16", SM_LIST_32, "%16, %17, %18, %19", "%20", "%21", "0", SM_SUMS_16(0));
+    else
+      SM_PRODUCT("32", "bf16", SM_LIST_32, "%16, %17, %18, %19", "%20", "%21", "0", SM_SUMS_16(0));
   } else if constexpr (Rows == 64) {
     if constexpr (Half)
-      SM_PRODUCT("64", "f16", SM_LIST_64, "%32, %33, %34, %35", "%36", "%37", SM_SUMS_32(0));
+      SM_PRODUCT("64", "f16", SM_LIST_64, "%32, %33, %34, %35", "%36", "%37", "0", SM_SUMS_32(0));
     else
-      SM_PRODUCT("64", "bf16", SM_LIST_64, "%32, %33, %34, %35", "%36", "%37", SM_SUMS_32(0));
+      SM_PRODUCT("64", "bf16", SM_LIST_64, "%32, %33, %34, %35", "%36", "%37", "0", SM_SUMS_32(0));
   } else if constexpr (Rows == 128) {
     if constexpr (Half)
-      SM_PRODUCT("128", "f16", SM_LIST_128, "%64, %65, %66, %67", "%68", "%69", SM_SUMS_64(0));
+      SM_PRODUCT("128", "f16", SM_LIST_128, "%64, %65, %66, %67", "%68", "%69", "0", SM_SUMS_64(0));
     else
-      SM_PRODUCT("128", "bf16", SM_LIST_128, "%64, %65, %66, %67", "%68", "%69", SM_SUMS_64(0));
+      SM_PRODUCT("128", "bf16", SM_LIST_128, "%64, %65, %66, %67", "%68", "%69", "0", SM_SUMS_64(0));
   }
+}
+
+// The same with 64 rows whose right operand is softmetal_right_turned's.
+template <bool Half>
+SM_COLLECTIVE void softmetal_multiply_turned(float (&sums)[32], const uint (&a)[4], ulong b, uint adds) {
+  if constexpr (Half)
+    SM_PRODUCT("64", "f16", SM_LIST_64, "%32, %33, %34, %35", "%36", "%37", "1", SM_SUMS_32(0));
+  else
+    SM_PRODUCT("64", "bf16", SM_LIST_64, "%32, %33, %34, %35", "%36", "%37", "1", SM_SUMS_32(0));
+}
+// The same with 64 rows where both operands lie in threadgroup memory, the left one as softmetal_right has right ones.
+template <bool Half>
+SM_COLLECTIVE void softmetal_multiply_both(float (&sums)[32], ulong a, ulong b, uint adds) {
+#define SM_BOTH(type)                                                                                           \
+  asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %34, 0;\n"                                              \
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" SM_LIST_64 "}, %32, %33, more, " \
+               "1, 1, 0, 0;\n}"                                                                                 \
+               : SM_SUMS_32(0)                                                                                  \
+               : "l"(a), "l"(b), "r"(adds))
+  if constexpr (Half)
+    SM_BOTH("f16");
+  else
+    SM_BOTH("bf16");
+#undef SM_BOTH
 }
 
 #undef SM_SUMS_8
@@ -142,6 +212,7 @@ SM_COLLECTIVE void softmetal_multiply(float (&sums)[Rows / 2], const uint (&a)[4
 #undef SM_SUMS_32
 #undef SM_SUMS_64
 #undef SM_PRODUCT
+#undef SM_LIST_16
 #undef SM_LIST_32
 #undef SM_LIST_64
 #undef SM_LIST_128

@@ -4,6 +4,7 @@
 #include "attention_cache.h"
 
 constant constexpr uint kAttentionTiles = 4;  // of eight keys, whose loads are issued together
+constant uint ATTENTION_HEADS [[function_constant(kAttentionHeads)]];  // of a threadgroup; divides its simdgroups
 constant constexpr float kMasked = -1e30f;    // stands for minus infinity, which fast math may not know
 
 // Rows in threadgroup memory lie a little further apart than they are long: lanes of different rows meet different
@@ -293,4 +294,22 @@ static float2 attention_fold(thread float2& total, float2 next) {
   const float2 factors = float2(power_of_two(total.x - best), power_of_two(next.x - best));
   total = float2(best, fma(total.y, factors.x, next.y * factors.y));
   return factors;
+}
+
+// What sums so far and new ones are multiplied with. Where a row has nothing new, its weights are zeros and so are its
+// new sums: minus zero times these changes nothing.
+static float2 attention_fold_seen(thread float2& total, float2 next) {
+  return next.y != 0 ? attention_fold(total, next) : float2(1.0f, -0.0f);
+}
+
+// Eight numbers as others, in 16 bytes.
+template <typename C, typename T>
+static uint4 attention_eight(device const T* from) {
+  const uint4 bits = *(device const uint4*)from;
+  uint4 out;
+  MATRIX_UNROLL_WIDE for (uint i = 0; i < 4; ++i) {
+    const vec<T, 2> two = MatrixPair<T>::of(bits[i]);
+    out[i] = as_type<uint>(vec<C, 2>(C(float(two.x)), C(float(two.y))));
+  }
+  return out;
 }

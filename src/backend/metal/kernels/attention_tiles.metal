@@ -6,7 +6,6 @@
 // attention_span.h.
 #include "attention_span.h"
 
-constant uint ATTENTION_HEADS [[function_constant(kAttentionHeads)]];  // of a threadgroup; divides its simdgroups
 // 1: keys and values of a span take turns in one; 2: each has its own; 4: those of the next span have two more.
 constant uint ATTENTION_BUFFERS [[function_constant(kAttentionBuffers)]];
 
@@ -55,18 +54,6 @@ static TilesMemory<C> tiles_memory(threadgroup uint4* start, uint simdgroup) {
   return memory;
 }
 
-// Eight numbers as others, in 16 bytes.
-template <typename C, typename T>
-static uint4 tiles_eight(device const T* from) {
-  const uint4 bits = *(device const uint4*)from;
-  uint4 out;
-  MATRIX_UNROLL_WIDE for (uint i = 0; i < 4; ++i) {
-    const vec<T, 2> two = MatrixPair<T>::of(bits[i]);
-    out[i] = as_type<uint>(vec<C, 2>(C(float(two.x)), C(float(two.y))));
-  }
-  return out;
-}
-
 // The simdgroup's rows of q, of which there are `rows`, `width` elements from one to the next. Dims are in the order of
 // matrix_load_lines.
 template <typename C, typename T>
@@ -74,8 +61,8 @@ static void tiles_load_q(threadgroup uint4* to, device const T* from, ulong widt
   MATRIX_ROLLED for (uint i = 0; i < TILES_EIGHTS / 2 * (ATTENTION_HEAD_SIZE / 32); ++i) {
     const uint step = i % (ATTENTION_HEAD_SIZE / 32), row = i / (ATTENTION_HEAD_SIZE / 32) * 16 + lane / 4;
     const uint dim = step / 2 * 64 + (kWideMatrices ? step % 2 * 8 + lane % 4 * 16 : step % 2 * 32 + lane % 4 * 8);
-    const uint4 upper = row < rows ? tiles_eight<C>(from + row * width + dim) : uint4(0);
-    const uint4 lower = row + 8 < rows ? tiles_eight<C>(from + (row + 8) * width + dim) : uint4(0);
+    const uint4 upper = row < rows ? attention_eight<C>(from + row * width + dim) : uint4(0);
+    const uint4 lower = row + 8 < rows ? attention_eight<C>(from + (row + 8) * width + dim) : uint4(0);
     matrix_put_pair(to + i * 64, upper, lower, lane);
   }
 }
@@ -201,12 +188,6 @@ static float2 tiles_softmax(TilesMemory<C> memory, threadgroup const float* scal
   return float2(best, sum);
 }
 
-// What sums so far and new ones are multiplied with. Where a row has nothing new, its weights are zeros and so are its
-// new sums: minus zero times these changes nothing.
-static float2 tiles_factors(thread float2& total, float2 next) {
-  return next.y != 0 ? attention_fold(total, next) : float2(1.0f, -0.0f);
-}
-
 // Weights of all of the simdgroup's rows, and what their sums are then multiplied with.
 template <bool Whole, typename S, typename C>
 static void tiles_weights(TilesMemory<C> memory, threadgroup const float* scales,
@@ -220,7 +201,7 @@ static void tiles_weights(TilesMemory<C> memory, threadgroup const float* scales
     const uint low = ATTENTION_WINDOW > 0 && high > ATTENTION_WINDOW ? high - ATTENTION_WINDOW : 0;
     const float2 next =
         tiles_softmax<Whole, S>(memory, scales, scores[e], weights[e], first_key, low, high, scale, lane);
-    factors[e] = Whole ? attention_fold(totals[e], next) : tiles_factors(totals[e], next);
+    factors[e] = Whole ? attention_fold(totals[e], next) : attention_fold_seen(totals[e], next);
   }
 }
 
@@ -369,7 +350,7 @@ template <typename T, typename S, uint Threads>
       }
       if (((first_key + kSpan) & (p.split - 1)) != 0 && more) continue;  // a power of two
       MATRIX_UNROLL_WIDE for (uint e = 0; e < TILES_EIGHTS; ++e) {
-        factors[e] = tiles_factors(totals[e], split_totals[e]);
+        factors[e] = attention_fold_seen(totals[e], split_totals[e]);
         split_totals[e] = float2(kMasked, 0);
       }
       tiles_fold(kept, split_sums, factors);

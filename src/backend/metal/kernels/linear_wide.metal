@@ -51,18 +51,27 @@ METAL_FUNC WideRings wide_rings(constant LinearParams& p, threadgroup uchar* mem
   return r;
 }
 
-// What a threadgroup does at a time: stages [first, last) of a tile.
+// What a threadgroup does at a time: stages [first, last) of a tile. Two of a pair do the same of neighbouring tiles,
+// which may be one more than there are.
 struct WideWork {
   uint row_tile, output_tile, slice, first, last;
 };
-METAL_FUNC uint wide_works(constant LinearParams& p) {
-  return p.row_tiles * p.output_groups * (LINEAR_SPLIT ? LINEAR_SLICES : 1);
+template <bool Paired>
+METAL_FUNC uint wide_output_tiles(constant LinearParams& p) {
+  return Paired ? (p.output_groups + 1) / 2 : p.output_groups;
 }
-METAL_FUNC WideWork wide_work(constant LinearParams& p, uint number) {
+template <bool Paired>
+METAL_FUNC uint wide_works(constant LinearParams& p) {
+  return p.row_tiles * wide_output_tiles<Paired>(p) * (LINEAR_SPLIT ? LINEAR_SLICES : 1);
+}
+template <bool Paired>
+METAL_FUNC WideWork wide_work(constant LinearParams& p, uint number, uint group) {
   WideWork work;
+  const uint tiles = wide_output_tiles<Paired>(p);
   work.row_tile = number % p.row_tiles;
-  work.output_tile = number / p.row_tiles % p.output_groups;
-  work.slice = number / p.row_tiles / p.output_groups;
+  work.output_tile = number / p.row_tiles % tiles;
+  if (Paired) work.output_tile = work.output_tile * 2 + group % 2;
+  work.slice = number / p.row_tiles / tiles;
   const uint stages = p.columns.cols / wide_stage_columns(), each = p.columns.slice_columns / wide_stage_columns();
   work.first = LINEAR_SPLIT ? work.slice * each : 0;
   work.last = LINEAR_SPLIT ? min(work.first + each, stages) : stages;
@@ -108,14 +117,17 @@ METAL_FUNC void wide_bring_scales(device const uchar* w, device const uchar* w_u
   }
 }
 
-// Both operands of a stage. Turns of x come first, by one thread: weights of the next stages need not wait for it.
+// Both operands of a stage. Turns of x come first, by one thread: weights of the next stages need not wait for it. Two
+// threadgroups of a pair have the same rows of x: each brings half of them to both, when both have room.
+template <bool Paired>
 METAL_FUNC void wide_bring(device const uchar* w, device const uchar* w_up, device const uchar* tiles,
                            constant LinearParams& p, WideRings rings, uint group, uint groups, uint thread_index) {
   const uint turns = p.columns.cols / kLinearTurn, each = wide_stage_columns() / kLinearTurn;
   const bool brings_x = thread_index == kWideBringers - 32;
   bool waited = false;
-  for (uint number = group; number < wide_works(p); number += groups) {
-    const WideWork work = wide_work(p, number);
+  constexpr uint kShare = Paired ? 2 : 1;
+  for (uint number = group / kShare; number < wide_works<Paired>(p); number += groups / kShare) {
+    const WideWork work = wide_work<Paired>(p, number, group);
     for (uint stage = work.first; stage < work.last; ++stage) {
       if (brings_x) {
         if (!waited) wait_for_dispatches();
@@ -123,9 +135,13 @@ METAL_FUNC void wide_bring(device const uchar* w, device const uchar* w_up, devi
         for (uint turn = stage * each; turn < (stage + 1) * each; ++turn) {
           softmetal_wait(rings.t.is_empty(), rings.t.phase ^ 1);
           softmetal_arrive_with(rings.t.is_full(), wide_turn_bytes());
-          softmetal_copy_many(rings.x + rings.t.at * wide_turn_bytes(),
-                              tiles + (ulong(work.row_tile) * turns + turn) * wide_turn_bytes(), wide_turn_bytes(),
-                              rings.t.is_full());
+          const uint to = rings.x + rings.t.at * wide_turn_bytes(), half_bytes = wide_turn_bytes() / 2;
+          device const uchar* from = tiles + (ulong(work.row_tile) * turns + turn) * wide_turn_bytes();
+          if (Paired)
+            softmetal_copy_to_both(to + group % 2 * half_bytes, from + group % 2 * half_bytes, half_bytes,
+                                   rings.t.is_full());
+          else
+            softmetal_copy_many(to, from, wide_turn_bytes(), rings.t.is_full());
           rings.t.next();
         }
       }
@@ -200,13 +216,11 @@ METAL_FUNC void wide_left(thread uint (&a)[4][4], thread WideUnits<T>& units, th
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
-// A turn: the products of four times 16 columns. What the turn before used is let go when its products are done.
+// The products of a turn, four times 16 columns, begin.
 template <typename T>
-METAL_FUNC void wide_turn(thread float (&sums)[LINEAR_ROWS / 2], thread uint (&a)[4][4], thread WideUnits<T>& units,
-                          threadgroup const uchar* panels, constant LinearParams& p, thread WideRings& rings,
-                          uint turn, bool starts, uint lane) {
+METAL_FUNC void wide_begin_turn(thread float (&sums)[LINEAR_ROWS / 2], thread uint (&a)[4][4],
+                                thread WideRings& rings, bool starts) {
   softmetal_wait(rings.t.is_full(), rings.t.phase);
-  wide_left<T>(a, units, panels, p, turn, lane);
   ulong right[4];
   uint adds[4];
   PACKED_UNROLL for (uint k = 0; k < 4; ++k) {
@@ -223,42 +237,58 @@ METAL_FUNC void wide_release(uint barrier, uint lane) {
   simdgroup_barrier(mem_flags::mem_none);
   if (lane == 0) softmetal_arrive(barrier);
 }
+template <bool Paired>
+METAL_FUNC void wide_release_x(uint barrier, uint lane) {
+  simdgroup_barrier(mem_flags::mem_none);
+  if (Paired && lane < 2) softmetal_arrive_at(barrier, lane);
+  if (!Paired && lane == 0) softmetal_arrive(barrier);
+}
 
-// sums = stages [first, last), which are one slice. Numbers of a turn are on their way to registers while those of the
-// one before are multiplied; blocks are decoded while the other warpgroup multiplies.
-template <typename T>
+// sums = stages [first, last), which are one slice. Left operands of a turn are made while the turn before is
+// multiplied.
+template <typename T, bool Paired>
 METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant LinearParams& p, thread WideRings& rings,
                            threadgroup const uchar* memory, uint first, uint last, uint simdgroup, uint lane) {
   threadgroup const uchar* own = memory + simdgroup * 2 * wide_panel_bytes();
   WideUnits<T> units;
+  uint a[2][4][4];
+  uint used_w = 0, used_t = 0;
   if (WIDE_BLOCKS) {
-    uint a[4][4];
+    softmetal_wait(rings.w.is_full(), rings.w.phase);
+    threadgroup const uchar* panels = own + rings.w.at * kWidePanels * wide_panel_bytes();
+    wide_left<T>(a[0], units, panels, p, 0, lane);
     for (uint stage = first; stage < last; ++stage) {
-      softmetal_wait(rings.w.is_full(), rings.w.phase);
-      threadgroup const uchar* panels = own + rings.w.at * kWidePanels * wide_panel_bytes();
       PACKED_UNROLL for (uint turn = 0; turn < 4; ++turn) {
-        wide_turn<T>(sums, a, units, panels, p, rings, turn, stage == first && turn == 0, lane);
+        wide_begin_turn<T>(sums, a[turn % 2], rings, stage == first && turn == 0);
+        if (turn < 3) {
+          wide_left<T>(a[(turn + 1) % 2], units, panels, p, turn + 1, lane);
+        } else {
+          wide_release(rings.w.is_empty(), lane);
+          rings.w.next();
+          if (stage + 1 < last) {
+            softmetal_wait(rings.w.is_full(), rings.w.phase);
+            panels = own + rings.w.at * kWidePanels * wide_panel_bytes();
+            wide_left<T>(a[0], units, panels, p, 0, lane);
+          }
+        }
         softmetal_wait_for_products<0>();
-        wide_release(rings.t.is_empty(), lane);
+        wide_release_x<Paired>(rings.t.is_empty(), lane);
         rings.t.next();
       }
-      wide_release(rings.w.is_empty(), lane);
-      rings.w.next();
     }
     return;
   }
-  uint a[2][4][4];
-  uint used_w = 0, used_t = 0;
   for (uint stage = first; stage < last; stage += 2) {
     PACKED_UNROLL for (uint odd = 0; odd < 2; ++odd) {
       if (stage + odd < last) {
         softmetal_wait(rings.w.is_full(), rings.w.phase);
         threadgroup const uchar* panels = own + rings.w.at * kWidePanels * wide_panel_bytes();
         const bool starts = stage == first && odd == 0;
-        wide_turn<T>(sums, a[odd], units, panels, p, rings, 0, starts, lane);
+        wide_left<T>(a[odd], units, panels, p, 0, lane);
+        wide_begin_turn<T>(sums, a[odd], rings, starts);
         if (!starts) {
           softmetal_wait_for_products<1>();
-          wide_release(used_t, lane);
+          wide_release_x<Paired>(used_t, lane);
           wide_release(used_w, lane);
         }
         used_t = rings.t.is_empty();
@@ -269,7 +299,7 @@ METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant Linea
     }
   }
   softmetal_wait_for_products<0>();
-  wide_release(used_t, lane);
+  wide_release_x<Paired>(used_t, lane);
   wide_release(used_w, lane);
 }
 
@@ -292,20 +322,21 @@ METAL_FUNC void wide_store(thread const float (&totals)[LINEAR_ROWS / 2], device
   }
 }
 
-template <typename T>
+template <typename T, bool Paired>
 METAL_FUNC void wide_multiply(device const float* bias, device const float* bias_up, device uchar* out,
                               device float* partials, constant LinearParams& p, WideRings rings,
                               threadgroup const uchar* memory, uint group, uint groups, uint simdgroup, uint lane) {
   const uint each = p.columns.slice_columns / wide_stage_columns();
   bool waited = false;
-  for (uint number = group; number < wide_works(p); number += groups) {
-    const WideWork work = wide_work(p, number);
+  constexpr uint kShare = Paired ? 2 : 1;
+  for (uint number = group / kShare; number < wide_works<Paired>(p); number += groups / kShare) {
+    const WideWork work = wide_work<Paired>(p, number, group);
     float totals[LINEAR_ROWS / 2];
     for (uint first = work.first; first < work.last; first = work.last - first > each ? first + each : work.last) {
       // Set by the first product, whatever they are; numbers that a compiler knows it would set between products.
       float sums[LINEAR_ROWS / 2];
       PACKED_UNROLL for (uint i = 0; i < LINEAR_ROWS / 2; ++i) sums[i] = as_type<float>(lane);
-      wide_slice<T>(sums, p, rings, memory, first, work.last - first > each ? first + each : work.last, simdgroup,
+      wide_slice<T, Paired>(sums, p, rings, memory, first, work.last - first > each ? first + each : work.last, simdgroup,
                     lane);
       if (first == work.first) {
         PACKED_UNROLL for (uint i = 0; i < LINEAR_ROWS / 2; ++i) totals[i] = sums[i];
@@ -319,16 +350,12 @@ METAL_FUNC void wide_multiply(device const float* bias, device const float* bias
   }
 }
 
-template <typename T>
-[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_alone]] STARTS_EARLY void linear_wide(
-    device const uchar* w [[buffer(0)]], device const uchar* w_up [[buffer(1), function_constant(LINEAR_GATED)]],
-    device const uchar* tiles [[buffer(2)]], device const float* bias [[buffer(3)]],
-    device const float* bias_up [[buffer(4), function_constant(LINEAR_GATED)]], device uchar* out [[buffer(5)]],
-    constant LinearParams& p [[buffer(6)]],
-    device float* partials [[buffer(10), function_constant(LINEAR_SPLIT)]],  // as linear_shared leaves them
-    threadgroup uchar* memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],
-    uint groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],
-    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+// What becomes of a threadgroup: `Take` and `Give` are the registers of a thread that multiplies, and of one that brings.
+template <typename T, bool Paired, uint Take, uint Give>
+METAL_FUNC void wide_run(device const uchar* w, device const uchar* w_up, device const uchar* tiles,
+                         device const float* bias, device const float* bias_up, device uchar* out,
+                         device float* partials, constant LinearParams& p, threadgroup uchar* memory, uint group,
+                         uint groups, uint thread_index, uint lane, uint simdgroup) {
   const WideRings rings = wide_rings(p, memory);
   if (thread_index == 0) {
     for (uint i = 0; i < rings.w.count; ++i) {
@@ -337,19 +364,55 @@ template <typename T>
     }
     for (uint i = 0; i < rings.t.count; ++i) {
       softmetal_barrier_begin(rings.t.full + i * 8, 1);
-      softmetal_barrier_begin(rings.t.empty + i * 8, 8);
+      softmetal_barrier_begin(rings.t.empty + i * 8, Paired ? 16 : 8);
     }
     softmetal_barriers_begun();
   }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (Paired)
+    softmetal_cluster_barrier();
+  else
+    threadgroup_barrier(mem_flags::mem_threadgroup);
   if (simdgroup < 8) {
-    softmetal_take_registers<216>();
-    wide_multiply<T>(bias, bias_up, out, partials, p, rings, memory, group, groups, simdgroup, lane);
+    softmetal_take_registers<Take>();
+    wide_multiply<T, Paired>(bias, bias_up, out, partials, p, rings, memory, group, groups, simdgroup, lane);
   } else {
-    softmetal_give_registers<72>();
-    wide_bring(w, w_up, tiles, p, rings, group, groups, thread_index - 256);
+    softmetal_give_registers<Give>();
+    wide_bring<Paired>(w, w_up, tiles, p, rings, group, groups, thread_index - 256);
   }
+  if (Paired) softmetal_cluster_barrier();  // neither ends while the other may tell it something
 }
+
+#define WIDE_ARGUMENTS                                                                                              \
+  device const uchar *w [[buffer(0)]], device const uchar *w_up [[buffer(1), function_constant(LINEAR_GATED)]],     \
+      device const uchar *tiles [[buffer(2)]], device const float *bias [[buffer(3)]],                              \
+      device const float *bias_up [[buffer(4), function_constant(LINEAR_GATED)]], device uchar *out [[buffer(5)]],  \
+      constant LinearParams &p [[buffer(6)]],                                                                       \
+      device float *partials [[buffer(10), function_constant(LINEAR_SPLIT)]],                                       \
+      threadgroup uchar *memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],                    \
+      uint groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],                     \
+      uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]
+
+template <typename T>
+[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(1)]] STARTS_EARLY void linear_wide(
+    WIDE_ARGUMENTS) {
+  wide_run<T, false, 216, 72>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index,
+                              lane, simdgroup);
+}
+// Pairs of threadgroups that share x.
+template <typename T>
+[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(1)]] [[softmetal_cluster(2)]] STARTS_EARLY void
+linear_wide_pairs(WIDE_ARGUMENTS) {
+  wide_run<T, true, 216, 72>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
+                             simdgroup);
+}
+// Tiles of so few rows that a multiprocessor has room for two: while one decodes, waits or stores, the other goes on.
+template <typename T>
+[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(2)]] STARTS_EARLY void linear_wide_twice(
+    WIDE_ARGUMENTS) {
+  wide_run<T, false, 96, 48>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
+                             simdgroup);
+}
+#undef WIDE_ARGUMENTS
 
 // out = x in tiles of LINEAR_ROWS rows, the columns of a turn of 64 after another: [tile][turn][8 eights of columns]
 // [rows][16 bytes]. The columns of an eight are those that meet in an instruction. A thread takes 32 columns of a row.
@@ -373,13 +436,17 @@ template <typename T>
             as_type<uint>(runs[3].at[pair]));
 }
 
-template [[host_name("linear_wide_half")]] [[kernel]] decltype(linear_wide<half>) linear_wide<half>;
-template [[host_name("linear_wide_inputs_half")]] [[kernel]] decltype(linear_wide_inputs<half>)
-    linear_wide_inputs<half>;
+#define WIDE_KERNELS(name, T)                                                                            \
+  template [[host_name("linear_wide_" #name)]] [[kernel]] decltype(linear_wide<T>) linear_wide<T>;       \
+  template [[host_name("linear_wide_pairs_" #name)]] [[kernel]] decltype(linear_wide_pairs<T>)           \
+      linear_wide_pairs<T>;                                                                              \
+  template [[host_name("linear_wide_twice_" #name)]] [[kernel]] decltype(linear_wide_twice<T>)           \
+      linear_wide_twice<T>;                                                                              \
+  template [[host_name("linear_wide_inputs_" #name)]] [[kernel]] decltype(linear_wide_inputs<T>)         \
+      linear_wide_inputs<T>;
+WIDE_KERNELS(half, half)
 #if INGOT_BFLOAT
-template [[host_name("linear_wide_bfloat")]] [[kernel]] decltype(linear_wide<bfloat>) linear_wide<bfloat>;
-template [[host_name("linear_wide_inputs_bfloat")]] [[kernel]] decltype(linear_wide_inputs<bfloat>)
-    linear_wide_inputs<bfloat>;
+WIDE_KERNELS(bfloat, bfloat)
 #endif
 
 #endif

@@ -239,6 +239,9 @@ SHARED_CONSTANT uint32_t kSpan = 64;  // keys
 SHARED_CONSTANT uint32_t kMaxHeadSize = 256;
 SHARED_CONSTANT uint32_t kPrefillMostThreads = 256;  // of prefill_attention_shared and prefill_attention_tiles
 
+SHARED_CONSTANT uint32_t kQuadsRows = 128, kQuadsThreads = 384;  // of prefill_attention_wide
+SHARED_CONSTANT uint32_t kQuadsBuffers = 4;  // of spans of keys, and of values, that are on their way or in use
+
 struct AttentionParams {
   float scale;  // of q . k, times log2(e)
   float norm_eps;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMostTileRows = 128;
 constexpr int64_t kTurnBytes = kLinearTurn * 2;  // of a row of x
-constexpr size_t kRingBytes = 216 << 10;         // for the rings
+constexpr size_t kRingBytes = 216 << 10, kHalfRingBytes = 110 << 10;  // for the rings of one threadgroup, of two
 constexpr uint32_t kMostStages = 12;
 
 // Eight rows of a stage of weights: 64 columns of numbers, 256 of blocks.
@@ -28,17 +28,20 @@ int64_t output_tiles(const LinearShape& shape) {
 bool Wide::takes(const LinearShape& shape) const {
   if (cores_ == 0 || shape.experts > 0 || shape.cuts > 0 || !fits_streams(shape)) return false;
   if (shape.threadgroup_bytes < static_cast<int64_t>(kRingBytes) + 1024) return false;
-  if (is_block_quantized(shape.format)) return shape.rows > 16;
+  if (is_block_quantized(shape.format)) return shape.rows > wide_block_rows;
   return shape.cols % kLinearTurn == 0 && shape.rows > 64;
 }
 
 WideVariant Wide::variant(const LinearShape& shape) const {
+  if (tried_wide) return *tried_wide;
   WideVariant variant;
-  variant.tile_rows = shape.rows <= 32 ? 32 : shape.rows <= 64 ? 64 : kMostTileRows;
+  variant.tile_rows = shape.rows <= 16 ? 16 : shape.rows <= 32 ? 32 : shape.rows <= 64 ? 64 : kMostTileRows;
   // Where tiles are too few for all multiprocessors, their slices are not; of two matrices both sums are needed at
   // once.
-  const int64_t tiles = output_tiles(shape) * ceil_div(shape.rows, int64_t{variant.tile_rows});
-  variant.split = !shape.activation && tiles < int64_t{cores_};
+  const int64_t row_tiles = ceil_div(shape.rows, int64_t{variant.tile_rows});
+  variant.split = !shape.activation && output_tiles(shape) * row_tiles < int64_t{cores_};
+  variant.paired = !variant.split && row_tiles > 1;
+  variant.twice = variant.tile_rows == 16;
   return variant;
 }
 
@@ -55,11 +58,19 @@ WidePlan Wide::plan(const LinearShape& shape, const WideVariant& variant) const 
   const auto turn = static_cast<size_t>(rows * kTurnBytes);
   p.row_tiles = static_cast<uint32_t>(ceil_div(shape.rows, rows));
   p.output_groups = static_cast<uint32_t>(output_tiles(shape));
+  const size_t ring = variant.twice ? kHalfRingBytes : kRingBytes;
   p.wide_turns = rows == kMostTileRows ? 6 : rows == 64 ? 8 : kMostStages;
-  p.wide_stages = static_cast<uint32_t>(std::min<size_t>((kRingBytes - p.wide_turns * turn) / stage, kMostStages));
-  plan.kernel = half ? "linear_wide_half" : "linear_wide_bfloat";
+  p.wide_stages = static_cast<uint32_t>(std::min<size_t>((ring - p.wide_turns * turn) / stage, kMostStages));
+  if (variant.paired)
+    plan.kernel = half ? "linear_wide_pairs_half" : "linear_wide_pairs_bfloat";
+  else if (variant.twice)
+    plan.kernel = half ? "linear_wide_twice_half" : "linear_wide_twice_bfloat";
+  else
+    plan.kernel = half ? "linear_wide_half" : "linear_wide_bfloat";
   plan.threads = kWideThreads;
-  plan.groups = std::min(p.row_tiles * p.output_groups * static_cast<uint32_t>(variant.split ? slices : 1), cores_);
+  const uint32_t tiles = p.row_tiles * (variant.paired ? (p.output_groups + 1) / 2 * 2 : p.output_groups);
+  plan.groups = std::min(tiles * static_cast<uint32_t>(variant.split ? slices : 1),
+                         variant.twice ? 2 * cores_ : cores_ / 2 * 2);
   plan.threadgroup_bytes = p.wide_stages * (stage + 16) + p.wide_turns * (turn + 16);
   for (Constant& constant : plan.constants) {
     if (constant.index == kLinearSplit) constant = Constant::b(kLinearSplit, variant.split);

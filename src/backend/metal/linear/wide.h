@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "backend/metal/linear/gemm.h"
 #include "backend/metal/linear/plan.h"
@@ -10,9 +11,15 @@ namespace ingot::metal {
 
 // How a product by warpgroups is cut: tiles of 128 outputs (64 of each matrix of a gated product) by `tile_rows` rows.
 struct WideVariant {
-  int tile_rows = 128;  // 32, 64 or 128
+  int tile_rows = 128;  // 16, 32, 64 or 128
   bool split = false;   // threadgroups take one slice of a tile, and another dispatch adds them
+  bool paired = false;  // two threadgroups with the same rows bring them to each other
+  bool twice = false;   // two threadgroups a multiprocessor
 };
+// Instead of what the product asks for, where it is taken at all; for measuring.
+inline std::optional<WideVariant> tried_wide;
+// Blocks of more rows than these go by warpgroups.
+inline int64_t wide_block_rows = 16;
 
 struct WidePlan {
   LinearPlan product;            // kernel linear_wide_*; its second dispatch is linear_add
