@@ -46,10 +46,20 @@ METAL_FUNC uint linear_tile_place(uint rows, uint row, uint run) {
 struct LinearPiece {
   uint row, run;
 };
-METAL_FUNC LinearPiece linear_piece(uint rows, uint index) {
+// Piece `i` of a thread's, of an operand of `rows` rows. Where all threads together take some rows as a whole, pieces lie
+// as far apart for every thread.
+METAL_FUNC LinearPiece linear_piece(uint rows, uint i, uint thread_index) {
+  const uint threads = linear_tile_threads();
   LinearPiece piece;
-  piece.row = index / 4 % rows;
-  piece.run = index / 4 / rows * 4 + index % 4;
+  if (rows * 4 % threads == 0) {
+    const uint first = i * threads;
+    piece.row = first / 4 % rows + thread_index / 4;
+    piece.run = first / 4 / rows * 4 + thread_index % 4;
+  } else {
+    const uint index = i * threads + thread_index;
+    piece.row = index / 4 % rows;
+    piece.run = index / 4 / rows * 4 + index % 4;
+  }
   return piece;
 }
 METAL_FUNC uint linear_tile_column(uint format, uint turn, uint run) {
@@ -58,30 +68,30 @@ METAL_FUNC uint linear_tile_column(uint format, uint turn, uint run) {
 METAL_FUNC uint linear_tile_x_pieces() { return LINEAR_ROWS * linear_tile_runs() / linear_tile_threads(); }
 METAL_FUNC uint linear_tile_w_pieces() { return linear_tile_runs() / linear_tile_sides(); }
 
-// Copies: where the pieces of this thread begin, of x in 16 bytes.
+// Copies: the pieces of this thread that are next.
 struct LinearCopied {
-  uint x[8];
+  device const uchar* x[8];
   device const uchar* w[8];
 };
 METAL_FUNC bool linear_copies_weights(uint format) { return LINEAR_COPIES && format <= packed_bf16; }
 
 // Starts the copies of a turn, to `to`. There is always an end of them to wait for.
-METAL_FUNC void linear_tile_copy(threadgroup uchar* to, thread const LinearCopied& from, uint format,
-                                 device const uchar* x, constant LinearColumns& columns, uint turn, uint turns,
-                                 uint thread_index) {
+METAL_FUNC void linear_tile_copy(threadgroup uchar* to, thread LinearCopied& from, uint format,
+                                 constant LinearColumns& columns, uint turn, uint turns, uint thread_index) {
   if (turn < turns) {
+    const uint x_step = (linear_tile_column(format, turn + 1, 0) - linear_tile_column(format, turn, 0)) * 2;
     PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
-      const LinearPiece piece = linear_piece(LINEAR_ROWS, i * linear_tile_threads() + thread_index);
+      const LinearPiece piece = linear_piece(LINEAR_ROWS, i, thread_index);
       begin_copy((threadgroup uint4*)(to + linear_tile_place(LINEAR_ROWS, piece.row, piece.run) * 2),
-                 (device const uint4*)x + (from.x[i] + linear_tile_column(format, turn, piece.run) / 8));
+                 (device const uint4*)from.x[i]);
+      from.x[i] += x_step;
     }
     if (linear_copies_weights(format)) {
       PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
-        const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i * linear_tile_threads() + thread_index);
-        const uint block = turn * (LINEAR_TILE_TURN / 32) + piece.run / 4;
-        begin_copy((threadgroup uint4*)(to + (linear_tile_weights() +
-                                              linear_tile_place(LINEAR_TILE_OUTPUTS, piece.row, piece.run)) * 2),
-                   (device const uint4*)(from.w[i] + block * columns.planes.code_block));
+        const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
+        const uint place = linear_tile_weights() + linear_tile_place(LINEAR_TILE_OUTPUTS, piece.row, piece.run);
+        begin_copy((threadgroup uint4*)(to + place * 2), (device const uint4*)from.w[i]);
+        from.w[i] += LINEAR_TILE_TURN / 32 * columns.planes.code_block;
       }
     }
   }
@@ -92,7 +102,7 @@ template <typename T>
 METAL_FUNC void linear_tile_x(thread LinearEight<T>* runs, uint format, device const uchar* x, constant LinearParams& p,
                               constant LinearColumns& columns, thread const LinearTile<T>& tile, uint turn) {
   PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
-    const LinearPiece piece = linear_piece(LINEAR_ROWS, i * linear_tile_threads() + tile.thread_index);
+    const LinearPiece piece = linear_piece(LINEAR_ROWS, i, tile.thread_index);
     const uint row = tile.first_row + piece.row;
     runs[i] = linear_zeros<T>();
     if (row < p.rows)
@@ -153,7 +163,7 @@ METAL_FUNC void linear_tile_land(threadgroup T* to, thread const LinearBrought<T
   if (turn >= turns) return;
   if (!LINEAR_COPIES) {
     PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
-      const LinearPiece piece = linear_piece(LINEAR_ROWS, i * linear_tile_threads() + tile.thread_index);
+      const LinearPiece piece = linear_piece(LINEAR_ROWS, i, tile.thread_index);
       linear_put(to + linear_tile_place(LINEAR_ROWS, piece.row, piece.run), brought.runs[i]);
     }
   }
@@ -166,36 +176,52 @@ METAL_FUNC void linear_tile_land(threadgroup T* to, thread const LinearBrought<T
 
 // ---- what simdgroups multiply ---------------------------------------------------------------------------------------
 
+// Where two rows of matrices meet in an instruction, loads of one part of a turn go beside the products of the part
+// before it: rows of x two by two, and all of W while the last two are multiplied.
+template <typename T>
+METAL_FUNC constexpr bool linear_tile_is_wide() {
+  return sizeof(T) == 2 && kWideMatrices;
+}
+template <typename T>
+struct LinearLoaded {
+  simdgroup_matrix<T, 8, 8> a[2][4], b[8][4];
+};
+template <typename T>
+METAL_FUNC threadgroup const T* linear_tile_rows(threadgroup const T* turn, thread const LinearTile<T>& tile, uint i,
+                                                 uint run) {
+  return turn + linear_tile_place(LINEAR_ROWS, tile.part_row + i * 8, run);
+}
+template <typename T>
+METAL_FUNC threadgroup const T* linear_tile_outputs(threadgroup const T* turn, thread const LinearTile<T>& tile, uint j,
+                                                    uint run) {
+  return turn + linear_tile_weights() + linear_tile_place(LINEAR_TILE_OUTPUTS, tile.part_output + j * 8, run);
+}
+template <typename T>
+METAL_FUNC void linear_tile_load_output(thread LinearLoaded<T>& loaded, threadgroup const T* turn,
+                                        thread const LinearTile<T>& tile, uint j, uint run) {
+  threadgroup T* none = nullptr;
+  matrix_load_wide(loaded.b[j], linear_tile_outputs(turn, tile, j, run), linear_tile_stride(), true, 8, none, 0);
+}
+template <typename T>
+METAL_FUNC void linear_tile_load_first(thread LinearLoaded<T>& loaded, threadgroup const T* turn,
+                                       thread const LinearTile<T>& tile) {
+  matrix_load_left(loaded.a[0], loaded.a[1], linear_tile_rows(turn, tile, 0, 0), linear_tile_stride());
+  PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j) linear_tile_load_output(loaded, turn, tile, j, 0);
+}
+// Eight rows and eight outputs at a time.
 template <typename T>
 METAL_FUNC void linear_tile_multiply(thread simdgroup_float8x8 (&sums)[8][8], threadgroup const T* turn,
                                      thread const LinearTile<T>& tile) {
-  const uint high = linear_tile_high(), across = linear_tile_across(), stride = linear_tile_stride();
-  threadgroup const T* xs = turn + tile.part_row * stride;
-  threadgroup const T* ws = turn + linear_tile_weights() + tile.part_output * stride;
-  if (sizeof(T) == 4 || !kWideMatrices) {
-    for (uint run = 0; run < linear_tile_runs(); ++run) {
-      simdgroup_matrix<T, 8, 8> b[8];
-      PACKED_UNROLL for (uint j = 0; j < across; ++j)
-          simdgroup_load(b[j], ws + linear_tile_place(LINEAR_TILE_OUTPUTS, j * 8, run), stride, ulong2(0, 0), true);
-      PACKED_UNROLL for (uint i = 0; i < high; ++i) {
-        simdgroup_matrix<T, 8, 8> a;
-        simdgroup_load(a, xs + linear_tile_place(LINEAR_ROWS, i * 8, run), stride);
-        PACKED_UNROLL for (uint j = 0; j < across; ++j) simdgroup_multiply_accumulate(sums[i][j], a, b[j], sums[i][j]);
-      }
-    }
-    return;
-  }
-  PACKED_UNROLL for (uint run = 0; run < linear_tile_runs(); run += 4) {
-    threadgroup T* none = nullptr;
-    simdgroup_matrix<T, 8, 8> b[8][4];
-    PACKED_UNROLL for (uint j = 0; j < across; ++j)
-        matrix_load_wide(b[j], ws + linear_tile_place(LINEAR_TILE_OUTPUTS, j * 8, run), stride, true, 8, none, 0);
-    PACKED_UNROLL for (uint i = 0; i < high; i += 2) {
-      simdgroup_matrix<T, 8, 8> a[2][4];
-      matrix_load_left(a[0], a[1], xs + linear_tile_place(LINEAR_ROWS, i * 8, run), stride);
-      PACKED_UNROLL for (uint c = 0; c < 4; c += 2) PACKED_UNROLL for (uint j = 0; j < across; ++j)
-          matrix_multiply_wide(sums[i][j], sums[i + 1][j], a[0][c], a[0][c + 1], a[1][c], a[1][c + 1], b[j][c],
-                               b[j][c + 1]);
+  const uint stride = linear_tile_stride();
+  for (uint run = 0; run < linear_tile_runs(); ++run) {
+    simdgroup_matrix<T, 8, 8> b[8];
+    PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j)
+        simdgroup_load(b[j], linear_tile_outputs(turn, tile, j, run), stride, ulong2(0, 0), true);
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_high(); ++i) {
+      simdgroup_matrix<T, 8, 8> a;
+      simdgroup_load(a, linear_tile_rows(turn, tile, i, run), stride);
+      PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j)
+          simdgroup_multiply_accumulate(sums[i][j], a, b[j], sums[i][j]);
     }
   }
 }
@@ -230,12 +256,37 @@ METAL_FUNC void linear_tile_add(thread simdgroup_float8x8 (&totals)[8][8], threa
   }
 }
 
+// Behind this a turn is in threadgroup memory, and nobody reads the one before any more.
+template <typename T>
+METAL_FUNC void linear_tile_meet(thread const LinearBrought<T>& brought, uint format, thread const LinearTile<T>& tile,
+                                 bool brings, uint turn, uint turns) {
+  if (LINEAR_BUFFERS == 1) {
+    if (turn > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
+    linear_tile_land(tile.memory, brought, format, tile, brings, turn, turns);
+  }
+  if (LINEAR_COPIES) wait_for_copies(LINEAR_BUFFERS - 2);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+// Fills what is free while `turn` is multiplied, in buffer `at`.
+template <typename T>
+METAL_FUNC void linear_tile_refill(thread LinearBrought<T>& brought, uint format, device const uchar* x,
+                                   thread LinearCopied& copied, constant LinearParams& p, constant LinearColumns& of,
+                                   thread const LinearTile<T>& tile, bool brings, uint turn, uint turns, uint at) {
+  const uint last = at > 0 ? at - 1 : LINEAR_BUFFERS - 1, next = at + 1 < LINEAR_BUFFERS ? at + 1 : 0;
+  if (LINEAR_COPIES)
+    linear_tile_copy((threadgroup uchar*)(tile.memory + last * linear_tile_size()), copied, format, of,
+                     turn + LINEAR_BUFFERS - 1, turns, tile.thread_index);
+  if (LINEAR_BUFFERS > 1)
+    linear_tile_land(tile.memory + next * linear_tile_size(), brought, format, tile, brings, turn + 1, turns);
+  linear_tile_fetch(brought, format, x, p, of, tile, turn + (LINEAR_BUFFERS > 1 ? 2 : 1), turns);
+}
+
 // totals = the slices of the tile's columns `of`, added in order. Where the two matrices of a gated product have
 // formats with another order each, this is done once for each: `brings` is whether this thread has a row of it,
 // `multiplies` whether this simdgroup has outputs of it.
 template <typename T>
 METAL_FUNC void linear_tile_sum(thread simdgroup_float8x8 (&totals)[8][8], uint format, uint slice_columns,
-                                device const uchar* x, thread const LinearCopied& copied, constant LinearParams& p,
+                                device const uchar* x, thread LinearCopied& copied, constant LinearParams& p,
                                 constant LinearColumns& of, LinearTile<T> tile, bool brings, bool multiplies) {
   if (!brings) tile.cols = 0;
   const uint turns = linear_blocks(format, of.cols) * (linear_block_columns(format) / LINEAR_TILE_TURN);
@@ -245,34 +296,56 @@ METAL_FUNC void linear_tile_sum(thread simdgroup_float8x8 (&totals)[8][8], uint 
       PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j) sums[i][j] =
           make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   LinearBrought<T> brought;
-  const bool alone = LINEAR_BUFFERS == 1;  // a buffer that is filled when all have read it
   if (LINEAR_COPIES) {
     PACKED_UNROLL for (uint turn = 0; turn + 1 < LINEAR_BUFFERS; ++turn)
-        linear_tile_copy((threadgroup uchar*)(tile.memory + turn * linear_tile_size()), copied, format, x, of, turn,
-                         turns, tile.thread_index);
+        linear_tile_copy((threadgroup uchar*)(tile.memory + turn * linear_tile_size()), copied, format, of, turn, turns,
+                         tile.thread_index);
   }
   linear_tile_fetch(brought, format, x, p, of, tile, 0, turns);
-  if (!alone) {
+  if (LINEAR_BUFFERS > 1) {
     linear_tile_land(tile.memory, brought, format, tile, brings, 0, turns);
     linear_tile_fetch(brought, format, x, p, of, tile, 1, turns);
+  }
+  LinearLoaded<T> loaded;
+  if (linear_tile_is_wide<T>()) {
+    linear_tile_meet(brought, format, tile, brings, 0, turns);
+    linear_tile_refill(brought, format, x, copied, p, of, tile, brings, 0, turns, 0);
+    linear_tile_load_first(loaded, tile.memory, tile);
   }
   uint left = each, at = 0;  // which buffer is multiplied
   bool first = true;
   for (uint turn = 0; turn < turns; ++turn) {
-    if (alone) {
-      if (turn > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
-      linear_tile_land(tile.memory, brought, format, tile, brings, turn, turns);
+    const uint next = at + 1 < LINEAR_BUFFERS ? at + 1 : 0;
+    threadgroup const T* here = tile.memory + at * linear_tile_size();
+    if (linear_tile_is_wide<T>()) {
+      // All of a turn is in registers before the next one is waited for: of the last one whatever is there is loaded.
+      PACKED_UNROLL for (uint run = 0; run < linear_tile_runs(); run += 4) {
+        PACKED_UNROLL for (uint i = 0; i < linear_tile_high(); i += 2) {
+          const bool last_i = i + 2 >= linear_tile_high(), last = last_i && run + 4 >= linear_tile_runs();
+          if (last) linear_tile_meet(brought, format, tile, brings, turn + 1, turns);
+          threadgroup const T* from = last ? tile.memory + next * linear_tile_size() : here;
+          const uint next_run = !last_i ? run : last ? 0 : run + 4;
+          simdgroup_matrix<T, 8, 8> a[2][4];
+          matrix_load_left(a[0], a[1], linear_tile_rows(from, tile, last_i ? 0 : i + 2, next_run),
+                           linear_tile_stride());
+          simdgroup_barrier(mem_flags::mem_none);  // loads are not put off until they are needed
+          if (last) linear_tile_refill(brought, format, x, copied, p, of, tile, brings, turn + 1, turns, next);
+          PACKED_UNROLL for (uint c = 0; c < 4; c += 2) {
+            PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j) {
+              matrix_multiply_wide(sums[i][j], sums[i + 1][j], loaded.a[0][c], loaded.a[0][c + 1], loaded.a[1][c],
+                                   loaded.a[1][c + 1], loaded.b[j][c], loaded.b[j][c + 1]);
+              if (last_i && c == 2) linear_tile_load_output(loaded, from, tile, j, next_run);
+            }
+          }
+          PACKED_UNROLL for (uint r = 0; r < 2; ++r)
+              PACKED_UNROLL for (uint k = 0; k < 4; ++k) loaded.a[r][k] = a[r][k];
+        }
+      }
+    } else {
+      linear_tile_meet(brought, format, tile, brings, turn, turns);
+      linear_tile_refill(brought, format, x, copied, p, of, tile, brings, turn, turns, at);
+      if (multiplies) linear_tile_multiply<T>(sums, here, tile);
     }
-    if (LINEAR_COPIES) wait_for_copies(LINEAR_BUFFERS - 2);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint next = at + 1 < LINEAR_BUFFERS ? at + 1 : 0, last = at > 0 ? at - 1 : LINEAR_BUFFERS - 1;
-    if (LINEAR_COPIES)
-      linear_tile_copy((threadgroup uchar*)(tile.memory + last * linear_tile_size()), copied, format, x, of,
-                       turn + LINEAR_BUFFERS - 1, turns, tile.thread_index);
-    if (!alone)
-      linear_tile_land(tile.memory + next * linear_tile_size(), brought, format, tile, brings, turn + 1, turns);
-    linear_tile_fetch(brought, format, x, p, of, tile, turn + (alone ? 1 : 2), turns);
-    if (multiplies) linear_tile_multiply<T>(sums, tile.memory + at * linear_tile_size(), tile);
     at = next;
     left -= 1;
     if (left == 0 || turn + 1 == turns) {
@@ -282,6 +355,12 @@ METAL_FUNC void linear_tile_sum(thread simdgroup_float8x8 (&totals)[8][8], uint 
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// Where the results of pair `at` of a thread are.
+METAL_FUNC uint linear_tile_pair(uint tile_outputs, uint at) {
+  const uint eight = at / 32, across = tile_outputs / 8;
+  return (eight / across * (LINEAR_TILE_OUTPUTS / 8) + eight % across) * 64 + at % 32 * 2;
 }
 
 // Of a product in cuts the sums so far wait in `waiting`, [rows][outputs]: each thread has its own of them.
@@ -306,15 +385,16 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
   LinearCopied copied;
   if (LINEAR_COPIES) {  // of rows that are not there the last one, or the first: their results go nowhere
     PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
-      const LinearPiece piece = linear_piece(LINEAR_ROWS, i * linear_tile_threads() + thread_index);
-      copied.x[i] = min(tile.first_row + piece.row, p.rows - 1) * (p.x_stride / 8);
+      const LinearPiece piece = linear_piece(LINEAR_ROWS, i, thread_index);
+      const ulong row = min(tile.first_row + piece.row, p.rows - 1);
+      copied.x[i] = x + (row * p.x_stride + linear_tile_column(LINEAR_FORMAT, 0, piece.run)) * 2;
     }
     PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
-      const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i * linear_tile_threads() + thread_index);
+      const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
       const uint o = first_output + piece.row % tile_outputs;
       const PackedRow row =
           packed_row(piece.row < tile_outputs ? w : w_up, p.columns.planes, o < p.outputs ? o : 0);
-      copied.w[i] = row.codes + piece.run % 4 * 16;
+      copied.w[i] = row.codes + piece.run / 4 * p.columns.planes.code_block + piece.run % 4 * 16;
     }
   }
 
@@ -338,28 +418,39 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
               simdgroup_store(totals[i][j], linear_tile_result(tile, i, j));
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    // Two neighbouring outputs a thread, an eight of rows by an eight of outputs a simdgroup.
-    for (uint at = thread_index; at < LINEAR_ROWS * tile_outputs / 2; at += linear_tile_threads()) {
-      const uint eight = at / 32, high = eight / (tile_outputs / 8), across = eight % (tile_outputs / 8);
-      const uint row = tile.first_row + high * 8 + at % 32 / 4, o = first_output + across * 8 + at % 4 * 2;
-      if (row >= p.rows || o >= p.outputs) continue;
-      threadgroup const float* from = tile.results + (high * (LINEAR_TILE_OUTPUTS / 8) + across) * 64 + at % 32 * 2;
-      const float2 results = *(threadgroup const float2*)from;
-      const float2 ups = LINEAR_GATED ? *(threadgroup const float2*)(from + tile_outputs * 8) : float2(0.0f);
-      const uint count = min(p.outputs - o, 2u);
-      float values[2];
-      PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
-        float sum = linear_unboost<T>(LINEAR_FORMAT, results[i]);
-        if (LINEAR_CUT && i < count) {
-          device float2* waits = waiting + ulong(row) * p.outputs + o + i;
-          const float2 sums = linear_join(p, cut, cut > 0 ? *waits : float2(0.0f), sum);
-          if (cut + 1 < p.cuts) *waits = sums;
-          sum = linear_joined(p, sums);
-        }
-        if (i < count) sum = linear_value(p.out, bias, bias_up, o + i, sum, linear_unboost<T>(LINEAR_FORMAT_UP, ups[i]));
-        values[i] = sum;
+    // Two neighbouring outputs a thread, an eight of rows by an eight of outputs a simdgroup; several at once where there
+    // are registers.
+    constexpr uint together = kWideMatrices ? 4 : 1;
+    const uint pairs = LINEAR_ROWS * tile_outputs / 2;
+    for (uint first = thread_index; first < pairs; first += together * linear_tile_threads()) {
+      float2 results[together], ups[together];
+      PACKED_UNROLL for (uint t = 0; t < together; ++t) {
+        const uint at = min(first + t * linear_tile_threads(), pairs - 1);
+        threadgroup const float* from = tile.results + linear_tile_pair(tile_outputs, at);
+        results[t] = *(threadgroup const float2*)from;
+        ups[t] = LINEAR_GATED ? *(threadgroup const float2*)(from + tile_outputs * 8) : float2(0.0f);
       }
-      if (!LINEAR_CUT || cut + 1 == p.cuts) linear_store_two(p.out, out, row, o, count, values[0], values[1]);
+      PACKED_UNROLL for (uint t = 0; t < together; ++t) {
+        const uint at = first + t * linear_tile_threads(), eight = at / 32;
+        const uint row = tile.first_row + eight / (tile_outputs / 8) * 8 + at % 32 / 4;
+        const uint o = first_output + eight % (tile_outputs / 8) * 8 + at % 4 * 2;
+        if (at >= pairs || row >= p.rows || o >= p.outputs) continue;
+        const uint count = min(p.outputs - o, 2u);
+        float values[2];
+        PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
+          float sum = linear_unboost<T>(LINEAR_FORMAT, results[t][i]);
+          if (LINEAR_CUT && i < count) {
+            device float2* waits = waiting + ulong(row) * p.outputs + o + i;
+            const float2 sums = linear_join(p, cut, cut > 0 ? *waits : float2(0.0f), sum);
+            if (cut + 1 < p.cuts) *waits = sums;
+            sum = linear_joined(p, sums);
+          }
+          if (i < count)
+            sum = linear_value(p.out, bias, bias_up, o + i, sum, linear_unboost<T>(LINEAR_FORMAT_UP, ups[t][i]));
+          values[i] = sum;
+        }
+        if (!LINEAR_CUT || cut + 1 == p.cuts) linear_store_two(p.out, out, row, o, count, values[0], values[1]);
+      }
     }
     if (LINEAR_CUT) threadgroup_barrier(mem_flags::mem_threadgroup);  // results are read before the next cut's operands
   }
