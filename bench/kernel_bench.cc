@@ -18,6 +18,7 @@
 
 #include "backend/metal/attention.h"
 #include "backend/metal/device.h"
+#include "backend/metal/linear/candidates.h"
 #include "backend/metal/linear/wide.h"
 #include "core/error.h"
 #include "ingot/step_builder.h"
@@ -389,6 +390,21 @@ void run(const Options& options) {
   bench.linear("prefill unpaired qkv", kQkv, kHidden, kMostRows, DType::bf16, false, false, true);
   bench.linear("prefill unpaired down", kHidden, kFfn, kMostRows, DType::bf16, true, false, true);
   metal::tried_wide.reset();
+  // Tiles, where neither warpgroups nor a library take the product.
+  for (const metal::LinearVariant& tiles : {metal::LinearVariant{.tile_rows = 64, .buffers = 2},
+                                            {.tile_rows = 128, .tile_outputs = 128, .buffers = 2},
+                                            {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 4, .copies = true},
+                                            {.tile_rows = 128, .tile_outputs = 128, .buffers = 3, .copies = true},
+                                            {.tile_rows = 128, .tile_outputs = 128, .tile_width = 64, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true},
+                                            {.tile_rows = 128, .tile_outputs = 64, .tile_turn = 32, .buffers = 4, .copies = true},
+                                            {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true}}) {
+    metal::tried_variant = tiles;
+    const std::string way = " " + metal::name_of(metal::LinearWay{false, tiles});
+    bench.gated("prefill gate+up" + way, 2048, DType::bf16, true);
+    bench.linear("prefill qkv" + way, kQkv, kHidden, 2048, DType::bf16, false, false, true);
+    bench.linear("prefill down" + way, kHidden, kFfn, 2048, DType::bf16, true, false, true);
+  }
+  metal::tried_variant.reset();
   bench.prefill_attention(2048, 2048);
   for (int64_t length = 4096; length <= 16384; length += 2048) bench.prefill_attention(2048, length);
   metal::tried_prefill = metal::PrefillWay::tiles;

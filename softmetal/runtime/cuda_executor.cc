@@ -85,7 +85,7 @@ class CompileOnlyExecutor : public CudaCompiler {
   }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<IdleStream>(); }
   // So that the kernels beside it are compiled too.
-  unsigned warpgroups() const override { return options_.architecture == kWarpgroups ? 132 : 0; }
+  unsigned warpgroups() const override { return options_.warpgroups && options_.architecture == kWarpgroups ? 132 : 0; }
   std::string gemm_name() override { return options_.gemm == Gemm::none ? "" : "none yet"; }
   std::string prepare_gemm(const GemmShape&) override { return ""; }
 };
@@ -126,7 +126,9 @@ class CudaExecutor : public CudaCompiler {
     return total - total / 20;  // the driver, modules and other programs
   }
   size_t max_threadgroup_bytes() const override { return threadgroup_bytes_; }
-  unsigned warpgroups() const override { return capability_ == kWarpgroups ? multiprocessors_ : 0; }
+  unsigned warpgroups() const override {
+    return options_.warpgroups && capability_ == kWarpgroups ? multiprocessors_ : 0;
+  }
   std::shared_ptr<Memory> allocate(size_t bytes, Storage storage, bool tracked) override {
     return std::make_shared<CudaMemory>(device_, bytes, storage, tracked);
   }

@@ -68,6 +68,7 @@ Options options_from_environment() {
   if (const char* prebuilt = std::getenv("SOFTMETAL_PREBUILT")) o.prebuilt = prebuilt;
   if (auto n = number("SOFTMETAL_COMPILE_ONLY")) o.compile_only = *n != 0;
   if (auto n = number("SOFTMETAL_GRAPHS")) o.graphs = *n != 0;
+  if (auto n = number("SOFTMETAL_WARPGROUPS")) o.warpgroups = *n != 0;
   if (const char* gemm = std::getenv("SOFTMETAL_GEMM"); gemm && *gemm) {
     const std::string g = gemm;
     if (g != "none" && g != "cuda" && g != "all") bad("SOFTMETAL_GEMM", g, "none, cuda or all");

@@ -49,6 +49,7 @@ struct Options {
   bool compile_only = false;  // no GPU: kernels are compiled, into `prebuilt` where it is set, and never run
   int architecture = 90;      // to compile for when there is no GPU to ask
   bool graphs = true;         // long runs of dispatches are replayed as CUDA graphs
+  bool warpgroups = true;     // kernels may use them where the GPU has them
   Gemm gemm = Gemm::cuda;
   std::string gemm_library;  // cuBLASLt; empty: by its usual names
 };

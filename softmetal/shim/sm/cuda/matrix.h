@@ -249,6 +249,24 @@ SM_INLINE void softmetal_load_wide(simdgroup_matrix<T, 8, 8>* m, const T* from, 
     m[j].is_transposed = transpose;
   }
 }
+// Two times eight rows of those, as the left operand of products of 16 rows, which is four registers in a row: two of
+// each eight, of which a load fills four of one. Put together anew they are numbers of their own, whose registers
+// ptxas is free to choose; else it copies all four for each product.
+template <class T>
+SM_INLINE void softmetal_load_left(simdgroup_matrix<T, 8, 8>* upper, simdgroup_matrix<T, 8, 8>* lower, const T* from,
+                                   ulong stride) {
+  softmetal_load_wide(upper, from, stride, false, 8, 8);
+  softmetal_load_wide(lower, from + 8 * stride, stride, false, 8, 8);
+  if constexpr (sizeof(T) == 2) {
+#pragma clang loop unroll(full)
+    for (uint j = 0; j < 8; ++j) {
+      auto& e = (j < 4 ? upper[j] : lower[j - 4]).e;
+      uint word;
+      asm("{.reg .b16 a, b; mov.b32 {a, b}, %1; mov.b32 %0, {a, b};}" : "=r"(word) : "r"(as_type<uint>(e)));
+      e = as_type<vec<T, 2>>(word);
+    }
+  }
+}
 // The same from registers: the lane's row and run as softmetal_load_wide has them.
 template <class T>
 SM_COLLECTIVE void softmetal_set_wide(simdgroup_matrix<T, 8, 8>* m, vec<T, 2> a, vec<T, 2> b, vec<T, 2> c, vec<T, 2> d,

@@ -46,12 +46,17 @@ SM_INLINE void softmetal_wait_for_dispatches() {
 }
 
 // What the macro SOFTMETAL_COPIES promises: copies of 16 bytes to threadgroup memory that take no registers on their
-// way, a mark behind the last, and a wait for all up to the thread's last mark.
+// way, a mark behind the last, and a wait for all up to the thread's last mark but `left`, which the compiler knows.
 SM_INLINE void softmetal_begin_copy(void* to, const void* from) {
   const uint at = (uint)(ulong)(__attribute__((address_space(3))) void*)to;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
 }
 SM_INLINE void softmetal_end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-SM_INLINE void softmetal_wait_for_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+SM_INLINE void softmetal_wait_for_copies(uint left = 0) {
+  if (left == 0) asm volatile("cp.async.wait_group 0;" ::: "memory");
+  if (left == 1) asm volatile("cp.async.wait_group 1;" ::: "memory");
+  if (left == 2) asm volatile("cp.async.wait_group 2;" ::: "memory");
+  if (left >= 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
+}
 
 }  // namespace metal

@@ -42,9 +42,10 @@ METAL_FUNC void end_copies() {
   softmetal_end_copies();
 #endif
 }
-METAL_FUNC void wait_for_copies() {
+// Of what was copied before the last `left` ends, up to 3 of them.
+METAL_FUNC void wait_for_copies(uint left = 0) {
 #ifdef SOFTMETAL_COPIES
-  softmetal_wait_for_copies();
+  softmetal_wait_for_copies(left);
 #endif
 }
 
@@ -151,6 +152,19 @@ METAL_FUNC void matrix_load_wide(thread simdgroup_matrix<T, 8, 8>* m, Pointer fr
   simdgroup_barrier(mem_flags::mem_threadgroup);
   MATRIX_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_load(m[j], part + j * 8, 32, ulong2(0, 0), transpose);
   simdgroup_barrier(mem_flags::mem_threadgroup);
+#endif
+}
+// Sixteen rows of them in threadgroup memory, as left operands, the lower eight apart.
+template <typename T>
+METAL_FUNC void matrix_load_left(thread simdgroup_matrix<T, 8, 8>* upper, thread simdgroup_matrix<T, 8, 8>* lower,
+                                 threadgroup const T* from, ulong stride) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  softmetal_load_left(upper, lower, from, stride);
+#else
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) {
+    simdgroup_load(upper[j], from + j * 8, stride);
+    simdgroup_load(lower[j], from + 8 * stride + j * 8, stride);
+  }
 #endif
 }
 // The same from registers: lane l gives the eight columns of run l % 4 of row l / 4, two a pair. In two steps, with a

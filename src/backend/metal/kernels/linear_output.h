@@ -9,17 +9,31 @@ constant uint LINEAR_ACTIVATION
 
 constant bool LINEAR_GATED = LINEAR_ACTIVATION >= 1 && LINEAR_ACTIVATION <= 3;
 
+// As a number of 16 bits; of bf16 to nearest, ties to even, and a NaN stays one.
+METAL_FUNC ushort linear_short(uint type, float value) {
+  if (type == packed_f16) return as_type<ushort>(half(value));
+  const uint bits = as_type<uint>(value);
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return ushort(nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
 METAL_FUNC void linear_store(constant LinearOut& o, device uchar* out, ulong i, float value) {
   if (o.type == packed_f32) {
     device float* to = (device float*)out + i;
     *to = o.accumulate ? *to + value : value;
-  } else if (o.type == packed_f16) {
-    ((device half*)out)[i] = half(value);
-  } else {  // to nearest, ties to even; a NaN stays one
-    const uint bits = as_type<uint>(value);
-    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    ((device ushort*)out)[i] = ushort(nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+  } else {
+    ((device ushort*)out)[i] = linear_short(o.type, value);
   }
+}
+// Outputs `output`, which is even, and, where there are two, the next one.
+METAL_FUNC void linear_store_two(constant LinearOut& o, device uchar* out, uint row, uint output, uint count,
+                                 float first, float second) {
+  const ulong i = ulong(row) * o.stride + output;
+  if (o.type != packed_f32 && count == 2 && o.stride % 2 == 0) {
+    ((device uint*)out)[i / 2] = linear_short(o.type, first) | uint(linear_short(o.type, second)) << 16;
+    return;
+  }
+  linear_store(o, out, i, first);
+  if (count == 2) linear_store(o, out, i + 1, second);
 }
 
 // erf to 1.5e-7 (Abramowitz and Stegun 7.1.26); Metal has none.

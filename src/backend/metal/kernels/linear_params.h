@@ -20,9 +20,15 @@ constant bool LINEAR_SPLIT [[function_constant(kLinearSplit)]];      // shared: 
 constant bool LINEAR_EXPERTS [[function_constant(kLinearExperts)]];  // W is a stack of experts, see LinearParams
 constant bool LINEAR_CUT [[function_constant(kLinearCut)]];          // W is in cuts, see LinearParams
 constant uint LINEAR_TILE_OUTPUTS [[function_constant(kLinearTileOutputs)]];  // tiles: rows of W, 64 or 128
-// Tiles: threads that bring a row of W, as many as simdgroups share the rows of x, 2 or 4.
+// Tiles: simdgroups that share the rows of x, 2 or 4, and outputs that each of them has, 32 or 64.
 constant uint LINEAR_TILE_PARTS [[function_constant(kLinearTileParts)]];
-constant uint LINEAR_BUFFERS [[function_constant(kLinearBuffers)]];  // tiles: parts of both operands in memory, 1 or 2
+constant uint LINEAR_TILE_WIDTH [[function_constant(kLinearTileWidth)]];
+constant uint LINEAR_TILE_TURN [[function_constant(kLinearTileTurn)]];  // tiles: columns of a turn, 32 or 64
+constant uint LINEAR_BUFFERS [[function_constant(kLinearBuffers)]];     // tiles: turns in threadgroup memory, 1 to 4
+// Tiles: what needs no decoding is copied to threadgroup memory beside the threads, LINEAR_BUFFERS - 1 turns ahead.
+constant bool LINEAR_COPIES [[function_constant(kLinearCopies)]];
+// Tiles: the slices so far wait in threadgroup memory, so that registers hold sums of twice as many outputs.
+constant bool LINEAR_TOTALS [[function_constant(kLinearTotals)]];
 
 // ---- the order of a sum ---------------------------------------------------------------------------------------------
 //
@@ -33,7 +39,8 @@ constant uint LINEAR_BUFFERS [[function_constant(kLinearBuffers)]];  // tiles: p
 // chain from zero, and slices are added in order. Columns that ranks could share are cut first, and every cut has
 // slices of its own. Nothing else enters: any number of rows, few rows or tiles, has the same bits.
 //
-// Tiles take a *turn* of 64 columns at a time, eight runs: two steps of numbers, one of bytes, half a one of others.
+// Tiles take a *turn* of 32 or 64 columns at a time, four or eight runs: of 64 two steps of numbers, one of bytes, half
+// a one of others.
 
 METAL_FUNC uint linear_step_columns(uint format) { return 4 * packed_unit_columns(format); }
 // What turns and steps both are whole of.
@@ -41,12 +48,13 @@ METAL_FUNC uint linear_block_columns(uint format) { return max(linear_step_colum
 METAL_FUNC uint linear_blocks(uint format, uint cols) {
   return (cols + linear_block_columns(format) - 1) / linear_block_columns(format);
 }
-// Of the unit, or of the run of numbers, that run `run` of a turn belongs to.
+// The first column of run `run` of a turn of 32 columns, and of one of 64.
+METAL_FUNC uint linear_short_run_column(uint format, uint turn, uint run) {
+  const uint columns = packed_unit_columns(format), chunks = columns / 8;
+  return turn / chunks * (4 * columns) + run * columns + turn % chunks * 8;
+}
 METAL_FUNC uint linear_run_column(uint format, uint turn, uint run) {
-  const uint columns = packed_unit_columns(format);
-  if (columns == 8) return turn * kLinearTurn + run * 8;
-  if (columns == 16) return turn * kLinearTurn + run % 4 * 16 + run / 4 * 8;
-  return turn / 2 * 128 + run % 4 * 32 + (turn % 2 * 2 + run / 4) * 8;
+  return linear_short_run_column(format, turn * 2 + run / 4, run % 4);
 }
 
 // ---- eight columns as the matrix unit takes them --------------------------------------------------------------------

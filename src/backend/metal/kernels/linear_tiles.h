@@ -2,153 +2,365 @@
 
 #include "linear_params.h"
 
-// Many rows: LINEAR_ROWS rows by LINEAR_TILE_OUTPUTS rows of W, a turn of 64 columns at a time through threadgroup
-// memory, so that weights are loaded and decoded once for all of the rows. Of a gated product half of the rows of W are
-// those of the first matrix, and half the same ones of the second. The next turn is on its way while one is multiplied.
+// Many rows: LINEAR_ROWS rows by LINEAR_TILE_OUTPUTS rows of W, a turn of columns at a time through threadgroup memory,
+// so that weights are loaded and decoded once for all of the rows. Of a gated product half of the rows of W are those of
+// the first matrix, and half the same ones of the second. While one turn is multiplied the next ones are on their way:
+// in registers, or as copies that take none.
+//
+// In threadgroup memory: [buffers] turns, each of them the rows of x and then those of W, [32 columns a time][rows]
+// [linear_tile_stride()]. Behind them, or where they were, results: [rows / 8][outputs / 8][8][8].
 
 template <typename T>
 struct LinearTile {
-  threadgroup T* memory;  // [buffers][rows of x, then of W][kLinearTileStride]
+  threadgroup T* memory;
+  threadgroup float* results;
   uint first_row;
   PackedRow row;        // of W, of which this thread brings a part of a turn
   uint cols;            // of that row: 0 where there is none
   uint tile_row, side;  // which row of the tile, and which part
   uint thread_index;
-  uint part_row, part_output;  // what this simdgroup multiplies: LINEAR_ROWS / LINEAR_TILE_PARTS rows by 32
+  uint part_row, part_output;  // what this simdgroup multiplies: LINEAR_ROWS / LINEAR_TILE_PARTS rows by
+                               // LINEAR_TILE_WIDTH outputs
 };
 
-METAL_FUNC uint linear_tile_threads() { return LINEAR_TILE_PARTS * LINEAR_TILE_OUTPUTS; }
-METAL_FUNC uint linear_tile_eights() { return LINEAR_ROWS / 8 / LINEAR_TILE_PARTS; }    // of rows, of a simdgroup
-METAL_FUNC uint linear_tile_runs() { return LINEAR_ROWS * 8 / linear_tile_threads(); }  // of x, of a thread
+METAL_FUNC uint linear_tile_threads() { return LINEAR_TILE_PARTS * LINEAR_TILE_OUTPUTS / LINEAR_TILE_WIDTH * 32; }
+METAL_FUNC uint linear_tile_sides() { return LINEAR_TILE_PARTS * 32 / LINEAR_TILE_WIDTH; }  // threads a row of W
+METAL_FUNC uint linear_tile_high() { return LINEAR_ROWS / 8 / LINEAR_TILE_PARTS; }          // matrices a simdgroup ...
+METAL_FUNC uint linear_tile_across() { return LINEAR_TILE_WIDTH / 8; }
+METAL_FUNC uint linear_tile_runs() { return LINEAR_TILE_TURN / 8; }  // of a row, in a turn
+METAL_FUNC uint linear_tile_stride() { return LINEAR_COPIES ? kLinearCopiedStride : kLinearTileStride; }
+METAL_FUNC uint linear_tile_size() {  // of a turn
+  return LINEAR_TILE_TURN / 32 * (LINEAR_ROWS + LINEAR_TILE_OUTPUTS) * linear_tile_stride();
+}
+METAL_FUNC uint linear_tile_weights() { return LINEAR_TILE_TURN / 32 * LINEAR_ROWS * linear_tile_stride(); }  // are at
+// Where in `rows` rows of an operand run `run` of row `row` is.
+METAL_FUNC uint linear_tile_place(uint rows, uint row, uint run) {
+  return (run / 4 * rows + row) * linear_tile_stride() + run % 4 * 8;
+}
+
+// ---- what threads bring ---------------------------------------------------------------------------------------------
+//
+// A *piece* is a run of a row, 16 bytes of numbers of 16 bits. Threads take pieces one after the other, all runs of 32
+// columns of a row first: what is side by side in memory.
+
+struct LinearPiece {
+  uint row, run;
+};
+// Piece `i` of a thread's, of an operand of `rows` rows. Where all threads together take some rows as a whole, pieces lie
+// as far apart for every thread.
+METAL_FUNC LinearPiece linear_piece(uint rows, uint i, uint thread_index) {
+  const uint threads = linear_tile_threads();
+  LinearPiece piece;
+  if (rows * 4 % threads == 0) {
+    const uint first = i * threads;
+    piece.row = first / 4 % rows + thread_index / 4;
+    piece.run = first / 4 / rows * 4 + thread_index % 4;
+  } else {
+    const uint index = i * threads + thread_index;
+    piece.row = index / 4 % rows;
+    piece.run = index / 4 / rows * 4 + index % 4;
+  }
+  return piece;
+}
+METAL_FUNC uint linear_tile_column(uint format, uint turn, uint run) {
+  return linear_short_run_column(format, turn * (LINEAR_TILE_TURN / 32) + run / 4, run % 4);
+}
+METAL_FUNC uint linear_tile_x_pieces() { return LINEAR_ROWS * linear_tile_runs() / linear_tile_threads(); }
+METAL_FUNC uint linear_tile_w_pieces() { return linear_tile_runs() / linear_tile_sides(); }
+
+// Copies: the pieces of this thread that are next.
+struct LinearCopied {
+  device const uchar* x[8];
+  device const uchar* w[8];
+};
+METAL_FUNC bool linear_copies_weights(uint format) { return LINEAR_COPIES && format <= packed_bf16; }
+
+// Starts the copies of a turn, to `to`. There is always an end of them to wait for.
+METAL_FUNC void linear_tile_copy(threadgroup uchar* to, thread LinearCopied& from, uint format,
+                                 constant LinearColumns& columns, uint turn, uint turns, uint thread_index) {
+  if (turn < turns) {
+    const uint x_step = (linear_tile_column(format, turn + 1, 0) - linear_tile_column(format, turn, 0)) * 2;
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
+      const LinearPiece piece = linear_piece(LINEAR_ROWS, i, thread_index);
+      begin_copy((threadgroup uint4*)(to + linear_tile_place(LINEAR_ROWS, piece.row, piece.run) * 2),
+                 (device const uint4*)from.x[i]);
+      from.x[i] += x_step;
+    }
+    if (linear_copies_weights(format)) {
+      PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
+        const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
+        const uint place = linear_tile_weights() + linear_tile_place(LINEAR_TILE_OUTPUTS, piece.row, piece.run);
+        begin_copy((threadgroup uint4*)(to + place * 2), (device const uint4*)from.w[i]);
+        from.w[i] += LINEAR_TILE_TURN / 32 * columns.planes.code_block;
+      }
+    }
+  }
+  end_copies();
+}
 
 template <typename T>
 METAL_FUNC void linear_tile_x(thread LinearEight<T>* runs, uint format, device const uchar* x, constant LinearParams& p,
                               constant LinearColumns& columns, thread const LinearTile<T>& tile, uint turn) {
-  PACKED_UNROLL for (uint i = 0; i < linear_tile_runs(); ++i) {
-    const uint at = i * linear_tile_threads() + tile.thread_index, row = tile.first_row + at / 8;
+  PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
+    const LinearPiece piece = linear_piece(LINEAR_ROWS, i, tile.thread_index);
+    const uint row = tile.first_row + piece.row;
     runs[i] = linear_zeros<T>();
     if (row < p.rows)
       runs[i] = linear_x8<T>(x, linear_first(columns), columns.cols, p.x_stride, row,
-                             linear_run_column(format, turn, at % 8));
+                             linear_tile_column(format, turn, piece.run));
   }
 }
-// Units of this thread's part of a turn, of which there are eight of numbers, else four; of 32 columns each for two
-// turns.
+
+// Of a turn, or of as many as a step of blocks has columns for: how many units a thread brings, and for how many turns.
 METAL_FUNC uint linear_tile_own_units(uint format) {
-  return (packed_unit_columns(format) == 8 ? 8 : 4) / LINEAR_TILE_PARTS;
+  return (packed_unit_columns(format) == 8 ? linear_tile_runs() : 4) / linear_tile_sides();
+}
+METAL_FUNC uint linear_tile_unit_turns(uint format) {
+  return max(linear_step_columns(format) / LINEAR_TILE_TURN, 1u);
 }
 template <typename T>
 METAL_FUNC void linear_tile_units(thread LinearUnit<T>* units, uint format, thread const LinearTile<T>& tile,
                                   uint turn) {
   const uint columns = packed_unit_columns(format), count = linear_tile_own_units(format);
-  const uint first = ((columns == 32 ? turn / 2 : turn) * LINEAR_TILE_PARTS + tile.side) * count;
+  const uint first = (turn / linear_tile_unit_turns(format) * linear_tile_sides() + tile.side) * count;
   PACKED_UNROLL for (uint i = 0; i < count; ++i) units[i] =
       linear_load_unit<T>(format, tile.row, first + i, (first + i) * columns < tile.cols);
 }
-// Runs `chunk` and, but of numbers, chunk + 1 of the units.
+// Turn `turn` of those that the units are for.
 template <typename T>
-METAL_FUNC void linear_tile_put(threadgroup T* to, uint format, thread const LinearUnit<T>* units, uint side,
-                                uint chunk) {
+METAL_FUNC void linear_tile_put(threadgroup T* to, uint format, thread const LinearUnit<T>* units,
+                                thread const LinearTile<T>& tile, uint turn) {
   const uint count = linear_tile_own_units(format);
   if (packed_unit_columns(format) == 8) {
     PACKED_UNROLL for (uint i = 0; i < count; ++i)
-        linear_put(to + (side * count + i) * 8, linear_decode<T>(format, units[i], 0));
+        linear_put(to + linear_tile_place(LINEAR_TILE_OUTPUTS, tile.tile_row, tile.side * count + i),
+                   linear_decode<T>(format, units[i], 0));
   } else {
-    PACKED_UNROLL for (uint c = 0; c < 2; ++c) PACKED_UNROLL for (uint i = 0; i < count; ++i)
-        linear_put(to + (c * 4 + side * count + i) * 8, linear_decode<T>(format, units[i], chunk + c));
+    PACKED_UNROLL for (uint c = 0; c < LINEAR_TILE_TURN / 32; ++c) PACKED_UNROLL for (uint i = 0; i < count; ++i)
+        linear_put(to + linear_tile_place(LINEAR_TILE_OUTPUTS, tile.tile_row, c * 4 + tile.side * count + i),
+                   linear_decode<T>(format, units[i], turn * (LINEAR_TILE_TURN / 32) + c));
+  }
+}
+
+// What goes through registers: fetched for one turn, put down for another.
+template <typename T>
+struct LinearBrought {
+  LinearEight<T> runs[8];
+  LinearUnit<T> units[8];
+};
+template <typename T>
+METAL_FUNC void linear_tile_fetch(thread LinearBrought<T>& brought, uint format, device const uchar* x,
+                                  constant LinearParams& p, constant LinearColumns& of,
+                                  thread const LinearTile<T>& tile, uint turn, uint turns) {
+  if (turn >= turns) return;
+  if (!LINEAR_COPIES) linear_tile_x(brought.runs, format, x, p, of, tile, turn);
+  if (!linear_copies_weights(format) && turn % linear_tile_unit_turns(format) == 0)
+    linear_tile_units(brought.units, format, tile, turn);
+}
+template <typename T>
+METAL_FUNC void linear_tile_land(threadgroup T* to, thread const LinearBrought<T>& brought, uint format,
+                                 thread const LinearTile<T>& tile, bool brings, uint turn, uint turns) {
+  if (turn >= turns) return;
+  if (!LINEAR_COPIES) {
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
+      const LinearPiece piece = linear_piece(LINEAR_ROWS, i, tile.thread_index);
+      linear_put(to + linear_tile_place(LINEAR_ROWS, piece.row, piece.run), brought.runs[i]);
+    }
+  }
+  if (linear_copies_weights(format) || !brings) return;
+  PACKED_UNROLL for (uint t = 0; t < linear_tile_unit_turns(format); ++t) {
+    if (turn % linear_tile_unit_turns(format) == t)
+      linear_tile_put(to + linear_tile_weights(), format, brought.units, tile, t);
+  }
+}
+
+// ---- what simdgroups multiply ---------------------------------------------------------------------------------------
+
+// Where two rows of matrices meet in an instruction, loads of one part of a turn go beside the products of the part
+// before it: rows of x two by two, and all of W while the last two are multiplied.
+template <typename T>
+METAL_FUNC constexpr bool linear_tile_is_wide() {
+  return sizeof(T) == 2 && kWideMatrices;
+}
+template <typename T>
+struct LinearLoaded {
+  simdgroup_matrix<T, 8, 8> a[2][4], b[8][4];
+};
+template <typename T>
+METAL_FUNC threadgroup const T* linear_tile_rows(threadgroup const T* turn, thread const LinearTile<T>& tile, uint i,
+                                                 uint run) {
+  return turn + linear_tile_place(LINEAR_ROWS, tile.part_row + i * 8, run);
+}
+template <typename T>
+METAL_FUNC threadgroup const T* linear_tile_outputs(threadgroup const T* turn, thread const LinearTile<T>& tile, uint j,
+                                                    uint run) {
+  return turn + linear_tile_weights() + linear_tile_place(LINEAR_TILE_OUTPUTS, tile.part_output + j * 8, run);
+}
+template <typename T>
+METAL_FUNC void linear_tile_load_output(thread LinearLoaded<T>& loaded, threadgroup const T* turn,
+                                        thread const LinearTile<T>& tile, uint j, uint run) {
+  threadgroup T* none = nullptr;
+  matrix_load_wide(loaded.b[j], linear_tile_outputs(turn, tile, j, run), linear_tile_stride(), true, 8, none, 0);
+}
+template <typename T>
+METAL_FUNC void linear_tile_load_first(thread LinearLoaded<T>& loaded, threadgroup const T* turn,
+                                       thread const LinearTile<T>& tile) {
+  matrix_load_left(loaded.a[0], loaded.a[1], linear_tile_rows(turn, tile, 0, 0), linear_tile_stride());
+  PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j) linear_tile_load_output(loaded, turn, tile, j, 0);
+}
+// Eight rows and eight outputs at a time.
+template <typename T>
+METAL_FUNC void linear_tile_multiply(thread simdgroup_float8x8 (&sums)[8][8], threadgroup const T* turn,
+                                     thread const LinearTile<T>& tile) {
+  const uint stride = linear_tile_stride();
+  for (uint run = 0; run < linear_tile_runs(); ++run) {
+    simdgroup_matrix<T, 8, 8> b[8];
+    PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j)
+        simdgroup_load(b[j], linear_tile_outputs(turn, tile, j, run), stride, ulong2(0, 0), true);
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_high(); ++i) {
+      simdgroup_matrix<T, 8, 8> a;
+      simdgroup_load(a, linear_tile_rows(turn, tile, i, run), stride);
+      PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j)
+          simdgroup_multiply_accumulate(sums[i][j], a, b[j], sums[i][j]);
+    }
   }
 }
 
 template <typename T>
-METAL_FUNC void linear_tile_multiply(thread simdgroup_float8x8 (&sums)[8][4], threadgroup const T* xs,
-                                     threadgroup const T* ws) {
-  const uint high = linear_tile_eights();
-  if (sizeof(T) == 4 || !kWideMatrices) {
-    for (uint k = 0; k < kLinearTurn; k += 8) {
-      simdgroup_matrix<T, 8, 8> b[4];
-      PACKED_UNROLL for (uint j = 0; j < 4; ++j)
-          simdgroup_load(b[j], ws + j * 8 * kLinearTileStride + k, kLinearTileStride, ulong2(0, 0), true);
-      PACKED_UNROLL for (uint i = 0; i < high; ++i) {
-        simdgroup_matrix<T, 8, 8> a;
-        simdgroup_load(a, xs + i * 8 * kLinearTileStride + k, kLinearTileStride);
-        PACKED_UNROLL for (uint j = 0; j < 4; ++j) simdgroup_multiply_accumulate(sums[i][j], a, b[j], sums[i][j]);
+METAL_FUNC threadgroup float* linear_tile_result(thread const LinearTile<T>& tile, uint i, uint j) {
+  return tile.results + ((tile.part_row / 8 + i) * (LINEAR_TILE_OUTPUTS / 8) + tile.part_output / 8 + j) * 64;
+}
+// totals = or += sums, which begin anew.
+template <typename T>
+METAL_FUNC void linear_tile_add(thread simdgroup_float8x8 (&totals)[8][8], thread simdgroup_float8x8 (&sums)[8][8],
+                                thread const LinearTile<T>& tile, bool first) {
+  PACKED_UNROLL for (uint i = 0; i < linear_tile_high(); ++i) {
+    PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j) {
+      if (LINEAR_TOTALS) {
+        threadgroup float* at = linear_tile_result(tile, i, j);
+        if (!first) {
+          simdgroup_float8x8 total;
+          simdgroup_load(total, at);
+          matrix_add(total, sums[i][j]);
+          simdgroup_store(total, at);
+        } else {
+          simdgroup_store(sums[i][j], at);
+        }
+      } else if (first) {
+        totals[i][j] = sums[i][j];
+      } else {
+        matrix_add(totals[i][j], sums[i][j]);
       }
-    }
-    return;
-  }
-  PACKED_UNROLL for (uint k = 0; k < kLinearTurn; k += 32) {
-    threadgroup T* none = nullptr;
-    simdgroup_matrix<T, 8, 8> b[4][4];
-    PACKED_UNROLL for (uint j = 0; j < 4; ++j)
-        matrix_load_wide(b[j], ws + j * 8 * kLinearTileStride + k, kLinearTileStride, true, 8, none, 0);
-    PACKED_UNROLL for (uint i = 0; i < high; i += 2) {
-      simdgroup_matrix<T, 8, 8> a[2][4];
-      PACKED_UNROLL for (uint r = 0; r < 2; ++r)
-          matrix_load_wide(a[r], xs + (i + r) * 8 * kLinearTileStride + k, kLinearTileStride, false, 8, none, 0);
-      PACKED_UNROLL for (uint c = 0; c < 4; c += 2) PACKED_UNROLL for (uint j = 0; j < 4; ++j) matrix_multiply_wide(
-          sums[i][j], sums[i + 1][j], a[0][c], a[0][c + 1], a[1][c], a[1][c + 1], b[j][c], b[j][c + 1]);
+      sums[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
     }
   }
+}
+
+// Behind this a turn is in threadgroup memory, and nobody reads the one before any more.
+template <typename T>
+METAL_FUNC void linear_tile_meet(thread const LinearBrought<T>& brought, uint format, thread const LinearTile<T>& tile,
+                                 bool brings, uint turn, uint turns) {
+  if (LINEAR_BUFFERS == 1) {
+    if (turn > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
+    linear_tile_land(tile.memory, brought, format, tile, brings, turn, turns);
+  }
+  if (LINEAR_COPIES) wait_for_copies(LINEAR_BUFFERS - 2);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+// Fills what is free while `turn` is multiplied, in buffer `at`.
+template <typename T>
+METAL_FUNC void linear_tile_refill(thread LinearBrought<T>& brought, uint format, device const uchar* x,
+                                   thread LinearCopied& copied, constant LinearParams& p, constant LinearColumns& of,
+                                   thread const LinearTile<T>& tile, bool brings, uint turn, uint turns, uint at) {
+  const uint last = at > 0 ? at - 1 : LINEAR_BUFFERS - 1, next = at + 1 < LINEAR_BUFFERS ? at + 1 : 0;
+  if (LINEAR_COPIES)
+    linear_tile_copy((threadgroup uchar*)(tile.memory + last * linear_tile_size()), copied, format, of,
+                     turn + LINEAR_BUFFERS - 1, turns, tile.thread_index);
+  if (LINEAR_BUFFERS > 1)
+    linear_tile_land(tile.memory + next * linear_tile_size(), brought, format, tile, brings, turn + 1, turns);
+  linear_tile_fetch(brought, format, x, p, of, tile, turn + (LINEAR_BUFFERS > 1 ? 2 : 1), turns);
 }
 
 // totals = the slices of the tile's columns `of`, added in order. Where the two matrices of a gated product have
 // formats with another order each, this is done once for each: `brings` is whether this thread has a row of it,
 // `multiplies` whether this simdgroup has outputs of it.
 template <typename T>
-METAL_FUNC void linear_tile_sum(thread simdgroup_float8x8 (&totals)[8][4], uint format, uint slice_columns,
-                                device const uchar* x, constant LinearParams& p, constant LinearColumns& of,
-                                LinearTile<T> tile, bool brings, bool multiplies) {
+METAL_FUNC void linear_tile_sum(thread simdgroup_float8x8 (&totals)[8][8], uint format, uint slice_columns,
+                                device const uchar* x, thread LinearCopied& copied, constant LinearParams& p,
+                                constant LinearColumns& of, LinearTile<T> tile, bool brings, bool multiplies) {
   if (!brings) tile.cols = 0;
-  const uint high = linear_tile_eights(), columns = packed_unit_columns(format);
-  const uint turns = linear_blocks(format, of.cols) * (linear_block_columns(format) / kLinearTurn);
-  const uint buffer_size = (LINEAR_ROWS + LINEAR_TILE_OUTPUTS) * kLinearTileStride;
-  simdgroup_float8x8 sums[8][4];
-  PACKED_UNROLL for (uint i = 0; i < high; ++i) PACKED_UNROLL for (uint j = 0; j < 4; ++j) sums[i][j] =
-      make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  LinearEight<T> runs[8];
-  LinearUnit<T> units[4];
-  linear_tile_x(runs, format, x, p, of, tile, 0);
-  linear_tile_units(units, format, tile, 0);
-  uint left = slice_columns / kLinearTurn;
+  const uint turns = linear_blocks(format, of.cols) * (linear_block_columns(format) / LINEAR_TILE_TURN);
+  const uint each = slice_columns / LINEAR_TILE_TURN;
+  simdgroup_float8x8 sums[8][8];
+  PACKED_UNROLL for (uint i = 0; i < linear_tile_high(); ++i)
+      PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j) sums[i][j] =
+          make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  LinearBrought<T> brought;
+  if (LINEAR_COPIES) {
+    PACKED_UNROLL for (uint turn = 0; turn + 1 < LINEAR_BUFFERS; ++turn)
+        linear_tile_copy((threadgroup uchar*)(tile.memory + turn * linear_tile_size()), copied, format, of, turn, turns,
+                         tile.thread_index);
+  }
+  linear_tile_fetch(brought, format, x, p, of, tile, 0, turns);
+  if (LINEAR_BUFFERS > 1) {
+    linear_tile_land(tile.memory, brought, format, tile, brings, 0, turns);
+    linear_tile_fetch(brought, format, x, p, of, tile, 1, turns);
+  }
+  LinearLoaded<T> loaded;
+  if (linear_tile_is_wide<T>()) {
+    linear_tile_meet(brought, format, tile, brings, 0, turns);
+    linear_tile_refill(brought, format, x, copied, p, of, tile, brings, 0, turns, 0);
+    linear_tile_load_first(loaded, tile.memory, tile);
+  }
+  uint left = each, at = 0;  // which buffer is multiplied
   bool first = true;
   for (uint turn = 0; turn < turns; ++turn) {
-    threadgroup T* xs = tile.memory + (LINEAR_BUFFERS == 2 ? turn % 2 : 0) * buffer_size;
-    threadgroup T* ws = xs + LINEAR_ROWS * kLinearTileStride;
-    PACKED_UNROLL for (uint i = 0; i < linear_tile_runs(); ++i) {
-      const uint at = i * linear_tile_threads() + tile.thread_index;
-      linear_put(xs + at / 8 * kLinearTileStride + at % 8 * 8, runs[i]);
-    }
-    if (brings) {
-      threadgroup T* to = ws + tile.tile_row * kLinearTileStride;
-      if (columns < 32 || turn % 2 == 0)
-        linear_tile_put(to, format, units, tile.side, 0);
-      else
-        linear_tile_put(to, format, units, tile.side, 2);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (turn + 1 < turns) {
-      linear_tile_x(runs, format, x, p, of, tile, turn + 1);
-      if (columns < 32 || turn % 2 == 1) linear_tile_units(units, format, tile, turn + 1);
-    }
-    if (multiplies)
-      linear_tile_multiply<T>(sums, xs + tile.part_row * kLinearTileStride, ws + tile.part_output * kLinearTileStride);
-    left -= 1;
-    if (left == 0 || turn + 1 == turns) {
-      if (multiplies) {
-        PACKED_UNROLL for (uint i = 0; i < high; ++i) PACKED_UNROLL for (uint j = 0; j < 4; ++j) {
-          if (first)
-            totals[i][j] = sums[i][j];
-          else
-            matrix_add(totals[i][j], sums[i][j]);
-          sums[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    const uint next = at + 1 < LINEAR_BUFFERS ? at + 1 : 0;
+    threadgroup const T* here = tile.memory + at * linear_tile_size();
+    if (linear_tile_is_wide<T>()) {
+      // All of a turn is in registers before the next one is waited for: of the last one whatever is there is loaded.
+      PACKED_UNROLL for (uint run = 0; run < linear_tile_runs(); run += 4) {
+        PACKED_UNROLL for (uint i = 0; i < linear_tile_high(); i += 2) {
+          const bool last_i = i + 2 >= linear_tile_high(), last = last_i && run + 4 >= linear_tile_runs();
+          if (last) linear_tile_meet(brought, format, tile, brings, turn + 1, turns);
+          threadgroup const T* from = last ? tile.memory + next * linear_tile_size() : here;
+          const uint next_run = !last_i ? run : last ? 0 : run + 4;
+          simdgroup_matrix<T, 8, 8> a[2][4];
+          matrix_load_left(a[0], a[1], linear_tile_rows(from, tile, last_i ? 0 : i + 2, next_run),
+                           linear_tile_stride());
+          simdgroup_barrier(mem_flags::mem_none);  // loads are not put off until they are needed
+          if (last) linear_tile_refill(brought, format, x, copied, p, of, tile, brings, turn + 1, turns, next);
+          PACKED_UNROLL for (uint c = 0; c < 4; c += 2) {
+            PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j) {
+              matrix_multiply_wide(sums[i][j], sums[i + 1][j], loaded.a[0][c], loaded.a[0][c + 1], loaded.a[1][c],
+                                   loaded.a[1][c + 1], loaded.b[j][c], loaded.b[j][c + 1]);
+              if (last_i && c == 2) linear_tile_load_output(loaded, from, tile, j, next_run);
+            }
+          }
+          PACKED_UNROLL for (uint r = 0; r < 2; ++r)
+              PACKED_UNROLL for (uint k = 0; k < 4; ++k) loaded.a[r][k] = a[r][k];
         }
       }
-      first = false;
-      left = slice_columns / kLinearTurn;
+    } else {
+      linear_tile_meet(brought, format, tile, brings, turn, turns);
+      linear_tile_refill(brought, format, x, copied, p, of, tile, brings, turn, turns, at);
+      if (multiplies) linear_tile_multiply<T>(sums, here, tile);
     }
-    if (LINEAR_BUFFERS == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
+    at = next;
+    left -= 1;
+    if (left == 0 || turn + 1 == turns) {
+      if (multiplies) linear_tile_add(totals, sums, tile, first);
+      first = false;
+      left = each;
+    }
   }
-  if (LINEAR_BUFFERS == 2) threadgroup_barrier(mem_flags::mem_threadgroup);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// Where the results of pair `at` of a thread are.
+METAL_FUNC uint linear_tile_pair(uint tile_outputs, uint at) {
+  const uint eight = at / 32, across = tile_outputs / 8;
+  return (eight / across * (LINEAR_TILE_OUTPUTS / 8) + eight % across) * 64 + at % 32 * 2;
 }
 
 // Of a product in cuts the sums so far wait in `waiting`, [rows][outputs]: each thread has its own of them.
@@ -161,48 +373,84 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
   const uint first_output = group / p.row_tiles * tile_outputs;
   LinearTile<T> tile;
   tile.memory = (threadgroup T*)memory;
+  tile.results = (threadgroup float*)(memory + (LINEAR_TOTALS ? LINEAR_BUFFERS * linear_tile_size() * sizeof(T) : 0));
   tile.first_row = group % p.row_tiles * LINEAR_ROWS;
   tile.thread_index = thread_index;
-  tile.tile_row = thread_index / LINEAR_TILE_PARTS;
-  tile.side = thread_index % LINEAR_TILE_PARTS;
-  tile.part_row = simdgroup / (LINEAR_TILE_OUTPUTS / 32) * (8 * linear_tile_eights());
-  tile.part_output = simdgroup % (LINEAR_TILE_OUTPUTS / 32) * 32;
+  tile.tile_row = thread_index / linear_tile_sides();
+  tile.side = thread_index % linear_tile_sides();
+  tile.part_row = simdgroup / (LINEAR_TILE_OUTPUTS / LINEAR_TILE_WIDTH) * (8 * linear_tile_high());
+  tile.part_output = simdgroup % (LINEAR_TILE_OUTPUTS / LINEAR_TILE_WIDTH) * LINEAR_TILE_WIDTH;
   const bool is_up = LINEAR_GATED && tile.tile_row >= tile_outputs;
-  const uint output = first_output + (is_up ? tile.tile_row - tile_outputs : tile.tile_row);
-  const uint safe_output = output < p.outputs ? output : 0;
+  const uint output = first_output + tile.tile_row % tile_outputs, safe_output = output < p.outputs ? output : 0;
+  LinearCopied copied;
+  if (LINEAR_COPIES) {  // of rows that are not there the last one, or the first: their results go nowhere
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
+      const LinearPiece piece = linear_piece(LINEAR_ROWS, i, thread_index);
+      const ulong row = min(tile.first_row + piece.row, p.rows - 1);
+      copied.x[i] = x + (row * p.x_stride + linear_tile_column(LINEAR_FORMAT, 0, piece.run)) * 2;
+    }
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
+      const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
+      const uint o = first_output + piece.row % tile_outputs;
+      const PackedRow row =
+          packed_row(piece.row < tile_outputs ? w : w_up, p.columns.planes, o < p.outputs ? o : 0);
+      copied.w[i] = row.codes + piece.run / 4 * p.columns.planes.code_block + piece.run % 4 * 16;
+    }
+  }
 
   for (uint cut = 0; cut < linear_cuts(p); ++cut) {
     constant LinearColumns& of = linear_columns(p, cuts, cut);
     tile.cols = output < p.outputs ? of.cols : 0;
     tile.row = is_up ? packed_row(w_up, p.planes_up, safe_output)
                      : packed_row(linear_cut_weights(w, of), of.planes, safe_output);
-    simdgroup_float8x8 totals[8][4];
+    simdgroup_float8x8 totals[8][8];
     if (LINEAR_GATED && LINEAR_FORMAT != LINEAR_FORMAT_UP) {
       const bool up_outputs = tile.part_output >= tile_outputs;
-      linear_tile_sum<T>(totals, LINEAR_FORMAT, of.slice_columns, x, p, of, tile, !is_up, !up_outputs);
-      linear_tile_sum<T>(totals, LINEAR_FORMAT_UP, p.slice_columns_up, x, p, of, tile, is_up, up_outputs);
+      linear_tile_sum<T>(totals, LINEAR_FORMAT, of.slice_columns, x, copied, p, of, tile, !is_up, !up_outputs);
+      linear_tile_sum<T>(totals, LINEAR_FORMAT_UP, p.slice_columns_up, x, copied, p, of, tile, is_up, up_outputs);
     } else {
-      linear_tile_sum<T>(totals, LINEAR_FORMAT, of.slice_columns, x, p, of, tile, true, true);
+      linear_tile_sum<T>(totals, LINEAR_FORMAT, of.slice_columns, x, copied, p, of, tile, true, true);
     }
 
-    const uint stride = LINEAR_TILE_OUTPUTS + 4;
-    threadgroup float* results = (threadgroup float*)memory;
-    PACKED_UNROLL for (uint i = 0; i < linear_tile_eights(); ++i) PACKED_UNROLL for (uint j = 0; j < 4; ++j)
-        simdgroup_store(totals[i][j], results + (tile.part_row + i * 8) * stride + tile.part_output + j * 8, stride);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint at = thread_index; at < LINEAR_ROWS * tile_outputs; at += linear_tile_threads()) {
-      const uint r = at / tile_outputs, c = at % tile_outputs, row = tile.first_row + r, o = first_output + c;
-      if (row >= p.rows || o >= p.outputs) continue;
-      float sum = linear_unboost<T>(LINEAR_FORMAT, results[r * stride + c]);
-      const float up = LINEAR_GATED ? results[r * stride + tile_outputs + c] : 0.0f;
-      if (LINEAR_CUT) {
-        device float2* waits = waiting + ulong(row) * p.outputs + o;
-        const float2 sums = linear_join(p, cut, cut > 0 ? *waits : float2(0.0f), sum);
-        if (cut + 1 < p.cuts) *waits = sums;
-        sum = linear_joined(p, sums);
+    if (!LINEAR_TOTALS) {
+      PACKED_UNROLL for (uint i = 0; i < linear_tile_high(); ++i)
+          PACKED_UNROLL for (uint j = 0; j < linear_tile_across(); ++j)
+              simdgroup_store(totals[i][j], linear_tile_result(tile, i, j));
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    // Two neighbouring outputs a thread, an eight of rows by an eight of outputs a simdgroup; several at once where there
+    // are registers.
+    constexpr uint together = kWideMatrices ? 4 : 1;
+    const uint pairs = LINEAR_ROWS * tile_outputs / 2;
+    for (uint first = thread_index; first < pairs; first += together * linear_tile_threads()) {
+      float2 results[together], ups[together];
+      PACKED_UNROLL for (uint t = 0; t < together; ++t) {
+        const uint at = min(first + t * linear_tile_threads(), pairs - 1);
+        threadgroup const float* from = tile.results + linear_tile_pair(tile_outputs, at);
+        results[t] = *(threadgroup const float2*)from;
+        ups[t] = LINEAR_GATED ? *(threadgroup const float2*)(from + tile_outputs * 8) : float2(0.0f);
       }
-      if (!LINEAR_CUT || cut + 1 == p.cuts)
-        linear_finish(p.out, bias, bias_up, out, row, o, sum, linear_unboost<T>(LINEAR_FORMAT_UP, up));
+      PACKED_UNROLL for (uint t = 0; t < together; ++t) {
+        const uint at = first + t * linear_tile_threads(), eight = at / 32;
+        const uint row = tile.first_row + eight / (tile_outputs / 8) * 8 + at % 32 / 4;
+        const uint o = first_output + eight % (tile_outputs / 8) * 8 + at % 4 * 2;
+        if (at >= pairs || row >= p.rows || o >= p.outputs) continue;
+        const uint count = min(p.outputs - o, 2u);
+        float values[2];
+        PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
+          float sum = linear_unboost<T>(LINEAR_FORMAT, results[t][i]);
+          if (LINEAR_CUT && i < count) {
+            device float2* waits = waiting + ulong(row) * p.outputs + o + i;
+            const float2 sums = linear_join(p, cut, cut > 0 ? *waits : float2(0.0f), sum);
+            if (cut + 1 < p.cuts) *waits = sums;
+            sum = linear_joined(p, sums);
+          }
+          if (i < count)
+            sum = linear_value(p.out, bias, bias_up, o + i, sum, linear_unboost<T>(LINEAR_FORMAT_UP, ups[t][i]));
+          values[i] = sum;
+        }
+        if (!LINEAR_CUT || cut + 1 == p.cuts) linear_store_two(p.out, out, row, o, count, values[0], values[1]);
+      }
     }
     if (LINEAR_CUT) threadgroup_barrier(mem_flags::mem_threadgroup);  // results are read before the next cut's operands
   }

@@ -38,6 +38,10 @@ enum FunctionConstant : uint32_t {
   kLinearSplit,
   kLinearTileParts,
   kLinearCut,
+  kLinearTileWidth,
+  kLinearTileTurn,
+  kLinearCopies,
+  kLinearTotals,
   kEmbedFormat = 40,
   kEmbedFormatPositions,
   kEmbedHasPositions,
@@ -163,8 +167,10 @@ struct LinearParams {
 SHARED_CONSTANT uint32_t kLinearMostCuts = 4;
 SHARED_CONSTANT uint32_t kLinearMostSlices = 8;
 SHARED_CONSTANT uint32_t kWideOutputs = 128, kWideThreads = 384;
-SHARED_CONSTANT uint32_t kLinearTurn = 64;                     // columns that tiles take at a time
-SHARED_CONSTANT uint32_t kLinearTileStride = kLinearTurn + 8;  // of both operands in threadgroup memory
+SHARED_CONSTANT uint32_t kLinearTurn = 64;  // columns that tiles take at a time at most; slices are whole turns
+// Tiles: elements from row to row of 32 columns in threadgroup memory. Loads of 8 by 8 matrices find such rows in banks
+// of their own, those of 16 bytes a lane rows without a gap.
+SHARED_CONSTANT uint32_t kLinearTileStride = 40, kLinearCopiedStride = 32;
 SHARED_CONSTANT uint32_t kLinearAddThreads = 256;
 
 struct EmbedParams {

@@ -64,8 +64,13 @@ void add_tiles(const LinearShape& shape, int family, std::vector<LinearVariant>&
 }
 
 std::string name_of_variant(const LinearVariant& v) {
-  if (v.tile_rows > 0)
-    return fmt::format("tiles {} x {} p{}{}", v.tile_rows, v.tile_outputs, v.tile_parts, v.buffers > 1 ? " b2" : "");
+  if (v.tile_rows > 0) {
+    std::string name = fmt::format("tiles {} x {} p{}", v.tile_rows, v.tile_outputs, v.tile_parts);
+    if (v.tile_width != 32) name += fmt::format(" w{}", v.tile_width);
+    if (v.tile_turn != 64) name += fmt::format(" t{}", v.tile_turn);
+    if (v.buffers > 1) name += fmt::format(" b{}", v.buffers);
+    return name + (v.copies ? " copies" : "") + (v.totals ? " totals" : "");
+  }
   return fmt::format("few m{} u{}{}{}{}", v.matrix, v.unroll, v.crowd != 256 ? fmt::format(" c{}", v.crowd) : "",
                      v.shared > 0 ? fmt::format(" shared {}", v.shared) : "", v.split ? " split" : "");
 }

@@ -58,10 +58,48 @@ LinearVariant streams_variant(const LinearShape& shape, int64_t rows) {
 // Few rows at a time: what the kernels are specialised for.
 int64_t row_bucket(int64_t rows) { return rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : kMostStreamedRows; }
 
+// Turns of both operands, and results behind them or in their place: kernels/linear_tiles.h.
 size_t tile_bytes(const LinearVariant& variant, DType type) {
   const int64_t rows = variant.tile_rows, outputs = variant.tile_outputs;
-  return std::max(static_cast<size_t>(variant.buffers * (rows + outputs) * kLinearTileStride) * dtype_bytes(type, 1),
-                  static_cast<size_t>(rows * (outputs + 4)) * 4);
+  const int64_t stride = variant.copies ? kLinearCopiedStride : kLinearTileStride;
+  const size_t turns = static_cast<size_t>(variant.buffers * variant.tile_turn / 32 * (rows + outputs) * stride) *
+                       dtype_bytes(type, 1);
+  const size_t results = static_cast<size_t>(rows * outputs) * 4;
+  return variant.totals ? turns + results : std::max(turns, results);
+}
+int tile_simdgroups(const LinearVariant& variant) {
+  return variant.tile_parts * variant.tile_outputs / variant.tile_width;
+}
+
+// Whether rows of x, and of W where it has numbers, lie as the matrix unit wants them, in pieces of 16 bytes without
+// an end within one.
+bool fits_copies(const LinearShape& shape) {
+  const int64_t stride = shape.x_stride > 0 ? shape.x_stride : shape.cols;
+  if (tile_type(shape) != shape.in || shape.in == DType::f32 || shape.cuts > 0 || stride % 8 != 0) return false;
+  if (shape.activation && shape.format_up != shape.format) return false;
+  return shape.cols % (is_block_quantized(shape.format) ? 2 * kLinearTurn : kLinearTurn) == 0;
+}
+
+// What a simdgroup has of the rows, and a thread of both operands. 16 rows meet in an instruction of NVIDIA's GPUs.
+bool fits_tiles(const LinearShape& shape, const LinearVariant& variant, int family) {
+  const int rows = variant.tile_rows, high = rows / 8 / variant.tile_parts, threads = 32 * tile_simdgroups(variant);
+  const int sides = variant.tile_parts * 32 / variant.tile_width, runs = variant.tile_turn / 8;
+  if (shape.experts > 0 || high < 1 || high > 8 || rows * runs < threads || rows * runs > 8 * threads) return false;
+  if (sides > 4 || runs < sides || runs > 8 * sides) return false;
+  if (family == kNvidiaFamily && tile_type(shape) != DType::f32 && high % 2 != 0) return false;
+  return !variant.copies || (variant.buffers > 1 && fits_copies(shape));
+}
+
+// NVIDIA's: two threadgroups a multiprocessor, each with as many sums as there are registers.
+LinearVariant large_tiles(const LinearShape& shape) {
+  LinearVariant large{.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 2};
+  if (!fits_copies(shape)) return large;
+  large.copies = true;
+  large.buffers = 3;
+  if (is_block_quantized(shape.format)) return large;
+  large.tile_width = 64;
+  large.totals = true;
+  return large;
 }
 
 LinearColumns columns_of(DType format, const LinearCut& cut) {
@@ -138,7 +176,8 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool nvidia = family == kNvidiaFamily, gated = shape.activation.has_value();
   if (shape.rows > most_few_rows(shape, family)) {
     const DType type = tile_type(shape);
-    const LinearVariant large{.tile_rows = 128, .tile_outputs = 128, .buffers = 2};
+    if (tried_variant && tried_variant->tile_rows > 0 && fits(shape, *tried_variant, family)) return *tried_variant;
+    const LinearVariant large = large_tiles(shape);
     if (nvidia && shape.rows > 64 && tile_bytes(large, type) <= static_cast<size_t>(shape.threadgroup_bytes))
       return large;
     // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for; with cuts, 16 by 32
@@ -148,7 +187,8 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
     return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4};
   }
   const int64_t rows = shape.experts > 0 ? shape.item_rows : std::min(shape.rows, kMostStreamedRows);
-  const bool tried = tried_variant && (tried_variant->unroll > 0) == fits_streams(shape);
+  const bool tried =
+      tried_variant && tried_variant->tile_rows == 0 && (tried_variant->unroll > 0) == fits_streams(shape);
   LinearVariant variant{.matrix = rows <= 8 ? 2 : 1};
   if (!nvidia && is_plain(shape.format) && fits_streams(shape)) variant = kStreams;
   if (nvidia && fits_streams(shape)) variant = streams_variant(shape, rows);
@@ -164,14 +204,8 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
 }
 
 bool fits(const LinearShape& shape, const LinearVariant& variant, int family) {
-  const bool tiles = variant.tile_rows > 0, floats = tile_type(shape) == DType::f32;
-  if (tiles) {
-    // What a simdgroup has of the rows and a thread of x: kernels/linear_tiles.h. 16 rows meet in an instruction of
-    // NVIDIA's GPUs.
-    const int eights = variant.tile_rows / 8 / variant.tile_parts;
-    const int runs = variant.tile_rows * 8 / (variant.tile_parts * variant.tile_outputs);
-    if (shape.experts > 0 || eights < 1 || eights > 8 || runs < 1 || runs > 8) return false;
-    if (family == kNvidiaFamily && !floats && eights % 2 != 0) return false;
+  if (variant.tile_rows > 0) {
+    if (!fits_tiles(shape, variant, family)) return false;
   } else {
     const int64_t rows = shape.experts > 0 ? shape.item_rows : row_bucket(std::min(shape.rows, kMostStreamedRows));
     if (variant.unroll == 0 && (rows > kMostRows || variant.crowd > 256)) return false;
@@ -219,7 +253,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     p.row_tiles = static_cast<uint32_t>(ceil_div(shape.rows, bucket));
     plan.groups =
         p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, int64_t{variant.tile_outputs / (gated ? 2 : 1)}));
-    plan.threads = static_cast<uint32_t>(variant.tile_parts * variant.tile_outputs);
+    plan.threads = static_cast<uint32_t>(32 * tile_simdgroups(variant));
     plan.threadgroup_bytes = tile_bytes(variant, type);
     if (shape.cuts > 0) plan.partial_bytes = static_cast<size_t>(shape.rows * shape.outputs) * kWaitingBytes;
   } else {
@@ -268,12 +302,16 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       Constant::u(kLinearMatrix, tiles ? 0 : variant.matrix),
       Constant::u(kLinearTileOutputs, tiles ? variant.tile_outputs : 0),
       Constant::u(kLinearTileParts, tiles ? variant.tile_parts : 0),
+      Constant::u(kLinearTileWidth, tiles ? variant.tile_width : 0),
+      Constant::u(kLinearTileTurn, tiles ? variant.tile_turn : 0),
       Constant::u(kLinearBuffers, tiles ? variant.buffers : 0),
       Constant::u(kLinearActivation, activation_number(shape)),
       Constant::u(kLinearX, static_cast<int64_t>(shape.in)),
       Constant::b(kLinearExperts, shape.experts > 0),
       Constant::b(kLinearSplit, !tiles && variant.split),
       Constant::b(kLinearCut, shape.cuts > 0),
+      Constant::b(kLinearCopies, tiles && variant.copies),
+      Constant::b(kLinearTotals, tiles && variant.totals),
   };
   return plan;
 }

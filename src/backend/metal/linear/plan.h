@@ -51,7 +51,11 @@ struct LinearVariant {
   int tile_rows = 0;      // 32, 64 or 128: tiles; 0: few rows
   int tile_outputs = 64;  // tiles: rows of W; 64 or 128
   int tile_parts = 2;     // tiles: simdgroups that share the rows; of 4 each has half the sums of 2
-  int buffers = 1;        // tiles: parts in threadgroup memory; 1 or 2
+  int tile_width = 32;    // tiles: outputs of a simdgroup; 32 or 64
+  int tile_turn = 64;     // tiles: columns in threadgroup memory at a time; 32 or 64
+  int buffers = 1;        // tiles: turns in threadgroup memory; 1 to 4
+  bool copies = false;    // tiles: what needs no decoding is copied there beside the threads; 2 buffers or more
+  bool totals = false;    // tiles: sums of the slices so far wait in threadgroup memory
   int matrix = 1;         // few rows: 8 outputs times this a simdgroup
   int unroll = 0;      // few rows: steps loaded together, 1 to 4, of what fits_streams(); 0: any product, unit by unit
   int shared = 0;      // simdgroups with outputs of their own that share x, 16-bit weights and 32 or 64 rows; 0: none
@@ -77,12 +81,12 @@ int64_t most_few_rows(const LinearShape& shape, int family);
 LinearVariant linear_variant(const LinearShape& shape, int family);
 // Whether the kernels can compute the product so.
 bool fits(const LinearShape& shape, const LinearVariant& variant, int family);
-// For tests: where set, few rows go so.
+// For tests and benches: where set, few rows go so, or where it is tiles, more.
 inline std::optional<LinearVariant> tried_variant;
 
 struct LinearPlan {
   const char* kernel = nullptr;
-  std::array<Constant, 15> constants{};
+  std::array<Constant, 19> constants{};
   LinearParams params{.output_groups = 1, .row_tiles = 1};
   std::array<LinearColumns, kLinearMostCuts> cuts{};  // buffer 11, of a product in cuts
   uint32_t groups = 0, threads = 0;
