@@ -49,10 +49,10 @@ prefix() {
 }
 
 # 500 requests of random parameters with and without guesses, alone and crowded, on the CPU and on the software device (four
-# minutes of a core); a sequence that loses its blocks a hundred times there.
+# minutes of a core); a sequence that loses its blocks a hundred times.
 speculation() {
   scripts/build.sh release orchestrator_test
-  within "$share" build/tests/orchestrator_test --gtest_brief=1 --gtest_filter='Cpu/LlmSpeculationOn.*' || return
+  within "$share" build/tests/orchestrator_test --gtest_brief=1 --gtest_filter='Cpu/LlmSpeculationOn.*:Cpu/LlmTiersOn.*' || return
   within "$share" build/tests/orchestrator_test --gtest_brief=1 --gtest_filter='Metal/LlmSpeculationOn.*:Metal/LlmTiersOn.*' || return
 }
 

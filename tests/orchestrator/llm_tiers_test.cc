@@ -155,7 +155,7 @@ class LlmTiersOn : public ::testing::TestWithParam<std::string> {
 };
 
 // One that others push out again and again, and that never computes its text anew: the answer of one that never was.
-TEST_P(LlmTiersOn, PreemptedAHundredTimes) {
+TEST_P(LlmTiersOn, PreemptedAgainAndAgain) {
   PlainLlm plain("llama-bf16-llama3", "f16", GetParam());
   LlmOptions options = tiny_options();
   options.engine.device = GetParam();
@@ -164,8 +164,8 @@ TEST_P(LlmTiersOn, PreemptedAHundredTimes) {
   options.engine.host_cache_bytes = 4 << 20;
   const std::unique_ptr<Llm> llm = make(options);
   const std::vector<int32_t> prompt = random_ids(10, llm->limits().vocab, 1);
-  // On the software device a hundred take half a minute.
-  const int32_t wanted = GetParam() == "metal" && !test::soak() ? 5 : test::unless_sanitized<int32_t>({100}, {10})[0];
+  // A hundred take seven seconds, on the software device half a minute.
+  const int32_t few = GetParam() == "metal" ? 5 : test::kSanitized ? 10 : 25, wanted = test::soak() ? 100 : few;
   int32_t preemptions = 0;
   for (uint32_t round = 0; preemptions < wanted; ++round) {
     ASSERT_LT(round, 60u) << preemptions;
