@@ -128,6 +128,7 @@ void print_ranks(const EngineOptions& options, const std::vector<RankHost>& host
     most_layers = std::max(most_layers, share.stage.layers.size());
     std::vector<std::string> parts;
     if (options.pp > 1) parts.push_back(describe("layers", share.stage.layers, config.layers));
+    if (share.embedding_in_file) parts.emplace_back("embedding left in the file");
     if (options.tp > 1) {
       parts.push_back(describe("heads", share.heads, config.heads));
       parts.push_back(describe("KV heads", share.kv_heads, config.kv_heads));

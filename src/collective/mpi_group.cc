@@ -38,10 +38,13 @@ class MpiGroup final : public Group {
     std::vector<std::string> machines;
     for (const std::vector<std::byte>& other : compare(std::as_bytes(std::span(session_->machine))))
       machines.emplace_back(reinterpret_cast<const char*>(other.data()), other.size());
+    const std::string process = MpiSession::process();
+    const std::vector<std::byte> leader = compare(std::as_bytes(std::span(process)))[0];
+    session_->leader_is({reinterpret_cast<const char*>(leader.data()), leader.size()});
     MPI_Comm beats{};
     mpi_.Comm_dup(mpi_.world, &beats);
     beats_ = std::make_unique<MpiBeats>(mpi_, beats, rank_, std::move(machines),
-                                        [this](const std::string& why, bool is_said) { end(why, is_said); });
+                                        [this](const std::string& why, bool is_said) { end(why, is_said, !is_said); });
   }
   ~MpiGroup() override {
     if (rank_ == 0) say({});
@@ -118,13 +121,13 @@ class MpiGroup final : public Group {
       beats_->give_up(why);
       std::this_thread::sleep_for(RankWatch::kGrace);
     }
-    end(fmt::format("{}: {}", beats_->name_of(rank_), why), false);
+    end(fmt::format("{}: {}", beats_->name_of(rank_), why), false, false);
   }
 
  private:
-  [[noreturn]] void end(const std::string& why, bool is_said) const {
+  [[noreturn]] void end(const std::string& why, bool is_said, bool leader_hangs) const {
     if (!is_said) say_farewell(why);
-    session_->abort();
+    session_->abort(leader_hangs);
   }
   void say(std::span<const std::byte> message) {
     for (int peer = 1; peer < size_; ++peer)

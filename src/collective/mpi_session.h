@@ -11,7 +11,7 @@ class MpiSession {
  public:
   // Loads MPI. Throws Error(declined) where there is none, or one without threads.
   MpiSession();
-  ~MpiSession() { mpi.Finalize(); }
+  ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
@@ -19,8 +19,17 @@ class MpiSession {
   int rank = 0, size = 1;
   std::string machine;  // its name
 
-  // Ends all processes at once.
-  [[noreturn]] void abort() const;
+  // What the other ranks on this machine find this process by: a word.
+  static std::string process();
+  // What rank 0 has said of itself.
+  void leader_is(const std::string& process);
+
+  // Ends all processes at once. A rank 0 of this machine that hangs is ended right here, since mpirun first wakes it,
+  // and gives it a second: `leader_hangs`.
+  [[noreturn]] void abort(bool leader_hangs = false) const;
+
+ private:
+  int leader_ = -1;  // a pidfd of rank 0, where this is another rank of its machine
 };
 
 }  // namespace ingot

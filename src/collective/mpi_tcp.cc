@@ -21,17 +21,17 @@ namespace {
 constexpr std::chrono::seconds kPatience{120};       // for all ranks to be found, and again to be connected
 constexpr std::chrono::milliseconds kLookEvery{20};  // for one that has not yet said where it is
 
-// What a rank says of itself, in words that have no spaces: its machine, a key, of which rank 0's is taken, and where
-// it listens.
+// What a rank says of itself, in words that have no spaces: its machine, a key, of which rank 0's is taken, its
+// process, and where it listens.
 struct Card {
   TcpRank rank;
-  std::string key;
+  std::string key, process;
 
-  std::string text() const { return fmt::format("{} {} {}", rank.machine, key, rank.address); }
+  std::string text() const { return fmt::format("{} {} {} {}", rank.machine, key, process, rank.address); }
   static Card of(const std::string& text) {
     Card card;
     std::istringstream words(text);
-    words >> card.rank.machine >> card.key >> std::ws;
+    words >> card.rank.machine >> card.key >> card.process >> std::ws;
     std::getline(words, card.rank.address);
     card.rank.memory = card.rank.machine;
     return card;
@@ -83,7 +83,7 @@ std::shared_ptr<Group> connect(const std::shared_ptr<MpiSession>& session, bool 
   if (hosts.empty()) throw_error(ErrorKind::io, "this machine has no address in a network that ranks may use");
   const TcpListener listener(hosts.size() == 1 ? hosts[0] : "0.0.0.0");
   const std::string port = listener.address().substr(listener.address().rfind(':'));
-  Card own{{.address = {}, .machine = session->machine, .memory = {}}, draw_key()};
+  Card own{{.address = {}, .machine = session->machine, .memory = {}}, draw_key(), MpiSession::process()};
   for (const std::string& host : hosts) own.rank.address += (own.rank.address.empty() ? "" : " ") + host + port;
   publish(*session, own.text());
 
@@ -93,14 +93,16 @@ std::shared_ptr<Group> connect(const std::shared_ptr<MpiSession>& session, bool 
   for (int rank = 0; rank < session->size; ++rank) {
     const Card card = Card::of(look_up(*session, rank, until));
     ranks.push_back(card.rank);
-    if (rank == 0) key = card.key;
+    if (rank != 0) continue;
+    key = card.key;
+    session->leader_is(card.process);
   }
   return listener.join(session->rank, ranks, key_of(key), kPatience, [session](const std::string& why, bool is_said) {
     if (is_said)
       std::this_thread::sleep_for(std::chrono::seconds(1));  // rank 0 tells its clients, then ends all
     else
       say_farewell(why);
-    session->abort();
+    session->abort(!is_said);
   });
 }
 

@@ -2,6 +2,7 @@
 // bit for bit with the one order there is.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -142,6 +143,39 @@ TEST_P(RankOps, RowsGoFromStageToStage) {
       if (rank + 1 < ranks()) own.encode(SendRowsOp{.rows = kRows, .dim = kDim, .in = rows});
     });
     expect_bits(get(own, rows, kCount, true), want, "stage " + std::to_string(rank));
+  });
+}
+
+// Of a stage that leaves the embedding in the model's file. What was read is dropped once, when all of it was.
+TEST_P(RankOps, RowsAreReadWhereTheyAreStored) {
+  constexpr int kDim = 37;
+  struct Table final : RowTable {
+    void read(int64_t token, int64_t position, float scale, float* out) const override {
+      for (int i = 0; i < kDim; ++i) out[i] = scale * static_cast<float>(1000 * token + 10 * position + i);
+      ++unread;
+    }
+    void drop() const override { dropped_after = unread.exchange(0); }
+    mutable std::atomic<int> unread = 0, dropped_after = 0;
+  };
+  TestStep step;
+  for (int32_t t = 0; t < 5; ++t) {
+    step.token_ids.push_back(7 * t + 1);
+    step.positions.push_back(9 - t);
+    step.slots.push_back(0);
+  }
+  std::vector<float> want;
+  for (size_t t = 0; t < 5; ++t)
+    for (int i = 0; i < kDim; ++i)
+      want.push_back(1.5f * static_cast<float>(1000 * step.token_ids[t] + 10 * step.positions[t] + i));
+  together(1, [&](Backend& own, int rank) {
+    const Table table;
+    RegionPlan plan;
+    const ReadRowsOp op{.table = &table, .scale = 1.5f, .rows = 5, .dim = kDim, .out = plan.take(want.size())};
+    own.create_scratch(plan.bytes());
+    own.create_io(4096, OutputLayout::of(1, 1, 1, 16));
+    run_step(own, step, [&] { own.encode(op); });
+    expect_bits(get(own, op.out, want.size(), true), want, "rank " + std::to_string(rank));
+    EXPECT_EQ(table.dropped_after, 5);
   });
 }
 

@@ -186,7 +186,7 @@ TEST_F(MpiRanks, AreAskedForWhereTheyAreNot) {
   EXPECT_THAT(slurp(file("out")), HasSubstr("a rank sends   366 messages and 205.9 KiB a token"));
   // As fast as each other: the head weighs as much as some layers. With little memory one has fewer still.
   EXPECT_EQ(run(ingot(1) + "inspect --pp 2 --device cpu --hosts one:1:8,other:1:8"), 0) << slurp(file("err"));
-  EXPECT_THAT(slurp(file("out")), HasSubstr("rank 0         layers 0 to 21 of 30 on one"));
+  EXPECT_THAT(slurp(file("out")), HasSubstr("rank 0         layers 0 to 21 of 30, embedding left in the file on one"));
   EXPECT_THAT(slurp(file("out")), HasSubstr("a stage sends  1 message a step and 2.2 KiB a token"));
   EXPECT_NE(run(ingot(1) + "inspect --pp 2 --device cpu --hosts one:1:8,other:1:0.1"), 0);
   EXPECT_THAT(slurp(file("out")), HasSubstr("declined: rank 1 on other: the model does not fit, "));

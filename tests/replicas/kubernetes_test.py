@@ -153,7 +153,7 @@ class KubernetesTest(unittest.TestCase):
         drain = float(re.search(r"^drain-timeout = (\S+)", self.config, re.M).group(1))
         self.assertGreaterEqual(self.pod["terminationGracePeriodSeconds"], self.container["lifecycle"]["preStop"]["sleep"]["seconds"] + drain + 10)
         with self.serve() as server:
-            body = b'{"prompt": "Once", "max_tokens": 6000, "temperature": 0, "ignore_eos": true, "speculate": false}'
+            body = b'{"prompt": "Once", "max_tokens": 2500, "temperature": 0, "ignore_eos": true, "speculate": false}'
             request = urllib.request.Request(server.url + "/v1/completions", body, {"Content-Type": "application/json"})
             answers = []
             client = threading.Thread(target=lambda: answers.append(urllib.request.urlopen(request, timeout=120).read()))
@@ -164,7 +164,7 @@ class KubernetesTest(unittest.TestCase):
             server.wait_draining()  # where the readiness probe says so
             self.assertEqual(server.get(self.container["livenessProbe"]["httpGet"]["path"])[0], 200)
             client.join()
-            self.assertIn(b'"completion_tokens":6000', answers[0])
+            self.assertIn(b'"completion_tokens":2500', answers[0])
             self.assertEqual(server.wait(drain), 0)
 
     def test_the_router_takes_its_words(self):
