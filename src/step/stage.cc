@@ -189,8 +189,8 @@ Moves order_moves(const Step& step, int64_t block_size) {
     loaded_from.add(load.from);
     written.add(load.to);
   }
-  moves.saves_first = first_of(
-      moves.saves, [&](const BlockCopy& save) { return written.has(save.from) || loaded_from.has(save.to); });
+  moves.saves_first =
+      first_of(moves.saves, [&](const BlockCopy& save) { return written.has(save.from) || loaded_from.has(save.to); });
   return moves;
 }
 
