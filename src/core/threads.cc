@@ -159,6 +159,10 @@ int ThreadPool::available_cpus() {
 void lower_thread_priority() {
 #if defined(__linux__)
   constexpr int kNice = 5;
+  // In a real-time class, which a thread inherits, being nice would count for nothing.
+  const sched_param none{};
+  const int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+  if (policy == SCHED_FIFO || policy == SCHED_RR) sched_setscheduler(0, SCHED_OTHER, &none);
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
 #elif defined(__APPLE__)
   pthread_set_qos_class_self_np(QOS_CLASS_UTILITY, 0);

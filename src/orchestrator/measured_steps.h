@@ -15,8 +15,8 @@ double measured_step_us(Engine& engine, int32_t sequences, int32_t rows, bool al
 // Tells the pacer what steps take whose rows all draw a token: 1, 2, 4, ... rows, as long as they are quick.
 void expect_rows(Engine& engine, Pacer& pacer);
 
-// What it takes to save a block to host memory, or to load one, in microseconds; 0: there are no host blocks. What the
-// first blocks of both contain is lost.
+// What it takes to save a block to host memory, or to load one, of the host or of the device, in microseconds; 0: there
+// are no host blocks. What the first blocks of both contain is lost.
 double measured_move_us(Engine& engine);
 
 }  // namespace ingot

@@ -11,8 +11,8 @@
 namespace ingot {
 namespace {
 
-// Copied in a step, of each kind: a share of what the step takes while somebody reads along, the larger where copies
-// run beside the rows; until that is known a fraction of a millisecond; and some of them when nobody does.
+// Copied in a step, of each kind, while somebody reads along: a share of what the step takes, and where the copies come
+// before its rows a fraction of a millisecond at most; some of them when nobody does.
 constexpr double kShareBefore = 0.1, kShareBeside = 0.3;
 constexpr size_t kStreamBytes = size_t{4} << 20;
 constexpr size_t kIdleBytes = size_t{64} << 20;
@@ -33,7 +33,7 @@ PrefixTiers::PrefixTiers(Engine& engine, BlockHasher hasher, std::unique_ptr<Blo
   stream_blocks_ = blocks_in(kStreamBytes, counts_.block_bytes);
   idle_blocks_ = blocks_in(kIdleBytes, counts_.block_bytes);
   move_us_ = measured_move_us(engine);
-  move_share_ = limits.moves_beside ? kShareBeside : kShareBefore;
+  moves_beside_ = limits.moves_beside;
   if (!folder) return;
   disk_ = std::make_unique<DiskTier>(
       std::move(folder), *host_, [&engine](int32_t block) { return engine.host_block(block); }, std::move(warn));
@@ -66,7 +66,9 @@ void PrefixTiers::begin_step(bool streams, double step_us) {
 }
 
 int64_t PrefixTiers::blocks_beside(double step_us) const {
-  return std::clamp<int64_t>(static_cast<int64_t>(move_share_ * step_us / std::max(move_us_, 1.0)), 1, idle_blocks_);
+  const double most_us = (moves_beside_ ? kShareBeside : kShareBefore) * step_us;
+  return std::clamp<int64_t>(static_cast<int64_t>(most_us / std::max(move_us_, 1.0)), 1,
+                             moves_beside_ ? idle_blocks_ : stream_blocks_);
 }
 
 void PrefixTiers::save(int32_t block, const BlockContent& content, bool gently) {

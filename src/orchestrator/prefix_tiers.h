@@ -92,9 +92,9 @@ class PrefixTiers {
   BlockHasher hasher_;
   std::unique_ptr<HostTier> host_;
   std::unique_ptr<DiskTier> disk_;
-  int64_t stream_blocks_ = 0, idle_blocks_ = 0;  // that may be copied in a step; while nothing is known of steps
+  int64_t stream_blocks_ = 0, idle_blocks_ = 0;  // that may be copied in a step
   double move_us_ = 0;                           // that a copy takes
-  double move_share_ = 0;                        // of a step's time, for copies of each kind
+  bool moves_beside_ = false;
   int64_t saves_left_ = 0, leaving_left_ = 0, loads_left_ = 0;
   std::vector<BlockCopy> saves_, loads_;               // of the next step
   std::deque<std::pair<int32_t, BlockHash>> unsaved_;  // filled blocks, oldest first

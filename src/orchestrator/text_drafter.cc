@@ -20,8 +20,8 @@ std::pair<int32_t, int32_t> most_frequent(std::span<const int64_t> places, const
   std::pair<int32_t, int32_t> best{-1, 0};
   for (const int64_t place : places) {
     const int32_t token = token_at(place);
-    const auto count = static_cast<int32_t>(
-        std::ranges::count_if(places, [&](int64_t other) { return token_at(other) == token; }));
+    const auto count =
+        static_cast<int32_t>(std::ranges::count_if(places, [&](int64_t other) { return token_at(other) == token; }));
     if (token >= 0 && count > best.second) best = {token, count};
   }
   return best;

@@ -30,8 +30,8 @@ class TokenIndex {
   void clear();
 
  private:
-  // Places by the hash of their last tokens. Of many that share a few, only the newest are looked at; so more tokens are
-  // looked for first.
+  // Places by the hash of their last tokens. Of many that share a few, only the newest are looked at; so more tokens
+  // are looked for first.
   struct Level {
     int32_t tokens;
     std::vector<int32_t> heads;   // by hash: the newest place, -1: none. Its size is a power of two

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <unordered_set>
 #include <vector>
 
 #include "core/ceil_div.h"
@@ -149,6 +148,21 @@ void stage_samples(const Step& step, int64_t vocab, size_t offset, Stager& stage
   }
 }
 
+// Some of the blocks, by their numbers.
+class BlockSet {
+ public:
+  void add(int64_t block) {
+    if (block < 0) return;  // an unused entry of a table
+    const auto i = static_cast<size_t>(block);
+    if (i >= has_.size()) has_.resize(std::max(i + 1, 2 * has_.size()), false);
+    has_[i] = true;
+  }
+  bool has(int64_t block) const { return static_cast<size_t>(block) < has_.size() && has_[static_cast<size_t>(block)]; }
+
+ private:
+  std::vector<bool> has_;
+};
+
 // Saves and loads, those first that the rows, zeros or copies of the step depend on, or that overwrite what they read.
 struct Moves {
   std::vector<BlockCopy> saves, loads;
@@ -158,24 +172,25 @@ struct Moves {
 Moves order_moves(const Step& step, int64_t block_size) {
   Moves moves{.saves = step.block_saves, .loads = step.block_loads};
   if (moves.saves.empty() && moves.loads.empty()) return moves;
-  std::unordered_set<int32_t> touched(step.block_table.begin(), step.block_table.end()), written, loaded_from;
-  for (const int64_t slot : step.slot_mapping) written.insert(static_cast<int32_t>(slot / block_size));
-  written.insert(step.blocks_to_zero.begin(), step.blocks_to_zero.end());
+  BlockSet read, written, loaded_from;
+  for (const int32_t block : step.block_table) read.add(block);
+  for (const int64_t slot : step.slot_mapping) written.add(slot / block_size);
+  for (const int32_t block : step.blocks_to_zero) written.add(block);
   for (const BlockCopy& copy : step.block_copies) {
-    touched.insert(copy.from);
-    written.insert(copy.to);
+    read.add(copy.from);
+    written.add(copy.to);
   }
-  touched.insert(written.begin(), written.end());
   const auto first_of = [](std::vector<BlockCopy>& list, const auto& comes_first) {
     return static_cast<size_t>(std::ranges::stable_partition(list, comes_first).begin() - list.begin());
   };
-  moves.loads_first = first_of(moves.loads, [&](const BlockCopy& load) { return touched.contains(load.to); });
+  moves.loads_first =
+      first_of(moves.loads, [&](const BlockCopy& load) { return read.has(load.to) || written.has(load.to); });
   for (const BlockCopy& load : std::span(moves.loads).first(moves.loads_first)) {
-    loaded_from.insert(load.from);
-    written.insert(load.to);
+    loaded_from.add(load.from);
+    written.add(load.to);
   }
-  moves.saves_first = first_of(
-      moves.saves, [&](const BlockCopy& save) { return written.contains(save.from) || loaded_from.contains(save.to); });
+  moves.saves_first =
+      first_of(moves.saves, [&](const BlockCopy& save) { return written.has(save.from) || loaded_from.has(save.to); });
   return moves;
 }
 

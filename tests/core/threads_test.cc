@@ -1,6 +1,7 @@
 #include "core/threads.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 
 #include <chrono>
@@ -106,6 +107,23 @@ TEST(ThreadPool, SleepsWhenIdle) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   EXPECT_LT(cpu_ms() - before, 100);
 }
+
+#if defined(__linux__)
+// A server that was started in a real-time class passes it on to its threads, and there being nice counts for nothing.
+TEST(LowerThreadPriority, LeavesARealTimeClass) {
+  int policy = -1, nice = -1;
+  std::thread([&] {
+    const sched_param first{.sched_priority = 1};
+    if (sched_setscheduler(0, SCHED_RR, &first) != 0) return;
+    lower_thread_priority();
+    policy = sched_getscheduler(0);
+    nice = getpriority(PRIO_PROCESS, 0);
+  }).join();
+  if (policy < 0) GTEST_SKIP() << "no right to real-time classes";
+  EXPECT_EQ(policy, SCHED_OTHER);
+  EXPECT_GT(nice, 0);
+}
+#endif
 
 }  // namespace
 }  // namespace ingot

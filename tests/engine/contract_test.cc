@@ -259,7 +259,8 @@ TEST_P(Contract, HostBlocksCarryTheContext) {
   EXPECT_NE(last_logits(blocks_[0]), expected) << "another block's bytes were the same";
 }
 
-// Moves of blocks that no row touches may run beside the rows. The steps behind them, submitted at once, find them done.
+// Moves of blocks that no row touches may run beside the rows. The steps behind them, submitted at once, find them
+// done.
 TEST_P(Contract, MovesBesideRowsAreOverBeforeTheNextStep) {
   const std::vector<int32_t> prompt = random_ids(4, engine_->limits().vocab, 21);
   const auto rows = [&](std::span<const int32_t> ids, int64_t start, const std::vector<int32_t>& blocks) {

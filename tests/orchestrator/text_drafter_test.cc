@@ -42,8 +42,8 @@ TEST(TextDrafter, GoesOnAsTheTextDidBefore) {
   EXPECT_EQ(Asked({1, 2, 3, 4}).guessed(drafter, 3), Tokens());
 }
 
-// Of several places that are equally like the end, the most go on: one that went on otherwise once, be it the last, does
-// not decide.
+// Of several places that are equally like the end, the most go on: one that went on otherwise once, be it the last,
+// does not decide.
 TEST(TextDrafter, TakesWhatCameNextMostOften) {
   TextDrafter drafter(false);
   Asked asked({1, 2, 3, 4, 5, 60, 1, 2, 3, 4, 5, 61, 1, 2, 3, 4, 5, 61, 1, 2, 3, 8, 62, 1, 2, 3});
