@@ -384,11 +384,6 @@ void run(const Options& options) {
     bench.linear("prefill qkv", kQkv, kHidden, rows, DType::bf16, false, false, true);
     bench.linear("prefill down", kHidden, kFfn, rows, DType::bf16, true, false, true);
   }
-  metal::tried_wide = metal::WideVariant{};
-  bench.gated("prefill unpaired gate+up", kMostRows, DType::bf16, true);
-  bench.linear("prefill unpaired qkv", kQkv, kHidden, kMostRows, DType::bf16, false, false, true);
-  bench.linear("prefill unpaired down", kHidden, kFfn, kMostRows, DType::bf16, true, false, true);
-  metal::tried_wide.reset();
   bench.prefill_attention(2048, 2048);
   for (int64_t length = 4096; length <= 16384; length += 2048) bench.prefill_attention(2048, length);
   metal::tried_prefill = metal::PrefillWay::tiles;

@@ -24,23 +24,6 @@ SM_INLINE void softmetal_barriers_begun() { asm volatile("fence.mbarrier_init.re
 SM_INLINE void softmetal_arrive(uint barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Neighbouring threadgroups of a cluster: which of them this is, a barrier of all of their threads, and an arrival at
-// the barrier that has this place in the memory of number `rank`.
-SM_INLINE uint softmetal_cluster_rank() {
-  uint rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-SM_COLLECTIVE void softmetal_cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-SM_INLINE void softmetal_arrive_at(uint barrier, uint rank) {
-  asm volatile(
-      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
 // Arrives, and lets the phase wait for so many bytes of softmetal_copy_many.
 SM_INLINE void softmetal_arrive_with(uint barrier, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -70,14 +53,6 @@ SM_INLINE void softmetal_copy_many(uint to, const void* from, uint bytes, uint b
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
-}
-// The same to the same place of two threadgroups of a cluster, told to the barrier of each.
-SM_INLINE void softmetal_copy_to_both(uint to, const void* from, uint bytes, uint barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
-      "%4;" ::"r"(to),
-      "l"(from), "r"(bytes), "r"(barrier), "h"((ushort)3)
-      : "memory");
 }
 // Before the thread ends.
 SM_INLINE void softmetal_finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }

@@ -2,7 +2,7 @@
 // LINEAR_ROWS rows of x. Two warpgroups have 64 rows of W each, whose numbers go from threadgroup memory, codes of
 // blocks through a decoder, into registers, just as lanes hold them where rows are few; so the columns that meet in an
 // instruction are the same, and nothing has to be unpacked before. Of a gated product every other eight rows are those
-// of the second matrix. A third warpgroup brings what the two multiply, through two rings in threadgroup memory: stages
+// of the second matrix. Two more simdgroups bring what the two multiply, through two rings in threadgroup memory: stages
 // of weights (64 columns of numbers, 256 of blocks), and turns of 64 columns of x, which linear_wide_inputs has laid out.
 //
 // A threadgroup takes tiles until there are none; where it is told to (LINEAR_SPLIT), one slice of a tile at a time.
@@ -11,7 +11,6 @@
 #ifdef SOFTMETAL_WARPGROUPS
 
 constant constexpr uint kWidePanels = kWideOutputs / 8;
-constant constexpr uint kWideBringers = 128;  // threads of the third warpgroup
 constant bool WIDE_BLOCKS = LINEAR_FORMAT > packed_bf16;
 
 METAL_FUNC uint wide_stage_columns() { return WIDE_BLOCKS ? 256 : kLinearTurn; }
@@ -51,116 +50,72 @@ METAL_FUNC WideRings wide_rings(constant LinearParams& p, threadgroup uchar* mem
   return r;
 }
 
-// What a threadgroup does at a time: stages [first, last) of a tile. Two of a pair do the same of neighbouring tiles,
-// which may be one more than there are.
+// What a threadgroup does at a time: stages [first, last) of a tile.
 struct WideWork {
   uint row_tile, output_tile, slice, first, last;
 };
-template <bool Paired>
-METAL_FUNC uint wide_output_tiles(constant LinearParams& p) {
-  return Paired ? (p.output_groups + 1) / 2 : p.output_groups;
-}
-template <bool Paired>
 METAL_FUNC uint wide_works(constant LinearParams& p) {
-  return p.row_tiles * wide_output_tiles<Paired>(p) * (LINEAR_SPLIT ? LINEAR_SLICES : 1);
+  return p.row_tiles * p.output_groups * (LINEAR_SPLIT ? LINEAR_SLICES : 1);
 }
-template <bool Paired>
-METAL_FUNC WideWork wide_work(constant LinearParams& p, uint number, uint group) {
+METAL_FUNC WideWork wide_work(constant LinearParams& p, uint number) {
   WideWork work;
-  const uint tiles = wide_output_tiles<Paired>(p);
   work.row_tile = number % p.row_tiles;
-  work.output_tile = number / p.row_tiles % tiles;
-  if (Paired) work.output_tile = work.output_tile * 2 + group % 2;
-  work.slice = number / p.row_tiles / tiles;
+  work.output_tile = number / p.row_tiles % p.output_groups;
+  work.slice = number / p.row_tiles / p.output_groups;
   const uint stages = p.columns.cols / wide_stage_columns(), each = p.columns.slice_columns / wide_stage_columns();
   work.first = LINEAR_SPLIT ? work.slice * each : 0;
   work.last = LINEAR_SPLIT ? min(work.first + each, stages) : stages;
   return work;
 }
 
-// Panel `place` of a tile, and whether there is one.
-struct WidePanel {
-  device const uchar* at;
-  bool exists;
-};
-METAL_FUNC WidePanel wide_panel(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
-                                uint output_tile, uint place) {
-  const uint panel = LINEAR_GATED ? output_tile * (kWidePanels / 2) + place / 2 : output_tile * kWidePanels + place;
-  const bool is_up = LINEAR_GATED && place % 2 == 1;
-  WidePanel found;
-  found.exists = panel * 8 < p.outputs;
-  found.at = (is_up ? w_up : w) + ulong(panel) * p.columns.planes.panel_bytes;
-  return found;
-}
-
-// `Pieces` of 16 bytes of each panel of a stage, at `from` in it: a thread takes the same one of every few panels.
-METAL_FUNC void wide_bring_plane(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
-                                 uint output_tile, ulong from, uint to, uint pieces, uint thread_index) {
-  if (pieces == 0) return;
-  const uint piece = thread_index % pieces, first = thread_index / pieces, next = kWideBringers / pieces;
-  PACKED_UNROLL for (uint i = 0; i < kWidePanels / next; ++i) {
-    const uint place = first + i * next;
-    const WidePanel panel = wide_panel(w, w_up, p, output_tile, place);
-    if (panel.exists) softmetal_copy(to + place * wide_panel_bytes() + piece * 16, panel.at + from + piece * 16);
-  }
-}
-// Scales, of whose pieces there need not be a power of two.
-METAL_FUNC void wide_bring_scales(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
-                                  uint output_tile, ulong from, uint to, uint thread_index) {
-  const uint pieces = wide_meta_bytes() / 16;
-  if (pieces == 0) return;
-  PACKED_UNROLL for (uint i = 0; i < (kWidePanels * pieces + kWideBringers - 1) / kWideBringers; ++i) {
-    const uint at = i * kWideBringers + thread_index, place = at / pieces, piece = at % pieces;
-    const WidePanel panel = wide_panel(w, w_up, p, output_tile, place);
-    if (place < kWidePanels && panel.exists)
-      softmetal_copy(to + place * wide_panel_bytes() + piece * 16, panel.at + from + piece * 16);
-  }
-}
-
-// Both operands of a stage. Turns of x come first, by one thread: weights of the next stages need not wait for it. Two
-// threadgroups of a pair have the same rows of x: each brings half of them to both, when both have room.
-template <bool Paired>
-METAL_FUNC void wide_bring(device const uchar* w, device const uchar* w_up, device const uchar* tiles,
-                           constant LinearParams& p, WideRings rings, uint group, uint groups, uint thread_index) {
+// Turns of x, by one thread.
+METAL_FUNC void wide_bring_x(device const uchar* tiles, constant LinearParams& p, WideRings rings, uint group,
+                             uint groups) {
   const uint turns = p.columns.cols / kLinearTurn, each = wide_stage_columns() / kLinearTurn;
-  const bool brings_x = thread_index == kWideBringers - 32;
-  bool waited = false;
-  constexpr uint kShare = Paired ? 2 : 1;
-  for (uint number = group / kShare; number < wide_works<Paired>(p); number += groups / kShare) {
-    const WideWork work = wide_work<Paired>(p, number, group);
+  for (uint number = group; number < wide_works(p); number += groups) {
+    const WideWork work = wide_work(p, number);
+    device const uchar* from = tiles + ulong(work.row_tile * turns + work.first * each) * wide_turn_bytes();
+    for (uint turn = work.first * each; turn < work.last * each; ++turn) {
+      softmetal_wait(rings.t.is_empty(), rings.t.phase ^ 1);
+      softmetal_arrive_with(rings.t.is_full(), wide_turn_bytes());
+      softmetal_copy_many(rings.x + rings.t.at * wide_turn_bytes(), from, wide_turn_bytes(), rings.t.is_full());
+      from += wide_turn_bytes();
+      rings.t.next();
+    }
+  }
+}
+
+// Stages of weights, by a simdgroup: a lane has a panel, sixteen lanes its codes, the others what else it has.
+METAL_FUNC void wide_bring_weights(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
+                                   WideRings rings, uint group, uint groups, uint lane) {
+  const uint place = lane % kWidePanels;
+  const bool codes = lane < kWidePanels;
+  for (uint number = group; number < wide_works(p); number += groups) {
+    const WideWork work = wide_work(p, number);
+    const uint panels = LINEAR_GATED ? kWidePanels / 2 : kWidePanels;  // of one matrix
+    const uint first = work.output_tile * panels, there = min(panels, (p.outputs + 7) / 8 - first);
+    const uint panel = first + (LINEAR_GATED ? place / 2 : place);
+    const bool exists = panel < first + there;
+    device const uchar* at = (LINEAR_GATED && place % 2 == 1 ? w_up : w) + ulong(panel) * p.columns.planes.panel_bytes;
+    const uint bytes = there * (LINEAR_GATED ? 2 : 1) * wide_panel_bytes();
     for (uint stage = work.first; stage < work.last; ++stage) {
-      if (brings_x) {
-        if (!waited) wait_for_dispatches();
-        waited = true;
-        for (uint turn = stage * each; turn < (stage + 1) * each; ++turn) {
-          softmetal_wait(rings.t.is_empty(), rings.t.phase ^ 1);
-          softmetal_arrive_with(rings.t.is_full(), wide_turn_bytes());
-          const uint to = rings.x + rings.t.at * wide_turn_bytes(), half_bytes = wide_turn_bytes() / 2;
-          device const uchar* from = tiles + (ulong(work.row_tile) * turns + turn) * wide_turn_bytes();
-          if (Paired)
-            softmetal_copy_to_both(to + group % 2 * half_bytes, from + group % 2 * half_bytes, half_bytes,
-                                   rings.t.is_full());
-          else
-            softmetal_copy_many(to, from, wide_turn_bytes(), rings.t.is_full());
-          rings.t.next();
-        }
-      }
-      simdgroup_barrier(mem_flags::mem_none);
       softmetal_wait(rings.w.is_empty(), rings.w.phase ^ 1);
-      const uint to = rings.weights + rings.w.at * kWidePanels * wide_panel_bytes();
-      wide_bring_plane(w, w_up, p, work.output_tile, ulong(stage) * wide_code_bytes(), to, wide_code_bytes() / 16,
-                       thread_index);
-      wide_bring_plane(w, w_up, p, work.output_tile,
-                       p.columns.planes.high_offset + ulong(stage) * wide_high_bytes(), to + wide_code_bytes(),
-                       wide_high_bytes() / 16, thread_index);
-      wide_bring_scales(w, w_up, p, work.output_tile,
-                        p.columns.planes.meta_offset + ulong(stage) * wide_meta_bytes(),
-                        to + wide_code_bytes() + wide_high_bytes(), thread_index);
-      softmetal_arrive_behind_copies(rings.w.is_full());
+      if (lane == 0) softmetal_arrive_with(rings.w.is_full(), bytes);
+      simdgroup_barrier(mem_flags::mem_none);
+      const uint to = rings.weights + (rings.w.at * kWidePanels + place) * wide_panel_bytes();
+      if (exists && codes)
+        softmetal_copy_many(to, at + ulong(stage) * wide_code_bytes(), wide_code_bytes(), rings.w.is_full());
+      if (exists && !codes && wide_meta_bytes() > 0)
+        softmetal_copy_many(to + wide_code_bytes() + wide_high_bytes(),
+                            at + p.columns.planes.meta_offset + ulong(stage) * wide_meta_bytes(), wide_meta_bytes(),
+                            rings.w.is_full());
+      if (exists && !codes && wide_high_bytes() > 0)
+        softmetal_copy_many(to + wide_code_bytes(),
+                            at + p.columns.planes.high_offset + ulong(stage) * wide_high_bytes(), wide_high_bytes(),
+                            rings.w.is_full());
       rings.w.next();
     }
   }
-  softmetal_finish_copies();
 }
 
 // ---- left operands --------------------------------------------------------------------------------------------------
@@ -237,16 +192,10 @@ METAL_FUNC void wide_release(uint barrier, uint lane) {
   simdgroup_barrier(mem_flags::mem_none);
   if (lane == 0) softmetal_arrive(barrier);
 }
-template <bool Paired>
-METAL_FUNC void wide_release_x(uint barrier, uint lane) {
-  simdgroup_barrier(mem_flags::mem_none);
-  if (Paired && lane < 2) softmetal_arrive_at(barrier, lane);
-  if (!Paired && lane == 0) softmetal_arrive(barrier);
-}
 
 // sums = stages [first, last), which are one slice. Left operands of a turn are made while the turn before is
 // multiplied.
-template <typename T, bool Paired>
+template <typename T>
 METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant LinearParams& p, thread WideRings& rings,
                            threadgroup const uchar* memory, uint first, uint last, uint simdgroup, uint lane) {
   threadgroup const uchar* own = memory + simdgroup * 2 * wide_panel_bytes();
@@ -272,7 +221,7 @@ METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant Linea
           }
         }
         softmetal_wait_for_products<0>();
-        wide_release_x<Paired>(rings.t.is_empty(), lane);
+        wide_release(rings.t.is_empty(), lane);
         rings.t.next();
       }
     }
@@ -288,7 +237,7 @@ METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant Linea
         wide_begin_turn<T>(sums, a[odd], rings, starts);
         if (!starts) {
           softmetal_wait_for_products<1>();
-          wide_release_x<Paired>(used_t, lane);
+          wide_release(used_t, lane);
           wide_release(used_w, lane);
         }
         used_t = rings.t.is_empty();
@@ -299,7 +248,7 @@ METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant Linea
     }
   }
   softmetal_wait_for_products<0>();
-  wide_release_x<Paired>(used_t, lane);
+  wide_release(used_t, lane);
   wide_release(used_w, lane);
 }
 
@@ -322,21 +271,20 @@ METAL_FUNC void wide_store(thread const float (&totals)[LINEAR_ROWS / 2], device
   }
 }
 
-template <typename T, bool Paired>
+template <typename T>
 METAL_FUNC void wide_multiply(device const float* bias, device const float* bias_up, device uchar* out,
                               device float* partials, constant LinearParams& p, WideRings rings,
                               threadgroup const uchar* memory, uint group, uint groups, uint simdgroup, uint lane) {
   const uint each = p.columns.slice_columns / wide_stage_columns();
   bool waited = false;
-  constexpr uint kShare = Paired ? 2 : 1;
-  for (uint number = group / kShare; number < wide_works<Paired>(p); number += groups / kShare) {
-    const WideWork work = wide_work<Paired>(p, number, group);
+  for (uint number = group; number < wide_works(p); number += groups) {
+    const WideWork work = wide_work(p, number);
     float totals[LINEAR_ROWS / 2];
     for (uint first = work.first; first < work.last; first = work.last - first > each ? first + each : work.last) {
       // Set by the first product, whatever they are; numbers that a compiler knows it would set between products.
       float sums[LINEAR_ROWS / 2];
       PACKED_UNROLL for (uint i = 0; i < LINEAR_ROWS / 2; ++i) sums[i] = as_type<float>(lane);
-      wide_slice<T, Paired>(sums, p, rings, memory, first, work.last - first > each ? first + each : work.last, simdgroup,
+      wide_slice<T>(sums, p, rings, memory, first, work.last - first > each ? first + each : work.last, simdgroup,
                     lane);
       if (first == work.first) {
         PACKED_UNROLL for (uint i = 0; i < LINEAR_ROWS / 2; ++i) totals[i] = sums[i];
@@ -351,7 +299,7 @@ METAL_FUNC void wide_multiply(device const float* bias, device const float* bias
 }
 
 // What becomes of a threadgroup: `Take` and `Give` are the registers of a thread that multiplies, and of one that brings.
-template <typename T, bool Paired, uint Take, uint Give>
+template <typename T, uint Take, uint Give>
 METAL_FUNC void wide_run(device const uchar* w, device const uchar* w_up, device const uchar* tiles,
                          device const float* bias, device const float* bias_up, device uchar* out,
                          device float* partials, constant LinearParams& p, threadgroup uchar* memory, uint group,
@@ -359,27 +307,27 @@ METAL_FUNC void wide_run(device const uchar* w, device const uchar* w_up, device
   const WideRings rings = wide_rings(p, memory);
   if (thread_index == 0) {
     for (uint i = 0; i < rings.w.count; ++i) {
-      softmetal_barrier_begin(rings.w.full + i * 8, kWideBringers);
+      softmetal_barrier_begin(rings.w.full + i * 8, 1);
       softmetal_barrier_begin(rings.w.empty + i * 8, 8);
     }
     for (uint i = 0; i < rings.t.count; ++i) {
       softmetal_barrier_begin(rings.t.full + i * 8, 1);
-      softmetal_barrier_begin(rings.t.empty + i * 8, Paired ? 16 : 8);
+      softmetal_barrier_begin(rings.t.empty + i * 8, 8);
     }
     softmetal_barriers_begun();
   }
-  if (Paired)
-    softmetal_cluster_barrier();
-  else
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
   if (simdgroup < 8) {
     softmetal_take_registers<Take>();
-    wide_multiply<T, Paired>(bias, bias_up, out, partials, p, rings, memory, group, groups, simdgroup, lane);
+    wide_multiply<T>(bias, bias_up, out, partials, p, rings, memory, group, groups, simdgroup, lane);
   } else {
     softmetal_give_registers<Give>();
-    wide_bring<Paired>(w, w_up, tiles, p, rings, group, groups, thread_index - 256);
+    if (simdgroup == 8) wide_bring_weights(w, w_up, p, rings, group, groups, lane);
+    if (simdgroup == 9 && lane == 0) {
+      wait_for_dispatches();
+      wide_bring_x(tiles, p, rings, group, groups);
+    }
   }
-  if (Paired) softmetal_cluster_barrier();  // neither ends while the other may tell it something
 }
 
 #define WIDE_ARGUMENTS                                                                                              \
@@ -395,21 +343,14 @@ METAL_FUNC void wide_run(device const uchar* w, device const uchar* w_up, device
 template <typename T>
 [[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(1)]] STARTS_EARLY void linear_wide(
     WIDE_ARGUMENTS) {
-  wide_run<T, false, 216, 72>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index,
+  wide_run<T, 224, 56>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index,
                               lane, simdgroup);
-}
-// Pairs of threadgroups that share x.
-template <typename T>
-[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(1)]] [[softmetal_cluster(2)]] STARTS_EARLY void
-linear_wide_pairs(WIDE_ARGUMENTS) {
-  wide_run<T, true, 216, 72>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
-                             simdgroup);
 }
 // Tiles of so few rows that a multiprocessor has room for two: while one decodes, waits or stores, the other goes on.
 template <typename T>
 [[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(2)]] STARTS_EARLY void linear_wide_twice(
     WIDE_ARGUMENTS) {
-  wide_run<T, false, 96, 48>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
+  wide_run<T, 104, 32>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
                              simdgroup);
 }
 #undef WIDE_ARGUMENTS
@@ -438,8 +379,6 @@ template <typename T>
 
 #define WIDE_KERNELS(name, T)                                                                            \
   template [[host_name("linear_wide_" #name)]] [[kernel]] decltype(linear_wide<T>) linear_wide<T>;       \
-  template [[host_name("linear_wide_pairs_" #name)]] [[kernel]] decltype(linear_wide_pairs<T>)           \
-      linear_wide_pairs<T>;                                                                              \
   template [[host_name("linear_wide_twice_" #name)]] [[kernel]] decltype(linear_wide_twice<T>)           \
       linear_wide_twice<T>;                                                                              \
   template [[host_name("linear_wide_inputs_" #name)]] [[kernel]] decltype(linear_wide_inputs<T>)         \

@@ -40,7 +40,6 @@ WideVariant Wide::variant(const LinearShape& shape) const {
   // once.
   const int64_t row_tiles = ceil_div(shape.rows, int64_t{variant.tile_rows});
   variant.split = !shape.activation && output_tiles(shape) * row_tiles < int64_t{cores_};
-  variant.paired = !variant.split && row_tiles > 1;
   variant.twice = variant.tile_rows == 16;
   return variant;
 }
@@ -61,16 +60,13 @@ WidePlan Wide::plan(const LinearShape& shape, const WideVariant& variant) const 
   const size_t ring = variant.twice ? kHalfRingBytes : kRingBytes;
   p.wide_turns = rows == kMostTileRows ? 6 : rows == 64 ? 8 : kMostStages;
   p.wide_stages = static_cast<uint32_t>(std::min<size_t>((ring - p.wide_turns * turn) / stage, kMostStages));
-  if (variant.paired)
-    plan.kernel = half ? "linear_wide_pairs_half" : "linear_wide_pairs_bfloat";
-  else if (variant.twice)
+  if (variant.twice)
     plan.kernel = half ? "linear_wide_twice_half" : "linear_wide_twice_bfloat";
   else
     plan.kernel = half ? "linear_wide_half" : "linear_wide_bfloat";
   plan.threads = kWideThreads;
-  const uint32_t tiles = p.row_tiles * (variant.paired ? (p.output_groups + 1) / 2 * 2 : p.output_groups);
-  plan.groups = std::min(tiles * static_cast<uint32_t>(variant.split ? slices : 1),
-                         variant.twice ? 2 * cores_ : cores_ / 2 * 2);
+  plan.groups = std::min(p.row_tiles * p.output_groups * static_cast<uint32_t>(variant.split ? slices : 1),
+                         variant.twice ? 2 * cores_ : cores_);
   plan.threadgroup_bytes = p.wide_stages * (stage + 16) + p.wide_turns * (turn + 16);
   for (Constant& constant : plan.constants) {
     if (constant.index == kLinearSplit) constant = Constant::b(kLinearSplit, variant.split);

@@ -13,7 +13,6 @@ namespace ingot::metal {
 struct WideVariant {
   int tile_rows = 128;  // 16, 32, 64 or 128
   bool split = false;   // threadgroups take one slice of a tile, and another dispatch adds them
-  bool paired = false;  // two threadgroups with the same rows bring them to each other
   bool twice = false;   // two threadgroups a multiprocessor
 };
 // Instead of what the product asks for, where it is taken at all; for measuring.
