@@ -351,7 +351,6 @@ void run(const Options& options) {
       }
   if (options.activation == DType::f16) {
     // What a tile of few rows of blocks may be by warpgroups.
-    metal::wide_block_rows = 8;
     for (const DType format : {DType::q4_k, DType::q8_0})
       for (const metal::WideVariant& tried : {metal::WideVariant{.tile_rows = 16, .twice = true},
                                               {.tile_rows = 16},
@@ -371,7 +370,6 @@ void run(const Options& options) {
           if (!tried.split) bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
         }
     metal::tried_wide.reset();
-    metal::wide_block_rows = 16;
   }
   if (options.activation == DType::bf16)
     for (const int64_t rows : {1, 8, 16, 64}) bench.experts(rows);

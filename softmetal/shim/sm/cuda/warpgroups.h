@@ -93,9 +93,7 @@ SM_INLINE ulong softmetal_right_turned(uint address, uint apart) {
 SM_INLINE void softmetal_settle(uint (&a)[4], ulong& b, uint& adds) {
   asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]), "+l"(b), "+r"(adds));
 }
-SM_INLINE void softmetal_settle(ulong& a, ulong& b, uint& adds) {
-  asm volatile("" : "+l"(a), "+l"(b), "+r"(adds));
-}
+SM_INLINE void softmetal_settle(ulong& a, ulong& b, uint& adds) { asm volatile("" : "+l"(a), "+l"(b), "+r"(adds)); }
 // Registers were written since the last product.
 SM_COLLECTIVE void softmetal_begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 SM_COLLECTIVE void softmetal_end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -113,11 +111,11 @@ SM_COLLECTIVE void softmetal_wait_for_products() {
 #define SM_SUMS_32(i) SM_SUMS_16(i), SM_SUMS_16(i + 16)
 #define SM_SUMS_64(i) SM_SUMS_32(i), SM_SUMS_32(i + 32)
 // Operand numbers behind the sums: four of the left operand, the right one, whether there are sums to add to.
-#define SM_PRODUCT(rows, type, list, left, right, more, turned, outputs)                                                   \
+#define SM_PRODUCT(rows, type, list, left, right, more, turned, outputs)                                           \
   asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, " more                                                      \
                ", 0;\n"                                                                                            \
                "wgmma.mma_async.sync.aligned.m64n" rows "k16.f32." type "." type " {" list "}, {" left "}, " right \
-               ", more, 1, 1, " turned ";\n}"                                                                              \
+               ", more, 1, 1, " turned ";\n}"                                                                      \
                : outputs                                                                                           \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 #define SM_LIST_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -169,12 +167,14 @@ SM_COLLECTIVE void softmetal_multiply_turned(float (&sums)[32], const uint (&a)[
 // The same with 64 rows where both operands lie in threadgroup memory, the left one as softmetal_right has right ones.
 template <bool Half>
 SM_COLLECTIVE void softmetal_multiply_both(float (&sums)[32], ulong a, ulong b, uint adds) {
-#define SM_BOTH(type)                                                                                           \
-  asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %34, 0;\n"                                              \
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" SM_LIST_64 "}, %32, %33, more, " \
-               "1, 1, 0, 0;\n}"                                                                                 \
-               : SM_SUMS_32(0)                                                                                  \
-               : "l"(a), "l"(b), "r"(adds))
+#define SM_BOTH(type)                                                             \
+  asm volatile(                                                                   \
+      "{\n.reg .pred more;\nsetp.ne.b32 more, %34, 0;\n"                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" SM_LIST_64 \
+      "}, %32, %33, more, "                                                       \
+      "1, 1, 0, 0;\n}"                                                            \
+      : SM_SUMS_32(0)                                                             \
+      : "l"(a), "l"(b), "r"(adds))
   if constexpr (Half)
     SM_BOTH("f16");
   else
