@@ -352,7 +352,6 @@ void run(const Options& options) {
       }
   if (options.activation == DType::f16) {
     // What a tile of few rows of blocks may be by warpgroups.
-    metal::wide_block_rows = 8;
     for (const DType format : {DType::q4_k, DType::q8_0})
       for (const metal::WideVariant& tried : {metal::WideVariant{.tile_rows = 16, .twice = true},
                                               {.tile_rows = 16},
@@ -372,7 +371,6 @@ void run(const Options& options) {
           if (!tried.split) bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
         }
     metal::tried_wide.reset();
-    metal::wide_block_rows = 16;
   }
   if (options.activation == DType::bf16)
     for (const int64_t rows : {1, 8, 16, 64}) bench.experts(rows);
@@ -385,19 +383,21 @@ void run(const Options& options) {
     bench.linear("prefill qkv", kQkv, kHidden, rows, DType::bf16, false, false, true);
     bench.linear("prefill down", kHidden, kFfn, rows, DType::bf16, true, false, true);
   }
-  metal::tried_wide = metal::WideVariant{};
-  bench.gated("prefill unpaired gate+up", kMostRows, DType::bf16, true);
-  bench.linear("prefill unpaired qkv", kQkv, kHidden, kMostRows, DType::bf16, false, false, true);
-  bench.linear("prefill unpaired down", kHidden, kFfn, kMostRows, DType::bf16, true, false, true);
-  metal::tried_wide.reset();
   // Tiles, where neither warpgroups nor a library take the product.
-  for (const metal::LinearVariant& tiles : {metal::LinearVariant{.tile_rows = 64, .buffers = 2},
-                                            {.tile_rows = 128, .tile_outputs = 128, .buffers = 2},
-                                            {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 4, .copies = true},
-                                            {.tile_rows = 128, .tile_outputs = 128, .buffers = 3, .copies = true},
-                                            {.tile_rows = 128, .tile_outputs = 128, .tile_width = 64, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true},
-                                            {.tile_rows = 128, .tile_outputs = 64, .tile_turn = 32, .buffers = 4, .copies = true},
-                                            {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true}}) {
+  for (const metal::LinearVariant& tiles :
+       {metal::LinearVariant{.tile_rows = 64, .buffers = 2},
+        {.tile_rows = 128, .tile_outputs = 128, .buffers = 2},
+        {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 4, .copies = true},
+        {.tile_rows = 128, .tile_outputs = 128, .buffers = 3, .copies = true},
+        {.tile_rows = 128,
+         .tile_outputs = 128,
+         .tile_width = 64,
+         .tile_turn = 32,
+         .buffers = 3,
+         .copies = true,
+         .totals = true},
+        {.tile_rows = 128, .tile_outputs = 64, .tile_turn = 32, .buffers = 4, .copies = true},
+        {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true}}) {
     metal::tried_variant = tiles;
     const std::string way = " " + metal::name_of(metal::LinearWay{false, tiles});
     bench.gated("prefill gate+up" + way, 2048, DType::bf16, true);

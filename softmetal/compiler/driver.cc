@@ -105,12 +105,6 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
   return a;
 }
 
-// clang has no word for it: a directive between the parameters of the one kernel and its body.
-std::string with_cluster(std::string ptx, unsigned threadgroups) {
-  const size_t body = ptx.find("\n{", ptx.find(".entry softmetal_grid"));
-  return ptx.insert(body, "\n.explicitcluster\n.reqnctapercluster " + std::to_string(threadgroups) + ", 1, 1");
-}
-
 std::mutex pch_mutex;
 
 // A process has the library of an engine in one or two flavours; each holds some ten megabytes.
@@ -405,7 +399,6 @@ Driver::Grid Driver::build_grid(const Program& program, const KernelInfo& kernel
   // What is prebuilt says nothing of the compiler: the machine it is used on need not have one.
   std::vector<std::string> key = options;
   key.insert(key.end(), {cuda, std::filesystem::path(shim_).filename().string()});
-  if (kernel.cluster > 1) key.push_back("cluster " + std::to_string(kernel.cluster));
   const std::string name = hash_text(key);
   if (!prefill_) {
     for (const char* type : {".cubin", ".ptx"}) {
@@ -423,8 +416,6 @@ Driver::Grid Driver::build_grid(const Program& program, const KernelInfo& kernel
                         std::vector<std::string>{"-I" + shim_, "-S", "kernel.cu", "-o", "kernel.ptx"},
                     folder.path());
     if (result.status != 0) throw CompileError("kernel " + kernel.name + ": " + first_lines(result.output));
-    if (kernel.cluster > 1)
-      write_file(folder.path() + "/kernel.ptx", with_cluster(read_file(folder.path() + "/kernel.ptx"), kernel.cluster));
     std::filesystem::rename(folder.path() + "/kernel.ptx", stem + ".ptx");
   }
   Grid grid{stem + ".ptx", ""};

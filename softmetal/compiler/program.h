@@ -24,10 +24,9 @@ struct KernelInfo {
   std::string name;        // what the host asks for
   std::string expression;  // the C++ function: "norm" or "norm<half, 4>"
   unsigned max_threads = 1024;
-  // [[softmetal_together(n)]]: a multiprocessor has so many threadgroups of it at a time; 0: as many as there is room for
+  // [[softmetal_together(n)]]: a multiprocessor has so many threadgroups of it at a time; 0: as many as there is room
+  // for
   unsigned together = 0;
-  // [[softmetal_cluster(n)]]: so many neighbouring threadgroups run side by side and reach each other's memory
-  unsigned cluster = 1;
   bool starts_early = false;  // [[softmetal_early]]: says itself where it needs the dispatches before it
   std::string file;
   int line = 0;

@@ -54,7 +54,6 @@ class Translator {
         instance.second.max_threads = std::min(instance.second.max_threads, found->second.max_threads);
         instance.second.starts_early = found->second.starts_early;
         instance.second.together = found->second.together;
-        instance.second.cluster = found->second.cluster;
         if (const auto at = thread_parameters_.find(instance.first); at != thread_parameters_.end())
           instance.second.max_threads = template_argument(instance.second.expression, at->second);
       }
@@ -360,7 +359,6 @@ class Translator {
           if (a.name == "host_name") info.name = a.argument;
           if (a.name == "softmetal_early") info.starts_early = true;
           if (a.name == "softmetal_together") info.together = number_of(a);
-          if (a.name == "softmetal_cluster") info.cluster = number_of(a);
           if (a.name == "max_total_threads_per_threadgroup") {
             info.max_threads = number_of(a);
             if (info.max_threads == 0) {  // a parameter of the template: known when it is instantiated

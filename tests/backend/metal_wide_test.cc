@@ -32,6 +32,8 @@ TEST(MetalWide, TakesManyRowsWhereThereAreWarpgroups) {
   EXPECT_FALSE(wide.takes(shape_of(DType::bf16, 65, 5120, 5152)));  // half a turn would be left
   EXPECT_TRUE(wide.takes(shape_of(DType::q4_k, 17, 5120, 5120)));
   EXPECT_FALSE(wide.takes(shape_of(DType::q4_k, 16, 5120, 5120)));
+  EXPECT_TRUE(wide.takes(shape_of(DType::q4_k, 9, 65536, 5120)));  // 512 tiles
+  EXPECT_FALSE(wide.takes(shape_of(DType::q4_k, 8, 65536, 5120)));
   EXPECT_FALSE(wide.takes(shape_of(DType::q4_0, 17, 5120, 5120 + 32)));
   LinearShape experts = shape_of(DType::bf16, 256, 5120, 5120);
   experts.experts = 8;
@@ -49,7 +51,7 @@ TEST(MetalWide, RingsFitForEveryFormatAndHaveRoomToBringAhead) {
   const Wide wide(kCores);
   for (const DType format : {DType::bf16, DType::f16, DType::q2_k, DType::q3_k, DType::q4_0, DType::q4_1, DType::q4_k,
                              DType::q5_0, DType::q5_k, DType::q6_k, DType::q8_0, DType::iq4_nl}) {
-    for (const int rows : {32, 64, 128}) {
+    for (const int rows : {16, 32, 64, 128}) {
       const WidePlan plan = wide.plan(shape_of(format, rows, 4096, 4096), {.tile_rows = rows});
       EXPECT_LE(plan.product.threadgroup_bytes, static_cast<size_t>(kThreadgroupBytes)) << dtype_name(format);
       EXPECT_GE(plan.product.params.wide_stages, 3u) << dtype_name(format) << " " << rows;
@@ -91,6 +93,26 @@ TEST(MetalWide, SplitsWhereTilesAreTooFew) {
   EXPECT_EQ(plan.product.partial_bytes, size_t{2} * 8 * 128 * 5000 * 4);
   EXPECT_EQ(plan.input_bytes, size_t{2} * 128 * 5120 * 2);
   EXPECT_EQ(plan.product.add_row_groups, 130u);
+}
+
+// Two of few rows share a multiprocessor, where each still has room to bring ahead.
+TEST(MetalWide, TwoAMultiprocessorWhereRowsAreFewAndTilesMany) {
+  const Wide wide(kCores);
+  for (const DType format : kBlocks) {
+    for (const int64_t rows : {9, 16, 17, 32, 33}) {
+      const LinearShape shape = shape_of(format, rows, 65536, 5120);
+      const WideVariant variant = wide.variant(shape);
+      const WidePlan plan = wide.plan(shape, variant);
+      EXPECT_EQ(plan.product.groups, variant.twice ? 2 * kCores : kCores) << dtype_name(format) << " " << rows;
+      if (!variant.twice) continue;
+      EXPECT_LE(variant.tile_rows, 32);
+      EXPECT_LE(2 * (plan.product.threadgroup_bytes + 1024), size_t{228} << 10);
+      EXPECT_GE(plan.product.params.wide_stages, 4u);
+    }
+  }
+  EXPECT_TRUE(wide.variant(shape_of(DType::q4_k, 16, 65536, 5120)).twice);
+  EXPECT_FALSE(wide.variant(shape_of(DType::q8_0, 16, 65536, 5120)).twice);
+  EXPECT_FALSE(wide.variant(shape_of(DType::q4_k, 32, 5120, 5120)).twice);
 }
 
 // A rehearsal takes powers of two and the most rows; steps of any number must find the memory they need.

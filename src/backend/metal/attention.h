@@ -20,7 +20,8 @@ enum class AttentionCut { spans, splits, whole };
 inline std::optional<AttentionCut> tried_cut;
 
 // Prefill: simdgroups have eight rows each, or share keys, values and dims of all their rows, or have 16 or 32 rows
-// each and share keys and values in threadgroup memory, or have 16 and multiply four together. The same to the bit, too.
+// each and share keys and values in threadgroup memory, or have 16 and multiply four together. The same to the bit,
+// too.
 enum class PrefillWay { own_rows, shared, tiles, wide };
 // Instead of what the GPU asks for; for tests.
 inline std::optional<PrefillWay> tried_prefill;

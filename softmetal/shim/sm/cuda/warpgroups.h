@@ -24,23 +24,6 @@ SM_INLINE void softmetal_barriers_begun() { asm volatile("fence.mbarrier_init.re
 SM_INLINE void softmetal_arrive(uint barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Neighbouring threadgroups of a cluster: which of them this is, a barrier of all of their threads, and an arrival at
-// the barrier that has this place in the memory of number `rank`.
-SM_INLINE uint softmetal_cluster_rank() {
-  uint rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-SM_COLLECTIVE void softmetal_cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-SM_INLINE void softmetal_arrive_at(uint barrier, uint rank) {
-  asm volatile(
-      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
 // Arrives, and lets the phase wait for so many bytes of softmetal_copy_many.
 SM_INLINE void softmetal_arrive_with(uint barrier, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -70,14 +53,6 @@ SM_INLINE void softmetal_copy_many(uint to, const void* from, uint bytes, uint b
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
-}
-// The same to the same place of two threadgroups of a cluster, told to the barrier of each.
-SM_INLINE void softmetal_copy_to_both(uint to, const void* from, uint bytes, uint barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
-      "%4;" ::"r"(to),
-      "l"(from), "r"(bytes), "r"(barrier), "h"((ushort)3)
-      : "memory");
 }
 // Before the thread ends.
 SM_INLINE void softmetal_finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
@@ -118,9 +93,7 @@ SM_INLINE ulong softmetal_right_turned(uint address, uint apart) {
 SM_INLINE void softmetal_settle(uint (&a)[4], ulong& b, uint& adds) {
   asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3]), "+l"(b), "+r"(adds));
 }
-SM_INLINE void softmetal_settle(ulong& a, ulong& b, uint& adds) {
-  asm volatile("" : "+l"(a), "+l"(b), "+r"(adds));
-}
+SM_INLINE void softmetal_settle(ulong& a, ulong& b, uint& adds) { asm volatile("" : "+l"(a), "+l"(b), "+r"(adds)); }
 // Registers were written since the last product.
 SM_COLLECTIVE void softmetal_begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 SM_COLLECTIVE void softmetal_end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -138,11 +111,11 @@ SM_COLLECTIVE void softmetal_wait_for_products() {
 #define SM_SUMS_32(i) SM_SUMS_16(i), SM_SUMS_16(i + 16)
 #define SM_SUMS_64(i) SM_SUMS_32(i), SM_SUMS_32(i + 32)
 // Operand numbers behind the sums: four of the left operand, the right one, whether there are sums to add to.
-#define SM_PRODUCT(rows, type, list, left, right, more, turned, outputs)                                                   \
+#define SM_PRODUCT(rows, type, list, left, right, more, turned, outputs)                                           \
   asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, " more                                                      \
                ", 0;\n"                                                                                            \
                "wgmma.mma_async.sync.aligned.m64n" rows "k16.f32." type "." type " {" list "}, {" left "}, " right \
-               ", more, 1, 1, " turned ";\n}"                                                                              \
+               ", more, 1, 1, " turned ";\n}"                                                                      \
                : outputs                                                                                           \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds))
 #define SM_LIST_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -194,12 +167,14 @@ SM_COLLECTIVE void softmetal_multiply_turned(float (&sums)[32], const uint (&a)[
 // The same with 64 rows where both operands lie in threadgroup memory, the left one as softmetal_right has right ones.
 template <bool Half>
 SM_COLLECTIVE void softmetal_multiply_both(float (&sums)[32], ulong a, ulong b, uint adds) {
-#define SM_BOTH(type)                                                                                           \
-  asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %34, 0;\n"                                              \
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" SM_LIST_64 "}, %32, %33, more, " \
-               "1, 1, 0, 0;\n}"                                                                                 \
-               : SM_SUMS_32(0)                                                                                  \
-               : "l"(a), "l"(b), "r"(adds))
+#define SM_BOTH(type)                                                             \
+  asm volatile(                                                                   \
+      "{\n.reg .pred more;\nsetp.ne.b32 more, %34, 0;\n"                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" SM_LIST_64 \
+      "}, %32, %33, more, "                                                       \
+      "1, 1, 0, 0;\n}"                                                            \
+      : SM_SUMS_32(0)                                                             \
+      : "l"(a), "l"(b), "r"(adds))
   if constexpr (Half)
     SM_BOTH("f16");
   else

@@ -3,9 +3,9 @@
 
 #include "attention_cache.h"
 
-constant constexpr uint kAttentionTiles = 4;  // of eight keys, whose loads are issued together
+constant constexpr uint kAttentionTiles = 4;                           // of eight keys, whose loads are issued together
 constant uint ATTENTION_HEADS [[function_constant(kAttentionHeads)]];  // of a threadgroup; divides its simdgroups
-constant constexpr float kMasked = -1e30f;    // stands for minus infinity, which fast math may not know
+constant constexpr float kMasked = -1e30f;  // stands for minus infinity, which fast math may not know
 
 // Rows in threadgroup memory lie a little further apart than they are long: lanes of different rows meet different
 // banks.

@@ -1,8 +1,8 @@
-// Prefill attention on GPUs whose simdgroups multiply four together (SOFTMETAL_WARPGROUPS), for heads of 64 and 128 dims
-// and caches of 16 bits. A threadgroup has 128 query rows, the same positions of ATTENTION_HEADS heads of one KV head:
-// two warpgroups with 64 of them each, a simdgroup 16 rows of one head, all keys and all dims. A third warpgroup brings
-// keys and values through two rings in threadgroup memory, ahead of what is multiplied. A warpgroup begins with the
-// scores of the next span before it is done with the values of this one; while one is busy with weights the other
+// Prefill attention on GPUs whose simdgroups multiply four together (SOFTMETAL_WARPGROUPS), for heads of 64 and 128
+// dims and caches of 16 bits. A threadgroup has 128 query rows, the same positions of ATTENTION_HEADS heads of one KV
+// head: two warpgroups with 64 of them each, a simdgroup 16 rows of one head, all keys and all dims. A third warpgroup
+// brings keys and values through two rings in threadgroup memory, ahead of what is multiplied. A warpgroup begins with
+// the scores of the next span before it is done with the values of this one; while one is busy with weights the other
 // multiplies. Scores, weights and sums stay in registers as lanes hold them in prefill_attention_tiles, and so the
 // sums and their order are the same.
 #include "attention_span.h"
@@ -96,8 +96,7 @@ METAL_FUNC void quads_fetch_key(thread QuadsKey<S>& key, device const S* keys, Q
 }
 // Four lots of eight neighbouring dims, sixteen apart, become four of those that meet: two dims of each.
 METAL_FUNC void quads_put_four(threadgroup uint4* to, uint apart, thread const uint4* lots) {
-  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) to[j * apart] =
-      uint4(lots[0][j], lots[1][j], lots[2][j], lots[3][j]);
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j) to[j * apart] = uint4(lots[0][j], lots[1][j], lots[2][j], lots[3][j]);
 }
 
 template <typename S>
@@ -184,9 +183,8 @@ METAL_FUNC void quads_begin_scores(thread float (&scores)[32], uint q, uint keys
   softmetal_settle(left, right, first);
   softmetal_settle(left, right, others);
   softmetal_begin_products();
-  MATRIX_UNROLL for (uint k = 0; k < QUADS_SIXTEENS; ++k)
-      softmetal_multiply_both<is_same_v<C, half>>(scores, left + k * (2 * kQuadsEight / 16),
-                                                  right + k * (2 * kQuadsEight / 16), k == 0 ? first : others);
+  MATRIX_UNROLL for (uint k = 0; k < QUADS_SIXTEENS; ++k) softmetal_multiply_both<is_same_v<C, half>>(
+      scores, left + k * (2 * kQuadsEight / 16), right + k * (2 * kQuadsEight / 16), k == 0 ? first : others);
   softmetal_end_products();
 }
 // Begins with weights times values, 64 dims.
@@ -236,8 +234,8 @@ METAL_FUNC void quads_weights(thread const float (&scores)[32], thread uint (&we
     }
     sum += simd_shuffle_xor(sum, 1);
     sum += simd_shuffle_xor(sum, 2);
-    factors[h] = Whole ? attention_fold(totals[h], float2(best, sum))
-                       : attention_fold_seen(totals[h], float2(best, sum));
+    factors[h] =
+        Whole ? attention_fold(totals[h], float2(best, sum)) : attention_fold_seen(totals[h], float2(best, sum));
   }
 }
 
@@ -253,9 +251,9 @@ METAL_FUNC void quads_release(uint barrier, uint lane) {
 }
 
 template <typename T, typename C>
-METAL_FUNC void quads_rows(QuadsPart part, threadgroup uchar* memory, threadgroup atomic_uint* not_finite, device T* out,
-                           constant AttentionParams& p, uint head, uint first_row, uint own_row, uint own_rows,
-                           uint simdgroup, uint lane) {
+METAL_FUNC void quads_rows(QuadsPart part, threadgroup uchar* memory, threadgroup atomic_uint* not_finite,
+                           device T* out, constant AttentionParams& p, uint head, uint first_row, uint own_row,
+                           uint own_rows, uint simdgroup, uint lane) {
   const uint own_position = part.position + own_row;
   const uint start = softmetal_address(memory);
   const uint q = start + QUADS_Q + simdgroup / 4 * (64 * ATTENTION_HEAD_SIZE * 2);
@@ -264,7 +262,8 @@ METAL_FUNC void quads_rows(QuadsPart part, threadgroup uchar* memory, threadgrou
   const uint own_last = own_position + 16;
   const uint whole_to = own_rows == 16 ? own_position + 1 : 0;
   const uint whole_from = ATTENTION_WINDOW > 0 && own_last > ATTENTION_WINDOW ? own_last - ATTENTION_WINDOW : 0;
-  threadgroup float4* kept = (threadgroup float4*)(memory + QUADS_KEPT) + simdgroup * (ATTENTION_HEAD_SIZE / 8 * 32) + lane;
+  threadgroup float4* kept =
+      (threadgroup float4*)(memory + QUADS_KEPT) + simdgroup * (ATTENTION_HEAD_SIZE / 8 * 32) + lane;
   constexpr uint kHalves = 2;  // of the most dims
   const uint halves = ATTENTION_HEAD_SIZE / 64;
 
@@ -400,9 +399,9 @@ template <typename T, typename S>
   const uint own_rows = own_row < part.rows ? min(16u, part.rows - own_row) : 0;
   if (simdgroup < 8) {
     const uint width = (p.heads + 2 * p.kv_heads) * ATTENTION_HEAD_SIZE;
-    quads_load_q<T, C>((threadgroup uint4*)(memory + QUADS_Q) + simdgroup / 4 * (64 * ATTENTION_HEAD_SIZE / 8) + simdgroup % 4 * 16,
-                       qkv + ulong(first_row + tile_row + own_row) * width + head * ATTENTION_HEAD_SIZE, width,
-                       own_rows, lane);
+    quads_load_q<T, C>(
+        (threadgroup uint4*)(memory + QUADS_Q) + simdgroup / 4 * (64 * ATTENTION_HEAD_SIZE / 8) + simdgroup % 4 * 16,
+        qkv + ulong(first_row + tile_row + own_row) * width + head * ATTENTION_HEAD_SIZE, width, own_rows, lane);
     softmetal_show_products();
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -3,7 +3,8 @@
 // blocks through a decoder, into registers, just as lanes hold them where rows are few; so the columns that meet in an
 // instruction are the same, and nothing has to be unpacked before. Of a gated product every other eight rows are those
 // of the second matrix. A third warpgroup brings what the two multiply, through two rings in threadgroup memory: stages
-// of weights (64 columns of numbers, 256 of blocks), and turns of 64 columns of x, which linear_wide_inputs has laid out.
+// of weights (64 columns of numbers, 256 of blocks), and turns of 64 columns of x, which linear_wide_inputs has laid
+// out.
 //
 // A threadgroup takes tiles until there are none; where it is told to (LINEAR_SPLIT), one slice of a tile at a time.
 #include "linear_params.h"
@@ -51,27 +52,18 @@ METAL_FUNC WideRings wide_rings(constant LinearParams& p, threadgroup uchar* mem
   return r;
 }
 
-// What a threadgroup does at a time: stages [first, last) of a tile. Two of a pair do the same of neighbouring tiles,
-// which may be one more than there are.
+// What a threadgroup does at a time: stages [first, last) of a tile.
 struct WideWork {
   uint row_tile, output_tile, slice, first, last;
 };
-template <bool Paired>
-METAL_FUNC uint wide_output_tiles(constant LinearParams& p) {
-  return Paired ? (p.output_groups + 1) / 2 : p.output_groups;
-}
-template <bool Paired>
 METAL_FUNC uint wide_works(constant LinearParams& p) {
-  return p.row_tiles * wide_output_tiles<Paired>(p) * (LINEAR_SPLIT ? LINEAR_SLICES : 1);
+  return p.row_tiles * p.output_groups * (LINEAR_SPLIT ? LINEAR_SLICES : 1);
 }
-template <bool Paired>
-METAL_FUNC WideWork wide_work(constant LinearParams& p, uint number, uint group) {
+METAL_FUNC WideWork wide_work(constant LinearParams& p, uint number) {
   WideWork work;
-  const uint tiles = wide_output_tiles<Paired>(p);
   work.row_tile = number % p.row_tiles;
-  work.output_tile = number / p.row_tiles % tiles;
-  if (Paired) work.output_tile = work.output_tile * 2 + group % 2;
-  work.slice = number / p.row_tiles / tiles;
+  work.output_tile = number / p.row_tiles % p.output_groups;
+  work.slice = number / p.row_tiles / p.output_groups;
   const uint stages = p.columns.cols / wide_stage_columns(), each = p.columns.slice_columns / wide_stage_columns();
   work.first = LINEAR_SPLIT ? work.slice * each : 0;
   work.last = LINEAR_SPLIT ? min(work.first + each, stages) : stages;
@@ -93,15 +85,41 @@ METAL_FUNC WidePanel wide_panel(device const uchar* w, device const uchar* w_up,
   return found;
 }
 
-// `Pieces` of 16 bytes of each panel of a stage, at `from` in it: a thread takes the same one of every few panels.
-METAL_FUNC void wide_bring_plane(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
-                                 uint output_tile, ulong from, uint to, uint pieces, uint thread_index) {
-  if (pieces == 0) return;
-  const uint piece = thread_index % pieces, first = thread_index / pieces, next = kWideBringers / pieces;
-  PACKED_UNROLL for (uint i = 0; i < kWidePanels / next; ++i) {
-    const uint place = first + i * next;
-    const WidePanel panel = wide_panel(w, w_up, p, output_tile, place);
-    if (panel.exists) softmetal_copy(to + place * wide_panel_bytes() + piece * 16, panel.at + from + piece * 16);
+// Pieces of 16 bytes of each panel of a tile: a thread takes the same one of every few panels. Of a tile all of whose
+// panels exist, where the first two are, and how far those two behind them.
+struct WidePieces {
+  device const uchar* at[2];
+  uint place, next, step;
+};
+METAL_FUNC WidePieces wide_pieces(device const uchar* w, device const uchar* w_up, constant LinearParams& p,
+                                  uint output_tile, uint pieces, uint thread_index) {
+  WidePieces own;
+  own.place = thread_index / pieces;
+  own.next = kWideBringers / pieces;
+  own.step = (LINEAR_GATED ? own.next : 2 * own.next) * p.columns.planes.panel_bytes;
+  PACKED_UNROLL for (uint i = 0; i < 2; ++i) own.at[i] =
+      wide_panel(w, w_up, p, output_tile, own.place + i * own.next).at + thread_index % pieces * 16;
+  return own;
+}
+METAL_FUNC void wide_bring_plane(WidePieces own, device const uchar* w, device const uchar* w_up,
+                                 constant LinearParams& p, uint output_tile, bool whole, ulong from, uint to,
+                                 uint pieces, uint thread_index) {
+  to += own.place * wide_panel_bytes() + thread_index % pieces * 16;
+  const uint apart = own.next * wide_panel_bytes();
+  if (whole) {
+    device const uchar* even = own.at[0] + from;
+    device const uchar* odd = own.at[1] + from;
+    PACKED_UNROLL for (uint i = 0; i < kWidePanels * pieces / kWideBringers; i += 2) {
+      softmetal_copy(to + i * apart, even);
+      softmetal_copy(to + (i + 1) * apart, odd);
+      even += own.step;
+      odd += own.step;
+    }
+    return;
+  }
+  MATRIX_ROLLED for (uint i = 0; i < kWidePanels * pieces / kWideBringers; ++i) {
+    const WidePanel panel = wide_panel(w, w_up, p, output_tile, own.place + i * own.next);
+    if (panel.exists) softmetal_copy(to + i * apart, panel.at + from + thread_index % pieces * 16);
   }
 }
 // Scales, of whose pieces there need not be a power of two.
@@ -117,17 +135,19 @@ METAL_FUNC void wide_bring_scales(device const uchar* w, device const uchar* w_u
   }
 }
 
-// Both operands of a stage. Turns of x come first, by one thread: weights of the next stages need not wait for it. Two
-// threadgroups of a pair have the same rows of x: each brings half of them to both, when both have room.
-template <bool Paired>
+// Both operands of a stage. Turns of x come first, by one thread: weights of the next stages need not wait for it.
 METAL_FUNC void wide_bring(device const uchar* w, device const uchar* w_up, device const uchar* tiles,
                            constant LinearParams& p, WideRings rings, uint group, uint groups, uint thread_index) {
   const uint turns = p.columns.cols / kLinearTurn, each = wide_stage_columns() / kLinearTurn;
   const bool brings_x = thread_index == kWideBringers - 32;
   bool waited = false;
-  constexpr uint kShare = Paired ? 2 : 1;
-  for (uint number = group / kShare; number < wide_works<Paired>(p); number += groups / kShare) {
-    const WideWork work = wide_work<Paired>(p, number, group);
+  for (uint number = group; number < wide_works(p); number += groups) {
+    const WideWork work = wide_work(p, number);
+    const uint code_pieces = wide_code_bytes() / 16, high_pieces = wide_high_bytes() / 16;
+    const bool whole = (work.output_tile + 1) * (kWidePanels / (LINEAR_GATED ? 2 : 1)) * 8 <= p.outputs;
+    const WidePieces codes = wide_pieces(w, w_up, p, work.output_tile, code_pieces, thread_index);
+    WidePieces high = codes;
+    if (high_pieces > 0) high = wide_pieces(w, w_up, p, work.output_tile, high_pieces, thread_index);
     for (uint stage = work.first; stage < work.last; ++stage) {
       if (brings_x) {
         if (!waited) wait_for_dispatches();
@@ -135,26 +155,22 @@ METAL_FUNC void wide_bring(device const uchar* w, device const uchar* w_up, devi
         for (uint turn = stage * each; turn < (stage + 1) * each; ++turn) {
           softmetal_wait(rings.t.is_empty(), rings.t.phase ^ 1);
           softmetal_arrive_with(rings.t.is_full(), wide_turn_bytes());
-          const uint to = rings.x + rings.t.at * wide_turn_bytes(), half_bytes = wide_turn_bytes() / 2;
-          device const uchar* from = tiles + (ulong(work.row_tile) * turns + turn) * wide_turn_bytes();
-          if (Paired)
-            softmetal_copy_to_both(to + group % 2 * half_bytes, from + group % 2 * half_bytes, half_bytes,
-                                   rings.t.is_full());
-          else
-            softmetal_copy_many(to, from, wide_turn_bytes(), rings.t.is_full());
+          softmetal_copy_many(rings.x + rings.t.at * wide_turn_bytes(),
+                              tiles + (ulong(work.row_tile) * turns + turn) * wide_turn_bytes(), wide_turn_bytes(),
+                              rings.t.is_full());
           rings.t.next();
         }
       }
       simdgroup_barrier(mem_flags::mem_none);
       softmetal_wait(rings.w.is_empty(), rings.w.phase ^ 1);
       const uint to = rings.weights + rings.w.at * kWidePanels * wide_panel_bytes();
-      wide_bring_plane(w, w_up, p, work.output_tile, ulong(stage) * wide_code_bytes(), to, wide_code_bytes() / 16,
+      wide_bring_plane(codes, w, w_up, p, work.output_tile, whole, ulong(stage) * wide_code_bytes(), to, code_pieces,
                        thread_index);
-      wide_bring_plane(w, w_up, p, work.output_tile,
-                       p.columns.planes.high_offset + ulong(stage) * wide_high_bytes(), to + wide_code_bytes(),
-                       wide_high_bytes() / 16, thread_index);
-      wide_bring_scales(w, w_up, p, work.output_tile,
-                        p.columns.planes.meta_offset + ulong(stage) * wide_meta_bytes(),
+      if (high_pieces > 0)
+        wide_bring_plane(high, w, w_up, p, work.output_tile, whole,
+                         p.columns.planes.high_offset + ulong(stage) * wide_high_bytes(), to + wide_code_bytes(),
+                         high_pieces, thread_index);
+      wide_bring_scales(w, w_up, p, work.output_tile, p.columns.planes.meta_offset + ulong(stage) * wide_meta_bytes(),
                         to + wide_code_bytes() + wide_high_bytes(), thread_index);
       softmetal_arrive_behind_copies(rings.w.is_full());
       rings.w.next();
@@ -218,8 +234,8 @@ METAL_FUNC void wide_left(thread uint (&a)[4][4], thread WideUnits<T>& units, th
 
 // The products of a turn, four times 16 columns, begin.
 template <typename T>
-METAL_FUNC void wide_begin_turn(thread float (&sums)[LINEAR_ROWS / 2], thread uint (&a)[4][4],
-                                thread WideRings& rings, bool starts) {
+METAL_FUNC void wide_begin_turn(thread float (&sums)[LINEAR_ROWS / 2], thread uint (&a)[4][4], thread WideRings& rings,
+                                bool starts) {
   softmetal_wait(rings.t.is_full(), rings.t.phase);
   ulong right[4];
   uint adds[4];
@@ -237,16 +253,10 @@ METAL_FUNC void wide_release(uint barrier, uint lane) {
   simdgroup_barrier(mem_flags::mem_none);
   if (lane == 0) softmetal_arrive(barrier);
 }
-template <bool Paired>
-METAL_FUNC void wide_release_x(uint barrier, uint lane) {
-  simdgroup_barrier(mem_flags::mem_none);
-  if (Paired && lane < 2) softmetal_arrive_at(barrier, lane);
-  if (!Paired && lane == 0) softmetal_arrive(barrier);
-}
 
 // sums = stages [first, last), which are one slice. Left operands of a turn are made while the turn before is
 // multiplied.
-template <typename T, bool Paired>
+template <typename T>
 METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant LinearParams& p, thread WideRings& rings,
                            threadgroup const uchar* memory, uint first, uint last, uint simdgroup, uint lane) {
   threadgroup const uchar* own = memory + simdgroup * 2 * wide_panel_bytes();
@@ -272,7 +282,7 @@ METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant Linea
           }
         }
         softmetal_wait_for_products<0>();
-        wide_release_x<Paired>(rings.t.is_empty(), lane);
+        wide_release(rings.t.is_empty(), lane);
         rings.t.next();
       }
     }
@@ -288,7 +298,7 @@ METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant Linea
         wide_begin_turn<T>(sums, a[odd], rings, starts);
         if (!starts) {
           softmetal_wait_for_products<1>();
-          wide_release_x<Paired>(used_t, lane);
+          wide_release(used_t, lane);
           wide_release(used_w, lane);
         }
         used_t = rings.t.is_empty();
@@ -299,44 +309,77 @@ METAL_FUNC void wide_slice(thread float (&sums)[LINEAR_ROWS / 2], constant Linea
     }
   }
   softmetal_wait_for_products<0>();
-  wide_release_x<Paired>(used_t, lane);
+  wide_release(used_t, lane);
   wide_release(used_w, lane);
 }
 
+// Where result `i` of a lane goes, and whether there is such a one.
+struct WidePlace {
+  uint r, row, output;  // the row in its tile, and of all
+  bool exists;
+};
+METAL_FUNC WidePlace wide_place(constant LinearParams& p, WideWork work, uint i, uint simdgroup, uint lane) {
+  WidePlace place;
+  const uint lower = i / 2 % 2;
+  place.r = i / 4 * 8 + lane % 4 * 2 + i % 2;
+  place.row = work.row_tile * LINEAR_ROWS + place.r;
+  place.output = (work.output_tile * kWideOutputs + simdgroup * 16) / (LINEAR_GATED ? 2 : 1) + lane / 4 +
+                 (LINEAR_GATED ? 0 : lower * 8);
+  place.exists = place.row < p.rows && place.output < p.outputs && !(LINEAR_GATED && lower == 1);
+  return place;
+}
 template <typename T>
 METAL_FUNC void wide_store(thread const float (&totals)[LINEAR_ROWS / 2], device const float* bias,
                            device const float* bias_up, device uchar* out, device float* partials,
                            constant LinearParams& p, WideWork work, uint simdgroup, uint lane) {
   const uint padded = (p.outputs + 7) / 8 * 8;
-  const uint output = (work.output_tile * kWideOutputs + simdgroup * 16) / (LINEAR_GATED ? 2 : 1) + lane / 4;
+  if (!LINEAR_SPLIT && !LINEAR_GATED && p.out.accumulate) {
+    // Half of what is added to is on its way before the first of it is used.
+    constexpr uint kHalf = LINEAR_ROWS / 4;
+    PACKED_UNROLL for (uint first = 0; first < 2 * kHalf; first += kHalf) {
+      float before[kHalf];
+      PACKED_UNROLL for (uint i = 0; i < kHalf; ++i) {
+        const WidePlace place = wide_place(p, work, first + i, simdgroup, lane);
+        before[i] = 0.0f;
+        if (place.exists) before[i] = ((device const float*)out)[ulong(place.row) * p.out.stride + place.output];
+      }
+      PACKED_UNROLL for (uint i = 0; i < kHalf; ++i) {
+        const WidePlace place = wide_place(p, work, first + i, simdgroup, lane);
+        const float sum = linear_unboost<T>(LINEAR_FORMAT, totals[first + i]);
+        if (place.exists)
+          ((device float*)out)[ulong(place.row) * p.out.stride + place.output] =
+              before[i] + linear_value(p.out, bias, bias_up, place.output, sum, 0.0f);
+      }
+    }
+    return;
+  }
   PACKED_UNROLL for (uint i = 0; i < LINEAR_ROWS / 2; ++i) {
-    const uint lower = i / 2 % 2, r = i / 4 * 8 + lane % 4 * 2 + i % 2, row = work.row_tile * LINEAR_ROWS + r;
-    const uint o = output + (LINEAR_GATED ? 0 : lower * 8);
-    if (row >= p.rows || o >= p.outputs || (LINEAR_GATED && lower == 1)) continue;
+    const WidePlace place = wide_place(p, work, i, simdgroup, lane);
+    if (!place.exists) continue;
     const float up = LINEAR_GATED ? totals[i + 2] : 0.0f;
     if (LINEAR_SPLIT)
-      partials[(ulong(work.row_tile * LINEAR_SLICES + work.slice) * LINEAR_ROWS + r) * padded + o] = totals[i];
+      partials[(ulong(work.row_tile * LINEAR_SLICES + work.slice) * LINEAR_ROWS + place.r) * padded + place.output] =
+          totals[i];
     else
-      linear_finish(p.out, bias, bias_up, out, row, o, linear_unboost<T>(LINEAR_FORMAT, totals[i]),
+      linear_finish(p.out, bias, bias_up, out, place.row, place.output, linear_unboost<T>(LINEAR_FORMAT, totals[i]),
                     linear_unboost<T>(LINEAR_FORMAT, up));
   }
 }
 
-template <typename T, bool Paired>
+template <typename T>
 METAL_FUNC void wide_multiply(device const float* bias, device const float* bias_up, device uchar* out,
                               device float* partials, constant LinearParams& p, WideRings rings,
                               threadgroup const uchar* memory, uint group, uint groups, uint simdgroup, uint lane) {
   const uint each = p.columns.slice_columns / wide_stage_columns();
   bool waited = false;
-  constexpr uint kShare = Paired ? 2 : 1;
-  for (uint number = group / kShare; number < wide_works<Paired>(p); number += groups / kShare) {
-    const WideWork work = wide_work<Paired>(p, number, group);
+  for (uint number = group; number < wide_works(p); number += groups) {
+    const WideWork work = wide_work(p, number);
     float totals[LINEAR_ROWS / 2];
-    for (uint first = work.first; first < work.last; first = work.last - first > each ? first + each : work.last) {
+    for (uint first = work.first; first<work.last; first = work.last - first> each ? first + each : work.last) {
       // Set by the first product, whatever they are; numbers that a compiler knows it would set between products.
       float sums[LINEAR_ROWS / 2];
       PACKED_UNROLL for (uint i = 0; i < LINEAR_ROWS / 2; ++i) sums[i] = as_type<float>(lane);
-      wide_slice<T, Paired>(sums, p, rings, memory, first, work.last - first > each ? first + each : work.last, simdgroup,
+      wide_slice<T>(sums, p, rings, memory, first, work.last - first > each ? first + each : work.last, simdgroup,
                     lane);
       if (first == work.first) {
         PACKED_UNROLL for (uint i = 0; i < LINEAR_ROWS / 2; ++i) totals[i] = sums[i];
@@ -350,8 +393,9 @@ METAL_FUNC void wide_multiply(device const float* bias, device const float* bias
   }
 }
 
-// What becomes of a threadgroup: `Take` and `Give` are the registers of a thread that multiplies, and of one that brings.
-template <typename T, bool Paired, uint Take, uint Give>
+// What becomes of a threadgroup: `Take` and `Give` are the registers of a thread that multiplies, and of one that
+// brings.
+template <typename T, uint Take, uint Give>
 METAL_FUNC void wide_run(device const uchar* w, device const uchar* w_up, device const uchar* tiles,
                          device const float* bias, device const float* bias_up, device uchar* out,
                          device float* partials, constant LinearParams& p, threadgroup uchar* memory, uint group,
@@ -364,53 +408,41 @@ METAL_FUNC void wide_run(device const uchar* w, device const uchar* w_up, device
     }
     for (uint i = 0; i < rings.t.count; ++i) {
       softmetal_barrier_begin(rings.t.full + i * 8, 1);
-      softmetal_barrier_begin(rings.t.empty + i * 8, Paired ? 16 : 8);
+      softmetal_barrier_begin(rings.t.empty + i * 8, 8);
     }
     softmetal_barriers_begun();
   }
-  if (Paired)
-    softmetal_cluster_barrier();
-  else
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
   if (simdgroup < 8) {
     softmetal_take_registers<Take>();
-    wide_multiply<T, Paired>(bias, bias_up, out, partials, p, rings, memory, group, groups, simdgroup, lane);
+    wide_multiply<T>(bias, bias_up, out, partials, p, rings, memory, group, groups, simdgroup, lane);
   } else {
     softmetal_give_registers<Give>();
-    wide_bring<Paired>(w, w_up, tiles, p, rings, group, groups, thread_index - 256);
+    wide_bring(w, w_up, tiles, p, rings, group, groups, thread_index - 256);
   }
-  if (Paired) softmetal_cluster_barrier();  // neither ends while the other may tell it something
 }
 
-#define WIDE_ARGUMENTS                                                                                              \
-  device const uchar *w [[buffer(0)]], device const uchar *w_up [[buffer(1), function_constant(LINEAR_GATED)]],     \
-      device const uchar *tiles [[buffer(2)]], device const float *bias [[buffer(3)]],                              \
-      device const float *bias_up [[buffer(4), function_constant(LINEAR_GATED)]], device uchar *out [[buffer(5)]],  \
-      constant LinearParams &p [[buffer(6)]],                                                                       \
-      device float *partials [[buffer(10), function_constant(LINEAR_SPLIT)]],                                       \
-      threadgroup uchar *memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],                    \
-      uint groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],                     \
+#define WIDE_ARGUMENTS                                                                                                \
+  device const uchar *w [[buffer(0)]], device const uchar *w_up [[buffer(1), function_constant(LINEAR_GATED)]],       \
+      device const uchar *tiles [[buffer(2)]], device const float *bias [[buffer(3)]],                                \
+      device const float *bias_up [[buffer(4), function_constant(LINEAR_GATED)]], device uchar *out [[buffer(5)]],    \
+      constant LinearParams &p [[buffer(6)]], device float *partials [[buffer(10), function_constant(LINEAR_SPLIT)]], \
+      threadgroup uchar *memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],                      \
+      uint groups [[threadgroups_per_grid]], uint thread_index [[thread_index_in_threadgroup]],                       \
       uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]
 
 template <typename T>
 [[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(1)]] STARTS_EARLY void linear_wide(
     WIDE_ARGUMENTS) {
-  wide_run<T, false, 216, 72>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index,
-                              lane, simdgroup);
-}
-// Pairs of threadgroups that share x.
-template <typename T>
-[[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(1)]] [[softmetal_cluster(2)]] STARTS_EARLY void
-linear_wide_pairs(WIDE_ARGUMENTS) {
-  wide_run<T, true, 216, 72>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
-                             simdgroup);
+  wide_run<T, 216, 72>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
+                       simdgroup);
 }
 // Tiles of so few rows that a multiprocessor has room for two: while one decodes, waits or stores, the other goes on.
 template <typename T>
 [[kernel, max_total_threads_per_threadgroup(384)]] [[softmetal_together(2)]] STARTS_EARLY void linear_wide_twice(
     WIDE_ARGUMENTS) {
-  wide_run<T, false, 96, 48>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
-                             simdgroup);
+  wide_run<T, 96, 48>(w, w_up, tiles, bias, bias_up, out, partials, p, memory, group, groups, thread_index, lane,
+                      simdgroup);
 }
 #undef WIDE_ARGUMENTS
 
@@ -426,8 +458,8 @@ template <typename T>
   PACKED_UNROLL for (uint i = 0; i < 4; ++i) {
     runs[i] = linear_zeros<T>();
     if (row < p.rows)
-      runs[i] = linear_x8<T>(x, 0, p.columns.cols, p.x_stride, row,
-                             linear_run_column(LINEAR_FORMAT, group.x, block * 4 + i));
+      runs[i] =
+          linear_x8<T>(x, 0, p.columns.cols, p.x_stride, row, linear_run_column(LINEAR_FORMAT, group.x, block * 4 + i));
   }
   const uint turns = p.columns.cols / kLinearTurn;
   device uint4* to = out + ((ulong(group.y) * turns + group.x) * 8 + block * 4) * LINEAR_ROWS + r;
@@ -436,14 +468,10 @@ template <typename T>
             as_type<uint>(runs[3].at[pair]));
 }
 
-#define WIDE_KERNELS(name, T)                                                                            \
-  template [[host_name("linear_wide_" #name)]] [[kernel]] decltype(linear_wide<T>) linear_wide<T>;       \
-  template [[host_name("linear_wide_pairs_" #name)]] [[kernel]] decltype(linear_wide_pairs<T>)           \
-      linear_wide_pairs<T>;                                                                              \
-  template [[host_name("linear_wide_twice_" #name)]] [[kernel]] decltype(linear_wide_twice<T>)           \
-      linear_wide_twice<T>;                                                                              \
-  template [[host_name("linear_wide_inputs_" #name)]] [[kernel]] decltype(linear_wide_inputs<T>)         \
-      linear_wide_inputs<T>;
+#define WIDE_KERNELS(name, T)                                                                                        \
+  template [[host_name("linear_wide_" #name)]] [[kernel]] decltype(linear_wide<T>) linear_wide<T>;                   \
+  template [[host_name("linear_wide_twice_" #name)]] [[kernel]] decltype(linear_wide_twice<T>) linear_wide_twice<T>; \
+  template [[host_name("linear_wide_inputs_" #name)]] [[kernel]] decltype(linear_wide_inputs<T>) linear_wide_inputs<T>;
 WIDE_KERNELS(half, half)
 #if INGOT_BFLOAT
 WIDE_KERNELS(bfloat, bfloat)

@@ -9,9 +9,11 @@ namespace ingot::metal {
 namespace {
 
 constexpr int64_t kMostTileRows = 128;
-constexpr int64_t kTurnBytes = kLinearTurn * 2;  // of a row of x
+// Blocks of more rows go by warpgroups; of more than the second number where that keeps all multiprocessors busy.
+constexpr int64_t kFewBlockRows = 16, kFewBusyRows = 8;
+constexpr int64_t kTurnBytes = kLinearTurn * 2;                       // of a row of x
 constexpr size_t kRingBytes = 216 << 10, kHalfRingBytes = 110 << 10;  // for the rings of one threadgroup, of two
-constexpr uint32_t kMostStages = 12;
+constexpr uint32_t kMostStages = 12, kLeastHalfStages = 4;
 
 // Eight rows of a stage of weights: 64 columns of numbers, 256 of blocks.
 size_t stage_bytes(DType format) {
@@ -28,9 +30,12 @@ int64_t output_tiles(const LinearShape& shape) {
 bool Wide::takes(const LinearShape& shape) const {
   if (cores_ == 0 || shape.experts > 0 || shape.cuts > 0 || !fits_streams(shape)) return false;
   if (shape.threadgroup_bytes < static_cast<int64_t>(kRingBytes) + 1024) return false;
-  if (is_block_quantized(shape.format)) return shape.rows > wide_block_rows;
+  if (is_block_quantized(shape.format))
+    return tried_wide || shape.rows > kFewBlockRows || (shape.rows > kFewBusyRows && busy(shape));
   return shape.cols % kLinearTurn == 0 && shape.rows > 64;
 }
+
+bool Wide::busy(const LinearShape& shape) const { return 2 * output_tiles(shape) >= 3 * int64_t{cores_}; }
 
 WideVariant Wide::variant(const LinearShape& shape) const {
   if (tried_wide) return *tried_wide;
@@ -38,11 +43,12 @@ WideVariant Wide::variant(const LinearShape& shape) const {
   variant.tile_rows = shape.rows <= 16 ? 16 : shape.rows <= 32 ? 32 : shape.rows <= 64 ? 64 : kMostTileRows;
   // Where tiles are too few for all multiprocessors, their slices are not; of two matrices both sums are needed at
   // once.
-  const int64_t row_tiles = ceil_div(shape.rows, int64_t{variant.tile_rows});
-  variant.split = !shape.activation && output_tiles(shape) * row_tiles < int64_t{cores_};
-  variant.paired = !variant.split && row_tiles > 1;
-  variant.twice = variant.tile_rows == 16;
-  return variant;
+  const int64_t tiles = output_tiles(shape) * ceil_div(shape.rows, int64_t{variant.tile_rows});
+  variant.split = !shape.activation && tiles < int64_t{cores_};
+  if (variant.tile_rows > 32 || !busy(shape)) return variant;
+  WideVariant twice = variant;
+  twice.twice = true;
+  return plan(shape, twice).product.params.wide_stages >= kLeastHalfStages ? twice : variant;
 }
 
 WidePlan Wide::plan(const LinearShape& shape, const WideVariant& variant) const {
@@ -61,16 +67,13 @@ WidePlan Wide::plan(const LinearShape& shape, const WideVariant& variant) const 
   const size_t ring = variant.twice ? kHalfRingBytes : kRingBytes;
   p.wide_turns = rows == kMostTileRows ? 6 : rows == 64 ? 8 : kMostStages;
   p.wide_stages = static_cast<uint32_t>(std::min<size_t>((ring - p.wide_turns * turn) / stage, kMostStages));
-  if (variant.paired)
-    plan.kernel = half ? "linear_wide_pairs_half" : "linear_wide_pairs_bfloat";
-  else if (variant.twice)
+  if (variant.twice)
     plan.kernel = half ? "linear_wide_twice_half" : "linear_wide_twice_bfloat";
   else
     plan.kernel = half ? "linear_wide_half" : "linear_wide_bfloat";
   plan.threads = kWideThreads;
-  const uint32_t tiles = p.row_tiles * (variant.paired ? (p.output_groups + 1) / 2 * 2 : p.output_groups);
-  plan.groups = std::min(tiles * static_cast<uint32_t>(variant.split ? slices : 1),
-                         variant.twice ? 2 * cores_ : cores_ / 2 * 2);
+  plan.groups = std::min(p.row_tiles * p.output_groups * static_cast<uint32_t>(variant.split ? slices : 1),
+                         variant.twice ? 2 * cores_ : cores_);
   plan.threadgroup_bytes = p.wide_stages * (stage + 16) + p.wide_turns * (turn + 16);
   for (Constant& constant : plan.constants) {
     if (constant.index == kLinearSplit) constant = Constant::b(kLinearSplit, variant.split);

@@ -13,13 +13,10 @@ namespace ingot::metal {
 struct WideVariant {
   int tile_rows = 128;  // 16, 32, 64 or 128
   bool split = false;   // threadgroups take one slice of a tile, and another dispatch adds them
-  bool paired = false;  // two threadgroups with the same rows bring them to each other
   bool twice = false;   // two threadgroups a multiprocessor
 };
-// Instead of what the product asks for, where it is taken at all; for measuring.
+// Instead of what the product asks for; for measuring.
 inline std::optional<WideVariant> tried_wide;
-// Blocks of more rows than these go by warpgroups.
-inline int64_t wide_block_rows = 16;
 
 struct WidePlan {
   LinearPlan product;            // kernel linear_wide_*; its second dispatch is linear_add
@@ -36,6 +33,8 @@ class Wide {
 
   unsigned cores() const { return cores_; }
   bool takes(const LinearShape& shape) const;
+  // Whether there are tiles enough for one and a half a multiprocessor.
+  bool busy(const LinearShape& shape) const;
   WideVariant variant(const LinearShape& shape) const;
   WidePlan plan(const LinearShape& shape, const WideVariant& variant) const;
   // Work memory of products of up to `rows` rows and matrices of up to `cols` columns, for the memory plan.
