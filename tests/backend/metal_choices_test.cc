@@ -98,7 +98,14 @@ std::vector<Tuned> tuned_by_hand() {
       of(kBlocks, 8, 6144, 5120, {.matrix = 2, .unroll = 4}),
       of(kBlocks, 16, 6144, 5120, {.matrix = 2, .unroll = 2}),
       of(kBlocks, 64, 6144, 5120, {.matrix = 2, .unroll = 1}),
-      of(kBf16, 2048, 6144, 5120, {.tile_rows = 128, .tile_outputs = 128, .buffers = 2}),
+      of(kBf16, 2048, 6144, 5120,
+         {.tile_rows = 128,
+          .tile_outputs = 128,
+          .tile_width = 64,
+          .tile_turn = 32,
+          .buffers = 3,
+          .copies = true,
+          .totals = true}),
   };
 }
 
