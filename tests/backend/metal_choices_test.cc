@@ -125,6 +125,14 @@ TEST(MetalCandidates, AreFewAndFit) {
     for (const int64_t rows : {1, 8, 16, 32, 64, 128, 256, 2048})
       for (const bool gated : {false, true}) shapes.push_back(shape_of(format, rows, 6144, 5120, gated));
   shapes.push_back(shape_of(DType::bf16, 3, 70, 407));  // columns that nothing is unrolled for
+  for (const int64_t rows : {3, 20, 70}) {
+    LinearShape cut = shape_of(DType::bf16, rows, 70, 512);
+    cut.cuts = 2;
+    cut.left = 1;
+    cut.cut = {LinearCut{0, 256, 0}, LinearCut{256, 256, 70 * 512}};
+    cut.out = DType::f32;
+    shapes.push_back(cut);
+  }
   for (LinearShape shape : shapes)
     for (const int family : {7, 9, kNvidiaFamily})
       for (const bool library : {false, true}) {

@@ -181,11 +181,10 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
     // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for; with cuts, 16 by 32
     // are.
     const bool few_sums = !nvidia && shape.cuts > 0 && type != DType::f32;
-    LinearVariant small{.tile_rows = 32, .tile_parts = few_sums ? 4 : 2, .tile_turn = 32, .buffers = 2};
-    if (shape.rows <= 32 || type == DType::f32) return small;
-    small.tile_rows = 64;
-    small.tile_parts = nvidia ? 2 : 4;
-    return small;
+    // Turns of as many columns as there are pieces for all threads.
+    if (shape.rows <= 32 || type == DType::f32)
+      return {.tile_rows = 32, .tile_parts = few_sums ? 4 : 2, .tile_turn = few_sums ? 64 : 32, .buffers = 2};
+    return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4, .tile_turn = 32, .buffers = 2};
   }
   const int64_t rows = shape.experts > 0 ? shape.item_rows : std::min(shape.rows, kMostStreamedRows);
   const bool tried =
