@@ -98,7 +98,14 @@ std::vector<Tuned> tuned_by_hand() {
       of(kBlocks, 8, 6144, 5120, {.matrix = 2, .unroll = 4}),
       of(kBlocks, 16, 6144, 5120, {.matrix = 2, .unroll = 2}),
       of(kBlocks, 64, 6144, 5120, {.matrix = 2, .unroll = 1}),
-      of(kBf16, 2048, 6144, 5120, {.tile_rows = 128, .tile_outputs = 128, .buffers = 2}),
+      of(kBf16, 2048, 6144, 5120,
+         {.tile_rows = 128,
+          .tile_outputs = 128,
+          .tile_width = 64,
+          .tile_turn = 32,
+          .buffers = 3,
+          .copies = true,
+          .totals = true}),
   };
 }
 
@@ -118,6 +125,14 @@ TEST(MetalCandidates, AreFewAndFit) {
     for (const int64_t rows : {1, 8, 16, 32, 64, 128, 256, 2048})
       for (const bool gated : {false, true}) shapes.push_back(shape_of(format, rows, 6144, 5120, gated));
   shapes.push_back(shape_of(DType::bf16, 3, 70, 407));  // columns that nothing is unrolled for
+  for (const int64_t rows : {3, 20, 70}) {
+    LinearShape cut = shape_of(DType::bf16, rows, 70, 512);
+    cut.cuts = 2;
+    cut.left = 1;
+    cut.cut = {LinearCut{0, 256, 0}, LinearCut{256, 256, 70 * 512}};
+    cut.out = DType::f32;
+    shapes.push_back(cut);
+  }
   for (LinearShape shape : shapes)
     for (const int family : {7, 9, kNvidiaFamily})
       for (const bool library : {false, true}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/metal/linear/candidates.h"
 #include "core/error.h"
 #include "metal_linear_rig.h"
 #include "soak.h"
@@ -280,18 +281,48 @@ TEST_P(MetalLinearStreams, AreCleanAndGate) {
   EXPECT_EQ(run(watched(), p), got);
 }
 
-// Tiles as large as some devices have threadgroup memory for: more of both operands, and two parts of them.
+// Tiles as large as some devices have threadgroup memory for, and filled by copies some turns ahead: one buffer and
+// several, turns of 32 and 64 columns, sums of 32 and 64 outputs, totals in threadgroup memory.
 TEST(MetalLinearTiles, OfEverySizeHaveTheSameBits) {
   SKIP_WHEN_SANITIZED();
-  for (const DType type : soak() ? std::vector{DType::f16, DType::q8_0, DType::q4_k} : std::vector{DType::q4_k}) {
-    const auto w = stored_matrix(type, 45, type == DType::f16 ? 32 * 11 : 256 * 3, 61);
+  const LinearVariant copies{
+      .tile_rows = 32, .tile_width = 64, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true};
+  for (const DType type : soak() ? std::vector{DType::f16, DType::q8_0, DType::q4_k} : std::vector{DType::f16, DType::q4_k}) {
+    const auto w = stored_matrix(type, 45, type == DType::f16 ? 64 * 11 : 256 * 3, 61);
     Product p = product(*w, 70);
     const std::vector<std::byte> want = run(watched(), p);
-    for (const LinearVariant& variant :
-         {LinearVariant{.tile_rows = 32, .buffers = 2}, LinearVariant{.tile_rows = 32, .tile_outputs = 128}}) {
+    check(p, want, "tiles of the default");
+    std::vector<LinearVariant> variants = {{.tile_rows = 32, .tile_outputs = 128}, copies};
+    if (soak()) variants.push_back({.tile_rows = 32, .tile_turn = 64, .buffers = 2});
+    if (type == DType::f16 && !soak()) variants = {copies};
+    for (const LinearVariant& variant : variants) {
+      ASSERT_TRUE(fits(p.shape, variant, 9));
       p.variant = variant;
-      EXPECT_EQ(run(watched(), p), want) << variant.tile_outputs << " outputs";
+      EXPECT_EQ(run(watched(), p), want) << name_of(LinearWay{false, variant});
     }
+  }
+}
+
+// Prompts: weights are loaded once for 64 rows, or for more.
+TEST(MetalLinearTiles, LoadWeightsOnceFor64Rows) {
+  SKIP_WHEN_SANITIZED();
+  constexpr int64_t kRows = 256;
+  for (const DType type : {DType::f16, DType::q4_k}) {
+    const auto w = stored_matrix(type, 64, type == DType::f16 ? 128 : 256, 5);
+    const Product p = product(*w, kRows);
+    check(p, run(rig(Mode::count), p), "256 rows");
+    uint64_t loaded = 0, unique = 0;
+    for (const softmetal::Traffic& t : softmetal::take_traffic())
+      for (const auto& buffer : t.buffers)
+        if (buffer.label == "weight" && !t.kernel.starts_with("a copy")) {
+          loaded += buffer.loaded;
+          unique += buffer.unique_loaded;
+        }
+    EXPECT_EQ(unique, w->packed.size());
+    // Each of the eight units of a block of q4_k comes with the 16 bytes of the block's scales, beside 128 of codes.
+    const double most = type == DType::q4_k ? 256.0 / 144 : 1.0;
+    EXPECT_LE(static_cast<double>(loaded), most * static_cast<double>(unique * kRows / 64)) << dtype_name(type);
+    EXPECT_GE(loaded, unique);
   }
 }
 

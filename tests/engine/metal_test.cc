@@ -174,7 +174,8 @@ TEST(MetalPrefill, ChunksDoNotMatterInALargeModelOnCuda) {
 }
 
 // A profile tells the products of a layer apart, and each dispatch is a submission of its own then.
-void expect_profile(const std::string& model, const std::vector<std::string>& products) {
+void expect_profile(const std::string& model, const std::vector<std::string>& products,
+                    const std::vector<std::string>& kernels = {}) {
   if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
   test::metal_in_strict_mode();
   ::setenv("VLLM_METAL_PROFILE", "1", 1);
@@ -192,12 +193,15 @@ void expect_profile(const std::string& model, const std::vector<std::string>& pr
   const std::string table = ::testing::internal::GetCapturedStderr();
   for (const std::string& product : products)
     EXPECT_NE(table.find("\n" + product + " linear"), std::string::npos) << product << " in\n" << table;
+  for (const std::string& kernel : kernels)
+    EXPECT_NE(table.find("\n" + kernel), std::string::npos) << kernel << " in\n" << table;
 }
 TEST(MetalProfile, NamesEachProduct) {
   expect_profile("llama-bf16-llama3", {"qkv", "attn_out", "mlp gate_up", "mlp down", "head"});
 }
 TEST(MetalProfile, NamesThoseOfExperts) {
-  expect_profile("qwen3moe-bf16", {"qkv", "attn_out", "router", "experts gate_up", "experts down", "head"});
+  expect_profile("qwen3moe-bf16", {"qkv", "attn_out", "experts gate_up", "experts down", "head"},
+                 {"router linear_few_float"});  // it reads rows that were not rounded
 }
 
 #ifndef __APPLE__
@@ -244,6 +248,8 @@ TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {
     EXPECT_LE(static_cast<double>(traffic.kv), 1.05 * static_cast<double>(stats.kv_bytes)) << "batch " << batch;
     EXPECT_GE(traffic.kv, stats.kv_bytes) << "batch " << batch;
     EXPECT_LE(static_cast<double>(traffic.matrices), 1.05 * static_cast<double>(one)) << "batch " << batch;
+    EXPECT_LE(static_cast<double>(traffic.weights), 1.05 * static_cast<double>(stats.weight_bytes)) << "batch " << batch;
+    EXPECT_GE(traffic.weights, stats.weight_bytes) << "batch " << batch;
     const uint64_t least = DecoderScratch::of(EngineInternals::config(*engine),
                                               whole_model(EngineInternals::config(*engine)), batch, batch, DType::f16)
                                .least_loads;

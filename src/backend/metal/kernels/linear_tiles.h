@@ -357,10 +357,17 @@ METAL_FUNC void linear_tile_sum(thread simdgroup_float8x8 (&totals)[8][8], uint 
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// Where the results of pair `at` of a thread are.
-METAL_FUNC uint linear_tile_pair(uint tile_outputs, uint at) {
-  const uint eight = at / 32, across = tile_outputs / 8;
-  return (eight / across * (LINEAR_TILE_OUTPUTS / 8) + eight % across) * 64 + at % 32 * 2;
+// Two neighbouring outputs of a tile, and where their sums are.
+struct LinearPair {
+  uint row, output, place;
+};
+METAL_FUNC LinearPair linear_tile_pair(uint index, uint across) {
+  const uint eight = index / 32;
+  LinearPair pair;
+  pair.row = eight / across * 8 + index % 32 / 4;
+  pair.output = eight % across * 8 + index % 4 * 2;
+  pair.place = (eight / across * (LINEAR_TILE_OUTPUTS / 8) + eight % across) * 64 + index % 32 * 2;
+  return pair;
 }
 
 // Of a product in cuts the sums so far wait in `waiting`, [rows][outputs]: each thread has its own of them.
@@ -419,37 +426,35 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
     // Two neighbouring outputs a thread, an eight of rows by an eight of outputs a simdgroup; several at once where there
-    // are registers.
+    // are registers: those that are not there, too, so that nothing is decided in between.
     constexpr uint together = kWideMatrices ? 4 : 1;
-    const uint pairs = LINEAR_ROWS * tile_outputs / 2;
+    const uint pairs = LINEAR_ROWS * tile_outputs / 2, across = tile_outputs / 8;
     for (uint first = thread_index; first < pairs; first += together * linear_tile_threads()) {
-      float2 results[together], ups[together];
+      float2 values[together];
       PACKED_UNROLL for (uint t = 0; t < together; ++t) {
-        const uint at = min(first + t * linear_tile_threads(), pairs - 1);
-        threadgroup const float* from = tile.results + linear_tile_pair(tile_outputs, at);
-        results[t] = *(threadgroup const float2*)from;
-        ups[t] = LINEAR_GATED ? *(threadgroup const float2*)(from + tile_outputs * 8) : float2(0.0f);
-      }
-      PACKED_UNROLL for (uint t = 0; t < together; ++t) {
-        const uint at = first + t * linear_tile_threads(), eight = at / 32;
-        const uint row = tile.first_row + eight / (tile_outputs / 8) * 8 + at % 32 / 4;
-        const uint o = first_output + eight % (tile_outputs / 8) * 8 + at % 4 * 2;
-        if (at >= pairs || row >= p.rows || o >= p.outputs) continue;
-        const uint count = min(p.outputs - o, 2u);
-        float values[2];
+        const LinearPair at = linear_tile_pair(min(first + t * linear_tile_threads(), pairs - 1), across);
+        const uint row = tile.first_row + at.row, o = first_output + at.output;
+        threadgroup const float* from = tile.results + at.place;
+        const float2 results = *(threadgroup const float2*)from;
+        const float2 ups = LINEAR_GATED ? *(threadgroup const float2*)(from + tile_outputs * 8) : float2(0.0f);
         PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
-          float sum = linear_unboost<T>(LINEAR_FORMAT, results[t][i]);
-          if (LINEAR_CUT && i < count) {
+          float sum = linear_unboost<T>(LINEAR_FORMAT, results[i]);
+          if (LINEAR_CUT && row < p.rows && o + i < p.outputs) {
             device float2* waits = waiting + ulong(row) * p.outputs + o + i;
             const float2 sums = linear_join(p, cut, cut > 0 ? *waits : float2(0.0f), sum);
             if (cut + 1 < p.cuts) *waits = sums;
             sum = linear_joined(p, sums);
           }
-          if (i < count)
-            sum = linear_value(p.out, bias, bias_up, o + i, sum, linear_unboost<T>(LINEAR_FORMAT_UP, ups[t][i]));
-          values[i] = sum;
+          values[t][i] = linear_value(p.out, bias, bias_up, min(o + i, p.outputs - 1), sum,
+                                      linear_unboost<T>(LINEAR_FORMAT_UP, ups[i]));
         }
-        if (!LINEAR_CUT || cut + 1 == p.cuts) linear_store_two(p.out, out, row, o, count, values[0], values[1]);
+      }
+      if (LINEAR_CUT && cut + 1 < p.cuts) continue;
+      PACKED_UNROLL for (uint t = 0; t < together; ++t) {
+        const LinearPair at = linear_tile_pair(first + t * linear_tile_threads(), across);
+        const uint row = tile.first_row + at.row, o = first_output + at.output;
+        if (at.row < LINEAR_ROWS && row < p.rows && o < p.outputs)
+          linear_store_two(p.out, out, row, o, min(p.outputs - o, 2u), values[t].x, values[t].y);
       }
     }
     if (LINEAR_CUT) threadgroup_barrier(mem_flags::mem_threadgroup);  // results are read before the next cut's operands

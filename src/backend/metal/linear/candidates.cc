@@ -52,14 +52,24 @@ void add_shared(const LinearShape& shape, std::vector<LinearVariant>& all) {
 }
 
 void add_tiles(const LinearShape& shape, int family, std::vector<LinearVariant>& all) {
+  const bool nvidia = family == kNvidiaFamily;
   for (const int rows : {32, 64, 128}) {
     if (rows >= 2 * shape.rows) continue;  // most of it would be empty
     for (const int outputs : {64, 128})
-      for (const int parts : {2, 4})
-        all.push_back({.tile_rows = rows,
-                       .tile_outputs = outputs,
-                       .tile_parts = parts,
-                       .buffers = family == kNvidiaFamily ? 2 : 1});
+      for (const int parts : {2, 4}) {
+        LinearVariant tiles{.tile_rows = rows, .tile_outputs = outputs, .tile_parts = parts};
+        if (!nvidia) all.push_back(tiles);
+        tiles.tile_turn = 32;
+        tiles.buffers = 2;
+        if (nvidia && fits_copies(shape)) {
+          tiles.buffers = 3;
+          tiles.copies = true;
+        }
+        all.push_back(tiles);
+        tiles.tile_width = 64;
+        tiles.totals = true;
+        if (nvidia && tiles.copies && outputs == 128 && parts == 2) all.push_back(tiles);
+      }
   }
 }
 

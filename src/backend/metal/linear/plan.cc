@@ -71,15 +71,6 @@ int tile_simdgroups(const LinearVariant& variant) {
   return variant.tile_parts * variant.tile_outputs / variant.tile_width;
 }
 
-// Whether rows of x, and of W where it has numbers, lie as the matrix unit wants them, in pieces of 16 bytes without
-// an end within one.
-bool fits_copies(const LinearShape& shape) {
-  const int64_t stride = shape.x_stride > 0 ? shape.x_stride : shape.cols;
-  if (tile_type(shape) != shape.in || shape.in == DType::f32 || shape.cuts > 0 || stride % 8 != 0) return false;
-  if (shape.activation && shape.format_up != shape.format) return false;
-  return shape.cols % (is_block_quantized(shape.format) ? 2 * kLinearTurn : kLinearTurn) == 0;
-}
-
 // What a simdgroup has of the rows, and a thread of both operands. 16 rows meet in an instruction of NVIDIA's GPUs.
 bool fits_tiles(const LinearShape& shape, const LinearVariant& variant, int family) {
   const int rows = variant.tile_rows, high = rows / 8 / variant.tile_parts, threads = 32 * tile_simdgroups(variant);
@@ -166,6 +157,13 @@ bool fits_streams(const LinearShape& shape) {
   return is_block_quantized(shape.format) && shape.in == DType::f16 && fits(kSuperColumns);
 }
 
+bool fits_copies(const LinearShape& shape) {
+  const int64_t stride = shape.x_stride > 0 ? shape.x_stride : shape.cols;
+  if (tile_type(shape) != shape.in || shape.in == DType::f32 || shape.cuts > 0 || stride % 8 != 0) return false;
+  if (shape.activation && shape.format_up != shape.format) return false;
+  return shape.cols % (is_block_quantized(shape.format) ? 2 * kLinearTurn : kLinearTurn) == 0;
+}
+
 int64_t most_few_rows(const LinearShape& shape, int family) {
   if (shape.experts > 0) return shape.rows;
   if (family != kNvidiaFamily || !fits_streams(shape)) return kMostRows;
@@ -183,8 +181,10 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
     // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for; with cuts, 16 by 32
     // are.
     const bool few_sums = !nvidia && shape.cuts > 0 && type != DType::f32;
-    if (shape.rows <= 32 || type == DType::f32) return {.tile_rows = 32, .tile_parts = few_sums ? 4 : 2};
-    return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4};
+    // Turns of as many columns as there are pieces for all threads.
+    if (shape.rows <= 32 || type == DType::f32)
+      return {.tile_rows = 32, .tile_parts = few_sums ? 4 : 2, .tile_turn = few_sums ? 64 : 32, .buffers = 2};
+    return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4, .tile_turn = 32, .buffers = 2};
   }
   const int64_t rows = shape.experts > 0 ? shape.item_rows : std::min(shape.rows, kMostStreamedRows);
   const bool tried =
