@@ -1,21 +1,48 @@
 #include "core/bandwidth.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <vector>
+#include <cstdlib>
+#include <memory>
+#include <new>
 
 #include "core/threads.h"
 
 namespace ingot {
 
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// In huge pages where the system has them, as weights are: on a Zen 5 core small ones are read at three quarters of the
+// speed.
+std::unique_ptr<uint64_t[], decltype(&std::free)> allocate(int64_t bytes) {
+  const size_t whole = (static_cast<size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
+  void* memory = std::aligned_alloc(kHugePage, whole);
+  if (memory == nullptr) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  madvise(memory, whole, MADV_HUGEPAGE);
+#endif
+  return {static_cast<uint64_t*>(memory), &std::free};
+}
+
+}  // namespace
+
 double measure_read_bandwidth(int threads, int64_t bytes) {
   const int64_t words = bytes / 8;
   constexpr int64_t kChunk = (1ll << 20) / 8;
   constexpr int kSweeps = 4;
-  const std::vector<uint64_t> memory(static_cast<size_t>(words), 1);
+  constexpr int kSums = 16;
+  const auto memory = allocate(bytes);
   ThreadPool pool(threads);
+  // Touched first by those who read it: where memory has a node, it is theirs.
+  pool.run([&](Worker& worker) {
+    worker.share(words / kChunk, [&](int64_t chunk) { std::fill_n(&memory[chunk * kChunk], kChunk, uint64_t{1}); });
+  });
   std::atomic<uint64_t> sink{0};  // keeps the compiler from dropping the reads
   double best = 0;
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
@@ -23,9 +50,11 @@ double measure_read_bandwidth(int threads, int64_t bytes) {
     pool.run([&](Worker& worker) {
       worker.share(words / kChunk, [&](int64_t chunk) {
         const uint64_t* p = &memory[chunk * kChunk];
-        uint64_t a = 0, b = 0, c = 0, d = 0;
-        for (int64_t i = 0; i < kChunk; i += 4) a += p[i], b += p[i + 1], c += p[i + 2], d += p[i + 3];
-        sink.fetch_add(a + b + c + d, std::memory_order_relaxed);
+        uint64_t sums[kSums] = {};
+        for (int64_t i = 0; i < kChunk; i += kSums)
+          for (int j = 0; j < kSums; ++j) sums[j] += p[i + j];
+        for (int j = 1; j < kSums; ++j) sums[0] += sums[j];
+        sink.fetch_add(sums[0], std::memory_order_relaxed);
       });
     });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

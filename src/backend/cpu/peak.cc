@@ -17,7 +17,7 @@
 namespace ingot::cpu {
 namespace {
 
-constexpr int kChains = 10;
+constexpr int kChains = 12;
 
 // A loop returns the operations of one round; `rounds` of them run.
 using Loop = double (*)(int64_t rounds);

@@ -1,6 +1,9 @@
 // Panels of a block format against a tile of quantized rows, over the vector type V of tiles.h, which includes this.
 // No include guard, no includes.
-template <class V, DType kType, int kRows>
+//
+// Units are vectors of a panel, or, where a vector is as wide as a panel, panels that lie behind each other: `next` is
+// from one unit's panel to the next one's, 0 within a panel.
+template <class V, DType kType, int kRows, int kUnits>
 struct BlockTile {
   using I = typename V::I;
   using F = typename V::F;
@@ -13,7 +16,8 @@ struct BlockTile {
   static constexpr int kWords = V::template kWords<kBits> == 8 && kHalves ? 4 : V::template kWords<kBits>;
   // Whether sums leave the partial ones before the last word of a record (or half a record).
   static constexpr bool kFolds = kWords > 0 && kWords < (kHalves ? 4 : 8);
-  static constexpr int kUnits = V::units(kRows, kBits, kHalves);
+  // Rows whose dot products are under way together; the rest of the tile waits.
+  static constexpr int kMost = V::rows_at_once(kRows, kUnits, kHalves);
   static constexpr int kField = 4 * kRows;  // bytes of one number of every row of an activation record
 
   template <int kGroup>
@@ -21,6 +25,11 @@ struct BlockTile {
   template <int kGroup>
   using Partials = typename V::P[kUnits][kGroup];
   using Floats = F[kUnits][kRows];
+
+  // Numbers of `bytes` bytes a row of a unit, which begin at p for the first one.
+  INGOT_INLINE const uint8_t* of_unit(const uint8_t* p, int u, int bytes, size_t next) {
+    return p + static_cast<size_t>(u * V::kLanes % kPanelRows) * bytes + u * V::kLanes / kPanelRows * next;
+  }
 
   // Word j of kLanes rows, one code, or the number it stands for, a byte.
   template <int j>
@@ -58,22 +67,26 @@ struct BlockTile {
 
   // Adds word j to the dot products, of which word kFirst was the first.
   template <int j, int kFirst, int kGroup>
-  INGOT_INLINE void step(const uint8_t* codes, const typename V::X (&x)[kGroup], Partials<kGroup>& partial,
+  INGOT_INLINE void step(const uint8_t* codes, size_t next, const typename V::X (&x)[kGroup], Partials<kGroup>& partial,
                          Dots<kGroup>& dot) {
     I w[kUnits];
-    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) w[u] = word<j>(codes + u * V::kLanes * 4);
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) w[u] = word<j>(of_unit(codes, u, 4, next));
     INGOT_UNROLL for (int r = 0; r < kGroup; ++r) INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
       if constexpr (kWords == 0) {
         dot[u][r] = V::template dot<j % 4>(dot[u][r], w[u], x[r]);
+        V::keep(dot[u][r]);
+      } else if constexpr (kWords == 1) {
+        dot[u][r] = V::fold(dot[u][r], V::template multiply<kBits, j % 4>(w[u], x[r]));
         V::keep(dot[u][r]);
       } else {
         constexpr int kIndex = (j - kFirst) % kWords;
         if constexpr (kIndex == 0) partial[u][r] = V::template multiply<kBits, j % 4>(w[u], x[r]);
         if constexpr (kIndex != 0) partial[u][r] = V::template multiply_add<kBits, j % 4>(partial[u][r], w[u], x[r]);
-        V::keep(partial[u][r]);
         if constexpr (kIndex == kWords - 1 && kFolds) {
           dot[u][r] = V::fold(dot[u][r], partial[u][r]);
           V::keep(dot[u][r]);
+        } else {
+          V::keep(partial[u][r]);
         }
       }
     }
@@ -81,13 +94,14 @@ struct BlockTile {
 
   // Words j..j+3. act: the first row's codes.
   template <int j, int kFirst, int kGroup>
-  INGOT_INLINE void steps(const uint8_t* codes, const uint8_t* act, Partials<kGroup>& partial, Dots<kGroup>& dot) {
+  INGOT_INLINE void steps(const uint8_t* codes, size_t next, const uint8_t* act, Partials<kGroup>& partial,
+                          Dots<kGroup>& dot) {
     typename V::X x[kGroup];
     INGOT_UNROLL for (int r = 0; r < kGroup; ++r) x[r] = V::load_x(act + r * kBlock + j * 4);
-    step<j, kFirst, kGroup>(codes, x, partial, dot);
-    step<j + 1, kFirst, kGroup>(codes, x, partial, dot);
-    step<j + 2, kFirst, kGroup>(codes, x, partial, dot);
-    step<j + 3, kFirst, kGroup>(codes, x, partial, dot);
+    step<j, kFirst, kGroup>(codes, next, x, partial, dot);
+    step<j + 1, kFirst, kGroup>(codes, next, x, partial, dot);
+    step<j + 2, kFirst, kGroup>(codes, next, x, partial, dot);
+    step<j + 3, kFirst, kGroup>(codes, next, x, partial, dot);
   }
 
   // Scale and min of half a record; d and dmin are the header's, or the record's own.
@@ -121,7 +135,7 @@ struct BlockTile {
 
   // One record against kGroup rows from row kRow on; d and dmin of each unit.
   template <int kRow, int kGroup>
-  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, const F (&d)[kUnits],
+  INGOT_INLINE void record(const uint8_t* codes, size_t next, const uint8_t* act, int lane, const F (&d)[kUnits],
                            const F (&dmin)[kUnits], Floats& acc) {
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
     codes += lane * 4;
@@ -131,13 +145,13 @@ struct BlockTile {
     Dots<kGroup> dot;
     if constexpr (!kHalves) {
       if constexpr (kFolds || kWords == 0) start<kGroup>(fields + kField, dot);
-      steps<0, 0, kGroup>(codes, act, partial, dot);
-      steps<4, 0, kGroup>(codes, act, partial, dot);
+      steps<0, 0, kGroup>(codes, next, act, partial, dot);
+      steps<4, 0, kGroup>(codes, next, act, partial, dot);
       if constexpr (!kFolds && kWords > 0) fold_all<kGroup>(fields + kField, partial, dot);
       INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
+        const F scale = scale_of(d[u], of_unit(scales, u, 1, next), 0);
         F min = V::zero();
-        if constexpr (kMins) min = min_of(dmin[u], scales + u * V::kLanes, 0);
+        if constexpr (kMins) min = min_of(dmin[u], of_unit(scales, u, 1, next), 0);
         INGOT_UNROLL for (int r = 0; r < kGroup; ++r) {
           F& sum = acc[u][kRow + r];
           sum = V::fma(V::to_float(dot[u][r]), V::mul(scale, V::broadcast(fields + 4 * r)), sum);
@@ -147,23 +161,24 @@ struct BlockTile {
     } else {
       F sum[kUnits][kGroup];
       if constexpr (kFolds || kWords == 0) start<kGroup>(fields + 3 * kField, dot);
-      steps<0, 0, kGroup>(codes, act, partial, dot);
+      steps<0, 0, kGroup>(codes, next, act, partial, dot);
       if constexpr (!kFolds && kWords > 0) fold_all<kGroup>(fields + 3 * kField, partial, dot);
       INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], scales + u * V::kLanes, 0);
+        const F scale = scale_of(d[u], of_unit(scales, u, 1, next), 0);
         INGOT_UNROLL for (int r = 0; r < kGroup; ++r) sum[u][r] = V::mul(V::to_float(dot[u][r]), scale);
       }
       if constexpr (kFolds || kWords == 0) start<kGroup>(fields + 4 * kField, dot);
-      steps<4, 4, kGroup>(codes, act, partial, dot);
+      steps<4, 4, kGroup>(codes, next, act, partial, dot);
       if constexpr (!kFolds && kWords > 0) fold_all<kGroup>(fields + 4 * kField, partial, dot);
       INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], scales + u * V::kLanes, 1);
+        const F scale = scale_of(d[u], of_unit(scales, u, 1, next), 1);
         INGOT_UNROLL for (int r = 0; r < kGroup; ++r) {
           sum[u][r] = V::fma(V::to_float(dot[u][r]), scale, sum[u][r]);
           acc[u][kRow + r] = V::fma(sum[u][r], V::broadcast(fields + 4 * r), acc[u][kRow + r]);
         }
         if constexpr (kMins) {
-          const F min0 = min_of(dmin[u], scales + u * V::kLanes, 0), min1 = min_of(dmin[u], scales + u * V::kLanes, 1);
+          const F min0 = min_of(dmin[u], of_unit(scales, u, 1, next), 0),
+                  min1 = min_of(dmin[u], of_unit(scales, u, 1, next), 1);
           INGOT_UNROLL for (int r = 0; r < kGroup; ++r) {
             F& total = acc[u][kRow + r];
             total = V::fma(min0, V::broadcast(fields + 5 * kField + 4 * r), total);
@@ -176,15 +191,28 @@ struct BlockTile {
 
   // The fine records of some of the rows, a bit each.
   template <int kRow>
-  INGOT_INLINE void fine_records(uint32_t rows, const uint8_t* codes, const uint8_t* act, int lane,
+  INGOT_INLINE void fine_records(uint32_t rows, const uint8_t* codes, size_t next, const uint8_t* act, int lane,
                                  const F (&d)[kUnits], const F (&dmin)[kUnits], Floats& acc) {
-    if ((rows >> kRow & 1) != 0) record<kRow, 1>(codes, act, lane, d, dmin, acc);
-    if constexpr (kRow + 1 < kRows) fine_records<kRow + 1>(rows, codes, act, lane, d, dmin, acc);
+    if ((rows >> kRow & 1) != 0) record<kRow, 1>(codes, next, act, lane, d, dmin, acc);
+    if constexpr (kRow + 1 < kRows) fine_records<kRow + 1>(rows, codes, next, act, lane, d, dmin, acc);
   }
 
-  static void run(const TileArgs& args) {
+  // One record against all rows, some of them at a time.
+  template <int kRow>
+  INGOT_INLINE void all_rows(const uint8_t* codes, size_t next, const uint8_t* act, int lane, const F (&d)[kUnits],
+                             const F (&dmin)[kUnits], Floats& acc) {
+    constexpr int kParts = (kRows - kRow + kMost - 1) / kMost;
+    constexpr int kGroup = (kRows - kRow + kParts - 1) / kParts;
+    record<kRow, kGroup>(codes, next, act, lane, d, dmin, acc);
+    if constexpr (kRow + kGroup < kRows) all_rows<kRow + kGroup>(codes, next, act, lane, d, dmin, acc);
+  }
+
+  // Panels [first, last) of args, as many at a time as units span.
+  INGOT_INLINE void run(const TileArgs& args, int first, int last) {
+    constexpr int kSpan = kUnits * V::kLanes > kPanelRows ? kUnits * V::kLanes / kPanelRows : 1;  // panels
     const size_t act_bytes = args.halves ? kRows * 60 : kRows * 44;
-    for (int i = 0; i < args.panels; ++i) {
+    const size_t next = kSpan > 1 ? args.panel_bytes : 0;
+    for (int i = first; i < last; i += kSpan) {
       for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
         Floats acc;
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
@@ -196,35 +224,50 @@ struct BlockTile {
           const int64_t blocks = (args.slice_ends[slice] - column) / kBlock;
           const int64_t fine = blocks * static_cast<int64_t>(act_bytes);  // from a record to its fine one
           const uint32_t* outliers = reinterpret_cast<const uint32_t*>(act + 2 * fine);
-          const uint8_t* next = act + 2 * fine + blocks * kRows * 4;
+          const uint8_t* next_act = act + 2 * fine + blocks * kRows * 4;
           for (int64_t group = blocks / kFormat.group(); group > 0; --group) {
             const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
             F d[kUnits], dmin[kUnits];
             INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-              d[u] = V::load_half(own + 2 * u * V::kLanes);
-              dmin[u] = kMins ? V::load_half(own + 32 + 2 * u * V::kLanes) : V::zero();
+              d[u] = V::load_half(of_unit(own, u, 2, next));
+              dmin[u] = kMins ? V::load_half(of_unit(own + 32, u, 2, next)) : V::zero();
             }
             at += kFormat.header_bytes;
             for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
               if constexpr (kRows >= kPrefetchRows)
-                for (int b = 0; b < kFormat.record_bytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
-              record<0, kRows>(at, act, lane, d, dmin, acc);
+                for (int p = 0; p < kSpan; ++p)
+                  for (int b = 0; b < kFormat.record_bytes; b += 64) __builtin_prefetch(at + p * next + kPrefetch + b);
+              all_rows<0>(at, next, act, lane, d, dmin, acc);
               if (const uint32_t rows = *outliers++; rows != 0) {
                 // Decoded again: the compiler would keep every record's words in memory for this.
                 const uint8_t* again = at;
                 asm("" : "+r"(again));
-                fine_records<0>(rows, again, act + fine, lane, d, dmin, acc);
+                fine_records<0>(rows, again, next, act + fine, lane, d, dmin, acc);
               }
             }
           }
           if (args.slices > 1) add_slice<V>(slice, acc, args.waiting);
-          act = next;
+          act = next_act;
           column = args.slice_ends[slice];
         }
         float* out = args.out + i * kRows * kPanelRows + lane;
-        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
-            V::store(out + r * kPanelRows + u * V::kLanes, acc[u][r]);
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) V::store(
+            out + (u * V::kLanes / kPanelRows * kRows + r) * kPanelRows + u * V::kLanes % kPanelRows, acc[u][r]);
       }
     }
   }
 };
+
+// All panels of a call; the last ones by themselves, where units would span more than there are.
+template <class V, DType kType, int kRows>
+void run_blocks(const TileArgs& args) {
+  constexpr int kUnits = V::units(kRows, panel_format(kType).code_bits(), needs_halves(kType));
+  if constexpr (kUnits * V::kLanes <= kPanelRows) {
+    BlockTile<V, kType, kRows, kUnits>::run(args, 0, args.panels);
+  } else {
+    constexpr int kSpan = kUnits * V::kLanes / kPanelRows;
+    const int whole = args.panels / kSpan * kSpan;
+    BlockTile<V, kType, kRows, kUnits>::run(args, 0, whole);
+    if (whole < args.panels) BlockTile<V, kType, kRows, kPanelRows / V::kLanes>::run(args, whole, args.panels);
+  }
+}

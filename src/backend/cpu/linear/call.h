@@ -114,7 +114,7 @@ struct Call {
   void run_tile(const PackedMatrix::Impl& matrix, const Segment& segment, int64_t panel, int panels, int64_t tile,
                 float* out) const {
     const int64_t row = tile_start(tile);
-    alignas(64) float waiting[2 * kMaxTileRows * kPanelRows];
+    alignas(64) float waiting[kWaitingFloats];
     TileArgs args;
     args.waiting = waiting;
     args.panel = matrix.panel_data(segment, panel);
@@ -137,7 +137,9 @@ struct Call {
   template <typename F>
   void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, F&& f) {
     const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / panel_bytes) / tiles);
-    const int64_t chunk = std::max(least, layout.panels / (worker.count() * kChunksPerWorker));
+    int64_t chunk = std::max(least, layout.panels / (worker.count() * kChunksPerWorker));
+    if (chunk > kMaxUnitPanels) chunk = align_up(chunk, kMaxUnitPanels);  // one that is left over costs as much as two
+    if (worker.count() == 1) chunk = layout.panels;
     const int64_t cached_rows = static_cast<int64_t>(kActivationBlockBytes / row_bytes());
     const int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
     worker.share(ceil_div(layout.panels, chunk), [&](int64_t i) {

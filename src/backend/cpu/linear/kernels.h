@@ -13,6 +13,8 @@ namespace ingot::cpu {
 
 inline constexpr int kMaxTileRows = 8;    // of any ISA
 inline constexpr int kMaxTilePanels = 8;  // consecutive panels of one call
+inline constexpr int kMaxUnitPanels = 2;  // of those, worked on together
+inline constexpr int kWaitingFloats = 2 * kMaxUnitPanels * kMaxTileRows * kPanelRows;
 
 // Some panels against one tile of activation rows.
 struct TileArgs {
@@ -26,7 +28,7 @@ struct TileArgs {
   const float* in;     // float formats: the tile's first row
   int64_t in_stride;   // in floats
   float* out;          // [panels][rows of the tile][16]
-  float* waiting;      // room for add_slice(): [2][kMaxTileRows][16]
+  float* waiting;      // room for add_slice(): kWaitingFloats
 };
 
 // The results of some panels and a tile on their way to memory.

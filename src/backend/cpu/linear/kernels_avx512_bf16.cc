@@ -34,61 +34,83 @@ void round_to_bf16(const float* in, int64_t in_stride, int rows, int64_t cols, i
   }
 }
 
-template <int kRows>
-INGOT_INLINE void step(const uint8_t* codes, const uint8_t* act, int pair, __m512 (&acc)[kRows]) {
-  const __m512i w = _mm512_loadu_si512(codes + 64 * pair);
-  if constexpr (kRows >= 5) __builtin_prefetch(codes + 64 * pair + 2048);
+// kRows rows of activations and kPanels panels, `next` bytes from one to the next.
+template <int kRows, int kPanels, bool kAhead>
+INGOT_INLINE void step(const uint8_t* codes, size_t next, const uint8_t* act, int pair, __m512 (&acc)[kPanels][kRows]) {
+  __m512i w[kPanels];
+  INGOT_UNROLL for (int p = 0; p < kPanels; ++p) {
+    w[p] = _mm512_loadu_si512(codes + p * next + 64 * pair);
+    if constexpr (kAhead) __builtin_prefetch(codes + p * next + 64 * pair + 2048);
+  }
   INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
     const __m512i x = _mm512_set1_epi32(*reinterpret_cast<const AnyInt*>(act + r * 64 + 4 * pair));
-    acc[r] = _mm512_dpbf16_ps(acc[r], as_bf16(w), as_bf16(x));
+    INGOT_UNROLL for (int p = 0; p < kPanels; ++p) acc[p][r] = _mm512_dpbf16_ps(acc[p][r], as_bf16(w[p]), as_bf16(x));
   }
 }
 
 // add_slice() of tiles.h.
-template <int kRows>
-INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kRows], float* waiting) {
-  for (int level = 0; level < 2; ++level, waiting += kRows * kPanelRows) {
+template <int kRows, int kPanels>
+INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kPanels][kRows], float* waiting) {
+  for (int level = 0; level < 2; ++level, waiting += kPanels * kRows * kPanelRows) {
     const bool last = (slice >> level & 1) == 0;
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+    INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+      float* at = waiting + (p * kRows + r) * kPanelRows;
       if (last) {
-        _mm512_storeu_ps(waiting + r * kPanelRows, acc[r]);
+        _mm512_storeu_ps(at, acc[p][r]);
       } else {
-        acc[r] = _mm512_add_ps(_mm512_loadu_ps(waiting + r * kPanelRows), acc[r]);
+        acc[p][r] = _mm512_add_ps(_mm512_loadu_ps(at), acc[p][r]);
       }
     }
     if (last) return;
   }
 }
 
-// Two sums, over even and over odd pairs of a slice's columns.
+// Two sums, over even and over odd pairs of a slice's columns. Rows kFirst.. of a tile of kRows, panels i..
+template <int kRows, int kFirst, int kGroup, int kPanels>
+INGOT_INLINE void group(const TileArgs& args, int i) {
+  constexpr bool kAhead = kRows >= 5 && kFirst == 0;
+  __m512 even[kPanels][kGroup], odd[kPanels][kGroup];
+  const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
+  const uint8_t* act = args.act + kFirst * 64;
+  const size_t next = args.panel_bytes;
+  int64_t column = 0;
+  for (int slice = 0; slice < args.slices; ++slice) {
+    INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kGroup; ++r) even[p][r] =
+        odd[p][r] = _mm512_setzero_ps();
+    int64_t pairs = (args.slice_ends[slice] - column + 1) / 2;
+    for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
+      for (int pair = 0; pair < 16; pair += 2) {
+        step<kGroup, kPanels, kAhead>(at, next, act, pair, even);
+        step<kGroup, kPanels, kAhead>(at, next, act, pair + 1, odd);
+      }
+    for (int pair = 0; pair < static_cast<int>(pairs); pair += 2) {
+      step<kGroup, kPanels, kAhead>(at, next, act, pair, even);
+      if (pair + 1 < pairs) step<kGroup, kPanels, kAhead>(at, next, act, pair + 1, odd);
+    }
+    at += pairs * 64;
+    if (pairs > 0) act += kRows * 64;  // blocks are whole
+    INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kGroup; ++r) even[p][r] =
+        _mm512_add_ps(even[p][r], odd[p][r]);
+    if (args.slices > 1) add_slice(slice, even, args.waiting);
+    column = args.slice_ends[slice];
+  }
+  INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kGroup; ++r)
+      _mm512_storeu_ps(args.out + ((i + p) * kRows + kFirst + r) * kPanelRows, even[p][r]);
+}
+
+// Two panels take what is loaded of the activations twice, as in vec_avx512.h; there is room for the sums of seven
+// rows.
 template <int kRows>
 void tile(const TileArgs& args) {
-  for (int i = 0; i < args.panels; ++i) {
-    __m512 even[kRows], odd[kRows];
-    const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
-    const uint8_t* act = args.act;
-    int64_t column = 0;
-    for (int slice = 0; slice < args.slices; ++slice) {
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) even[r] = odd[r] = _mm512_setzero_ps();
-      int64_t pairs = (args.slice_ends[slice] - column + 1) / 2;
-      for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
-        for (int pair = 0; pair < 16; pair += 2) {
-          step<kRows>(at, act, pair, even);
-          step<kRows>(at, act, pair + 1, odd);
-        }
-      for (int pair = 0; pair < static_cast<int>(pairs); pair += 2) {
-        step<kRows>(at, act, pair, even);
-        if (pair + 1 < pairs) step<kRows>(at, act, pair + 1, odd);
-      }
-      at += pairs * 64;
-      if (pairs > 0) act += kRows * 64;  // blocks are whole
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) even[r] = _mm512_add_ps(even[r], odd[r]);
-      if (args.slices > 1) add_slice<kRows>(slice, even, args.waiting);
-      column = args.slice_ends[slice];
+  int i = 0;
+  if constexpr (kRows >= 3) {
+    constexpr int kGroup = kRows > 7 ? 4 : kRows;
+    for (; i + 2 <= args.panels; i += 2) {
+      group<kRows, 0, kGroup, 2>(args, i);
+      if constexpr (kGroup < kRows) group<kRows, kGroup, kRows - kGroup, 2>(args, i);
     }
-    float* out = args.out + i * kRows * kPanelRows;
-    INGOT_UNROLL for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(out + r * kPanelRows, even[r]);
   }
+  for (; i < args.panels; ++i) group<kRows, 0, kRows, 1>(args, i);
 }
 
 template <int kRows>

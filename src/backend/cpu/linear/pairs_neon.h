@@ -28,7 +28,7 @@ void quantize_pairs(const float* in, int64_t in_stride, int rows, int64_t cols, 
 
 template <DType kType, int kRows>
 struct PairTile {
-  using Plain = BlockTile<Vec, kType, kRows>;
+  using Plain = BlockTile<Vec, kType, kRows, Vec::units(kRows, panel_format(kType).code_bits(), needs_halves(kType))>;
   static constexpr PanelFormat kFormat = Plain::kFormat;
   static constexpr bool kHalves = Plain::kHalves, kMins = Plain::kMins;
   static constexpr int kZero = Plain::kZero;

@@ -9,10 +9,12 @@
 //   kWords<bits>   how many words a P may add up before it must go to int32 lanes, for codes of that many bits; 0:
 //   there
 //                  is no P, dot products go straight to int32
-//   units(rows, bits, halves)   how many vectors of a panel are worked on together: as many as registers allow for
-//   codes
-//                  of that many bits, with one or two scales a record
-//   float_units(rows)           the same for plain numbers
+//   units(rows, bits, halves)   how many vectors of a panel, or of panels behind each other, are worked on together,
+//   for
+//                  codes of that many bits, with one or two scales a record
+//   rows_at_once(rows, units, halves)   of how many rows dot products are under way together
+//   kFloatRows, float_units(rows)       the same for plain numbers
+//   kManyBlocks    of so many blocks V quantizes a row of activations together; 1: it does not
 //   keep(sum)      nothing, or what makes the compiler leave a sum where it is written
 // and the functions used below. Accumulation goes along k, block by block, in one fixed order for every tile size;
 // where columns are cut into slices, each begins at zero, and they are added two by two.
@@ -47,66 +49,80 @@ INGOT_INLINE void add_slice(int slice, typename V::F (&acc)[kUnits][kRows], floa
 
 #include "backend/cpu/linear/block_tile.h"
 
-// f32, f16 and bf16 weights, widened. Two sums, over even and over odd columns.
+// f32, f16 and bf16 weights, widened. Two sums, over even and over odd columns. Tiles of more rows than registers have
+// room for are worked on a part of the rows after another.
 template <class V, DType kType, int kRows>
 struct FloatTile {
   using F = typename V::F;
-  static constexpr int kUnits = V::float_units(kRows);
   static constexpr int kPairBytes = kType == DType::f32 ? 128 : 64;
   static constexpr int kLaneBytes = kType == DType::f16 ? 2 : 4;
-  using Floats = F[kUnits][kRows];
+  template <int kUnits, int kGroup>
+  using Floats = F[kUnits][kGroup];
 
-  // Columns k and k + 1 of kLanes rows; the second only when there is one.
-  INGOT_INLINE void load_pair(const uint8_t* codes, bool both, F& even, F& odd) {
+  // Column k or k + 1 of kLanes rows.
+  template <bool kOdd>
+  INGOT_INLINE F load(const uint8_t* codes) {
     if constexpr (kType == DType::f32) {
-      even = V::load_float(codes);
-      odd = both ? V::load_float(codes + 64) : V::zero();
+      return V::load_float(codes + (kOdd ? 64 : 0));
     } else if constexpr (kType == DType::f16) {
-      even = V::load_half(codes);
-      odd = both ? V::load_half(codes + 32) : V::zero();
+      return V::load_half(codes + (kOdd ? 32 : 0));
     } else {
-      V::load_bf16_pair(codes, even, odd);
+      return kOdd ? V::load_bf16_odd(codes) : V::load_bf16_even(codes);
     }
   }
 
-  template <bool kBoth>
-  INGOT_INLINE void step(const uint8_t* at, const float* in, int64_t in_stride, Floats& even_acc, Floats& odd_acc) {
-    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-      F even, odd;
-      load_pair(at + u * V::kLanes * kLaneBytes, kBoth, even, odd);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-        const float* x = in + r * in_stride;
-        even_acc[u][r] = V::fma(even, V::broadcast(x), even_acc[u][r]);
-        if constexpr (kBoth) odd_acc[u][r] = V::fma(odd, V::broadcast(x + 1), odd_acc[u][r]);
+  template <bool kOdd, int kUnits, int kGroup>
+  INGOT_INLINE void step(const uint8_t* at, const float* in, int64_t in_stride, Floats<kUnits, kGroup>& acc) {
+    F w[kUnits];
+    INGOT_UNROLL for (int u = 0; u < kUnits; ++u) w[u] = load<kOdd>(at + u * V::kLanes * kLaneBytes);
+    INGOT_UNROLL for (int r = 0; r < kGroup; ++r) {
+      const F x = V::broadcast(in + r * in_stride + kOdd);
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
+        F sum = V::fma(w[u], x, acc[u][r]);
+        V::keep(sum);
+        acc[u][r] = sum;
       }
     }
+  }
+
+  // Rows kFirst.. of a panel.
+  template <int kFirst, int kGroup>
+  INGOT_INLINE void rows(const TileArgs& args, const uint8_t* panel, float* out) {
+    constexpr int kUnits = V::float_units(kGroup);
+    const float* in = args.in + kFirst * args.in_stride;
+    for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
+      Floats<kUnits, kGroup> even_acc, odd_acc;
+      const uint8_t* at = panel + lane * kLaneBytes;
+      int64_t k = 0;
+      for (int slice = 0; slice < args.slices; ++slice) {  // all of them begin at even columns
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kGroup; ++r) even_acc[u][r] =
+            odd_acc[u][r] = V::zero();
+        const int64_t end = args.slice_ends[slice];
+        for (; k + 2 <= end; k += 2, at += kPairBytes) {
+          if constexpr (kRows >= kPrefetchRows && kFirst == 0)
+            for (int b = 0; b < kPairBytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
+          step<false, kUnits, kGroup>(at, in + k, args.in_stride, even_acc);
+          step<true, kUnits, kGroup>(at, in + k, args.in_stride, odd_acc);
+        }
+        if (k < end) step<false, kUnits, kGroup>(at, in + k, args.in_stride, even_acc);
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kGroup; ++r) even_acc[u][r] =
+            V::add(even_acc[u][r], odd_acc[u][r]);
+        if (args.slices > 1) add_slice<V>(slice, even_acc, args.waiting);
+      }
+      INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kGroup; ++r)
+          V::store(out + (kFirst + r) * kPanelRows + lane + u * V::kLanes, even_acc[u][r]);
+    }
+    if constexpr (kFirst + kGroup < kRows) rows_from<kFirst + kGroup>(args, panel, out);
+  }
+  template <int kFirst>
+  INGOT_INLINE void rows_from(const TileArgs& args, const uint8_t* panel, float* out) {
+    constexpr int kLeft = (kRows - kFirst + V::kFloatRows - 1) / V::kFloatRows;  // parts
+    rows<kFirst, (kRows - kFirst + kLeft - 1) / kLeft>(args, panel, out);
   }
 
   static void run(const TileArgs& args) {
-    for (int i = 0; i < args.panels; ++i) {
-      for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
-        Floats even_acc, odd_acc;
-        const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes + lane * kLaneBytes;
-        int64_t k = 0;
-        for (int slice = 0; slice < args.slices; ++slice) {  // all of them begin at even columns
-          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
-              odd_acc[u][r] = V::zero();
-          const int64_t end = args.slice_ends[slice];
-          for (; k + 2 <= end; k += 2, at += kPairBytes) {
-            if constexpr (kRows >= kPrefetchRows)
-              for (int b = 0; b < kPairBytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
-            step<true>(at, args.in + k, args.in_stride, even_acc, odd_acc);
-          }
-          if (k < end) step<false>(at, args.in + k, args.in_stride, even_acc, odd_acc);
-          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) even_acc[u][r] =
-              V::add(even_acc[u][r], odd_acc[u][r]);
-          if (args.slices > 1) add_slice<V>(slice, even_acc, args.waiting);
-        }
-        float* out = args.out + i * kRows * kPanelRows + lane;
-        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
-            V::store(out + r * kPanelRows + u * V::kLanes, even_acc[u][r]);
-      }
-    }
+    for (int i = 0; i < args.panels; ++i)
+      rows_from<0>(args, args.panel + static_cast<size_t>(i) * args.panel_bytes, args.out + i * kRows * kPanelRows);
   }
 };
 
@@ -201,15 +217,10 @@ void store_tile(const StoreArgs& args) {
 
 // ---- activations ----------------------------------------------------------------------------------------------------
 
-// Row r of one record, from 32 values whose largest magnitude is `largest`.
-template <class V>
-INGOT_INLINE void quantize_record(const float* x, float largest, int r, int rows, bool halves, uint8_t* out) {
-  const float d = largest * (1.0f / 127.0f);
-  const float inverse = largest > 1e-30f ? 127.0f / largest : 0.0f;
-  int32_t low, high;
-  V::quantize_32(x, inverse, reinterpret_cast<int8_t*>(out + r * kBlock), low, high);
+// The numbers of a record beside its codes: d, which is given, and the sums of the codes of its halves.
+INGOT_INLINE void put_numbers(float d, int32_t low, int32_t high, int r, int rows, bool halves, uint8_t* record) {
   const int32_t sum = low + high;
-  float* floats = reinterpret_cast<float*>(out + rows * kBlock);
+  float* floats = reinterpret_cast<float*>(record + rows * kBlock);
   int32_t* ints = reinterpret_cast<int32_t*>(floats);
   floats[r] = d;
   ints[rows + r] = -sum;
@@ -222,45 +233,95 @@ INGOT_INLINE void quantize_record(const float* x, float largest, int r, int rows
   }
 }
 
-// Above this a block is an outlier's: kOutlier times the root mean square of the row, squared.
+constexpr float kLeastLargest = 1e-30f;  // a block of smaller values is taken for zeros
+
+// Row r of one record, from 32 values whose largest magnitude is `largest`.
 template <class V>
-INGOT_INLINE float outlier_square(const float* x, int64_t cols) {
-  auto sums = V::zero();
-  for (int64_t k = 0; k < cols; k += V::kLanes) sums = V::fma(V::load_float(x + k), V::load_float(x + k), sums);
-  float lanes[V::kLanes];
-  V::store(lanes, sums);
-  float total = 0.0f;
-  for (int i = 0; i < V::kLanes; ++i) total += lanes[i];
-  return total / static_cast<float>(cols) * (kOutlier * kOutlier);
+INGOT_INLINE void quantize_record(const float* x, float largest, int r, int rows, bool halves, uint8_t* out) {
+  const float inverse = largest > kLeastLargest ? 127.0f / largest : 0.0f;
+  int32_t low, high;
+  V::quantize_32(x, inverse, reinterpret_cast<int8_t*>(out + r * kBlock), low, high);
+  put_numbers(largest * (1.0f / 127.0f), low, high, r, rows, halves, out);
+}
+
+// Row r of kManyBlocks consecutive records: the same numbers, by instructions that work on all of them.
+template <class V>
+INGOT_INLINE void quantize_many(const float* x, const float* largest, int r, int rows, bool halves, size_t record,
+                                uint8_t* out) {
+  constexpr int kMany = V::kManyBlocks;
+  float d[kMany], inverse[kMany];
+  int32_t low[kMany], high[kMany];
+  for (int i = 0; i < kMany; i += V::kLanes) {
+    const auto most = V::load_float(largest + i);
+    V::store(d + i, V::mul(most, V::set(1.0f / 127.0f)));
+    V::store(inverse + i,
+             V::select_negative(V::sub(V::set(kLeastLargest), most), V::div(V::set(127.0f), most), V::zero()));
+  }
+  V::quantize_many(x, inverse, out + r * kBlock, record, low, high);
+  for (int i = 0; i < kMany; ++i) put_numbers(d[i], low[i], high[i], r, rows, halves, out + i * record);
+}
+
+// Above this a block is an outlier's: kOutlier times the root mean square of the row, squared. Of kRows rows.
+template <class V, int kRows>
+INGOT_INLINE void outlier_squares(const float* x, int64_t stride, int64_t cols, float* out) {
+  typename V::F sums[kRows];
+  INGOT_UNROLL for (int r = 0; r < kRows; ++r) sums[r] = V::zero();
+  for (int64_t k = 0; k < cols; k += V::kLanes)
+    INGOT_UNROLL for (int r = 0; r < kRows; ++r) sums[r] =
+        V::fma(V::load_float(x + r * stride + k), V::load_float(x + r * stride + k), sums[r]);
+  INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
+    float lanes[V::kLanes];
+    V::store(lanes, sums[r]);
+    float total = 0.0f;
+    for (int i = 0; i < V::kLanes; ++i) total += lanes[i];
+    out[r] = total / static_cast<float>(cols) * (kOutlier * kOutlier);
+  }
 }
 
 template <class V>
 void quantize_rows(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last, bool halves,
                    uint8_t* act) {
+  constexpr int kMany = V::kManyBlocks;
   const size_t record = static_cast<size_t>(rows) * (halves ? 60 : 44);
   const size_t fine = static_cast<size_t>(cols / kBlock) * record;
   uint32_t* outlier_rows = reinterpret_cast<uint32_t*>(act + 2 * fine);
   float limit[kMaxTileRows];
-  for (int r = 0; r < rows; ++r) limit[r] = outlier_square<V>(in + r * in_stride, cols);
-  for (int64_t block = first; block < last; ++block) {
+  int done = 0;
+  for (; done + 4 <= rows; done += 4) outlier_squares<V, 4>(in + done * in_stride, in_stride, cols, limit + done);
+  for (; done < rows; ++done) outlier_squares<V, 1>(in + done * in_stride, in_stride, cols, limit + done);
+  for (int64_t block = first; block < last;) {
+    const int count = static_cast<int>(last - block < kMany ? last - block : kMany);
     uint8_t* out = act + static_cast<size_t>(block) * record;
-    uint32_t outliers = 0;  // a bit a row
+    uint32_t outliers[kMany] = {};  // of each block; a bit a row
     for (int r = 0; r < rows; ++r) {
       const float* x = in + r * in_stride + block * kBlock;
-      const float largest = V::largest_of_32(x);
-      quantize_record<V>(x, largest, r, rows, halves, out);
-      outliers |= static_cast<uint32_t>(largest * largest > limit[r]) << r;
+      float largest[kMany];
+      int done_blocks = 0;
+      if constexpr (kMany > 1) {
+        if (count == kMany) {
+          V::largest_of_many(x, largest);
+          quantize_many<V>(x, largest, r, rows, halves, record, out);
+          done_blocks = count;
+        }
+      }
+      for (int i = done_blocks; i < count; ++i) {
+        largest[i] = V::largest_of_32(x + i * kBlock);
+        quantize_record<V>(x + i * kBlock, largest[i], r, rows, halves, out + i * record);
+      }
+      uint32_t found = 0;  // a bit a block
+      for (int i = 0; i < count; ++i) found |= static_cast<uint32_t>(largest[i] * largest[i] > limit[r]) << i;
+      for (; found != 0; found &= found - 1) {
+        const int i = __builtin_ctz(found);
+        outliers[i] |= uint32_t{1} << r;
+        const int8_t* codes = reinterpret_cast<const int8_t*>(out + i * record + r * kBlock);
+        const float d = reinterpret_cast<const float*>(out + i * record + rows * kBlock)[r];
+        float rest[kBlock];
+        for (int k = 0; k < kBlock; ++k) rest[k] = x[i * kBlock + k] - d * static_cast<float>(codes[k]);
+        quantize_record<V>(rest, V::largest_of_32(rest), r, rows, halves, out + i * record + fine);
+      }
     }
-    outlier_rows[block] = outliers;
-    for (; outliers != 0; outliers &= outliers - 1) {
-      const int r = __builtin_ctz(outliers);
-      const float* x = in + r * in_stride + block * kBlock;
-      const int8_t* codes = reinterpret_cast<const int8_t*>(out + r * kBlock);
-      const float d = reinterpret_cast<const float*>(out + rows * kBlock)[r];
-      float rest[kBlock];
-      for (int i = 0; i < kBlock; ++i) rest[i] = x[i] - d * static_cast<float>(codes[i]);
-      quantize_record<V>(rest, V::largest_of_32(rest), r, rows, halves, out + fine);
-    }
+    for (int i = 0; i < count; ++i) outlier_rows[block + i] = outliers[i];
+    block += count;
   }
 }
 
@@ -271,7 +332,7 @@ constexpr void add_tiles(KernelTable& table) {
   if constexpr (is_float_format(kType)) {
     table.tile[static_cast<int>(kType)][kRows - 1] = FloatTile<V, kType, kRows>::run;
   } else {
-    table.tile[static_cast<int>(kType)][kRows - 1] = BlockTile<V, kType, kRows>::run;
+    table.tile[static_cast<int>(kType)][kRows - 1] = run_blocks<V, kType, kRows>;
   }
   if constexpr (kRows > 1) add_tiles<V, kType, kRows - 1>(table);
 }

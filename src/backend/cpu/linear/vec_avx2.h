@@ -15,10 +15,13 @@ struct Vec {
   static constexpr int units(int rows, int bits, bool halves) {
     return rows <= 2 || ((bits <= 4 || bits == 8) && !halves) ? 2 : 1;
   }
-  static constexpr int float_units(int rows) { return rows <= 2 ? 2 : 1; }
+  static constexpr int rows_at_once(int rows, int, bool) { return rows; }
+  static constexpr int kFloatRows = 3;
+  static constexpr int float_units(int) { return 2; }
 
   // Left where and when it is: compilers otherwise sum in another order, with more numbers under way than registers.
   INGOT_INLINE void keep(I& a) { asm volatile("" : "+x"(a)); }
+  INGOT_INLINE void keep(F& a) { asm volatile("" : "+x"(a)); }
 
   INGOT_INLINE I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   INGOT_INLINE I bytes(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }
@@ -91,10 +94,9 @@ struct Vec {
   }
   INGOT_INLINE F load_float(const void* p) { return _mm256_loadu_ps(static_cast<const float*>(p)); }
   INGOT_INLINE F load_half(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
-  INGOT_INLINE void load_bf16_pair(const void* p, F& even, F& odd) {
-    const I pair = load(p);
-    even = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
-    odd = _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  INGOT_INLINE F load_bf16_even(const void* p) { return _mm256_castsi256_ps(_mm256_slli_epi32(load(p), 16)); }
+  INGOT_INLINE F load_bf16_odd(const void* p) {
+    return _mm256_castsi256_ps(_mm256_and_si256(load(p), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
   INGOT_INLINE __m128i load_8(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
   INGOT_INLINE F load_u8(const void* p) { return to_float(_mm256_cvtepu8_epi32(load_8(p))); }
@@ -105,6 +107,7 @@ struct Vec {
   INGOT_INLINE F load_high4(const void* p) { return to_float(_mm256_srli_epi32(_mm256_cvtepu8_epi32(load_8(p)), 4)); }
   INGOT_INLINE void store(float* p, F a) { _mm256_storeu_ps(p, a); }
 
+  static constexpr int kManyBlocks = 1;  // there is no largest_of_many() or quantize_many()
   INGOT_INLINE float largest_of_32(const float* x) {
     const F m =
         max(max(abs(load_float(x)), abs(load_float(x + 8))), max(abs(load_float(x + 16)), abs(load_float(x + 24))));

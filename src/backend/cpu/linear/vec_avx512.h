@@ -10,8 +10,15 @@ struct Vec {
   using X = const uint8_t*;
   using P = __m512i;
   static constexpr int kLanes = 16, kMaxTile = 8;
-  static constexpr int units(int, int, bool) { return 1; }
+  // Two panels take what is loaded of the activations twice: a core that multiplies two vectors of bytes in a cycle
+  // loads no more than two. One or two rows are bound by memory, which is read best in one stream.
+  static constexpr int units(int rows, int, bool) { return INGOT_VNNI && rows >= 3 ? 2 : 1; }
+  static constexpr int rows_at_once(int rows, int units, bool halves) {
+    return units == 2 && rows > (halves ? 4 : 6) ? 4 : rows;
+  }
+  static constexpr int kFloatRows = 8;
   static constexpr int float_units(int) { return 1; }
+  INGOT_INLINE void keep(F&) {}
 #if INGOT_VNNI
   INGOT_INLINE void keep(I&) {}
 #else
@@ -99,10 +106,9 @@ struct Vec {
   INGOT_INLINE F load_half(const void* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   }
-  INGOT_INLINE void load_bf16_pair(const void* p, F& even, F& odd) {
-    const I pair = load(p);
-    even = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
-    odd = _mm512_castsi512_ps(_mm512_and_si512(pair, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  INGOT_INLINE F load_bf16_even(const void* p) { return _mm512_castsi512_ps(_mm512_slli_epi32(load(p), 16)); }
+  INGOT_INLINE F load_bf16_odd(const void* p) {
+    return _mm512_castsi512_ps(_mm512_and_si512(load(p), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
   }
   INGOT_INLINE __m128i load_16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   INGOT_INLINE F load_u8(const void* p) { return to_float(_mm512_cvtepu8_epi32(load_16(p))); }
@@ -130,5 +136,51 @@ struct Vec {
     const __m128i sums = _mm_hadd_epi32(both, both);
     low_sum = _mm_cvtsi128_si32(sums);
     high_sum = _mm_extract_epi32(sums, 1);
+  }
+
+  // The same of 16 blocks behind each other, whose numbers end up in one vector: transposed and folded on the way.
+  static constexpr int kManyBlocks = 16;
+  INGOT_INLINE void largest_of_many(const float* x, float* largest) {
+    F in[16], fours[4];
+    INGOT_UNROLL for (int i = 0; i < 16; ++i) in[i] =
+        max(abs(load_float(x + 32 * i)), abs(load_float(x + 32 * i + 16)));
+    INGOT_UNROLL for (int i = 0; i < 4; ++i) {
+      const F *b = in + 4 * i, one = max(_mm512_unpacklo_ps(b[0], b[1]), _mm512_unpackhi_ps(b[0], b[1])),
+              two = max(_mm512_unpacklo_ps(b[2], b[3]), _mm512_unpackhi_ps(b[2], b[3]));
+      fours[i] = max(_mm512_shuffle_ps(one, two, 0x44), _mm512_shuffle_ps(one, two, 0xee));
+    }
+    const F low = max(_mm512_shuffle_f32x4(fours[0], fours[1], 0x88), _mm512_shuffle_f32x4(fours[0], fours[1], 0xdd)),
+            high = max(_mm512_shuffle_f32x4(fours[2], fours[3], 0x88), _mm512_shuffle_f32x4(fours[2], fours[3], 0xdd));
+    store(largest, max(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd)));
+  }
+  INGOT_INLINE __m256i codes_of_32(const float* x, float inverse, uint8_t* codes) {
+    const F scale = set(inverse);
+    const __m128i low = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(mul(load_float(x), scale))),
+                  high = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(mul(load_float(x + 16), scale)));
+    const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), both);
+    return both;
+  }
+  // codes: `stride` bytes from one block's to the next one's.
+  INGOT_INLINE void quantize_many(const float* x, const float* inverse, uint8_t* codes, size_t stride, int32_t* low,
+                                  int32_t* high) {
+    I eights[2];  // sums of four blocks' low halves, of their high halves, and of four more
+    INGOT_UNROLL for (int i = 0; i < 2; ++i) {
+      I quarters[4];  // sums of four codes each, of blocks b and b + 4
+      INGOT_UNROLL for (int b = 0; b < 4; ++b) {
+        const int at = 8 * i + b;
+        const __m256i one = codes_of_32(x + 32 * at, inverse[at], codes + at * stride),
+                      two = codes_of_32(x + 32 * at + 128, inverse[at + 4], codes + (at + 4) * stride);
+        const I all = _mm512_inserti64x4(_mm512_castsi256_si512(one), two, 1);
+        quarters[b] = _mm512_madd_epi16(_mm512_maddubs_epi16(_mm512_set1_epi8(1), all), _mm512_set1_epi16(1));
+      }
+      const I one = _mm512_add_epi32(_mm512_unpacklo_epi32(quarters[0], quarters[1]),
+                                     _mm512_unpackhi_epi32(quarters[0], quarters[1])),
+              two = _mm512_add_epi32(_mm512_unpacklo_epi32(quarters[2], quarters[3]),
+                                     _mm512_unpackhi_epi32(quarters[2], quarters[3]));
+      eights[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(one, two), _mm512_unpackhi_epi64(one, two));
+    }
+    _mm512_storeu_si512(low, _mm512_shuffle_i32x4(eights[0], eights[1], 0x88));
+    _mm512_storeu_si512(high, _mm512_shuffle_i32x4(eights[0], eights[1], 0xdd));
   }
 };

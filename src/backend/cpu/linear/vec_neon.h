@@ -15,6 +15,9 @@ struct Vec {
   static constexpr int kMaxTile = 4;  // partial sums take two registers a row: eight rows would leave them
 #endif
   static constexpr bool kSigned8 = true;
+  INGOT_INLINE void keep(F&) {}
+  static constexpr int rows_at_once(int rows, int, bool) { return rows; }
+  static constexpr int kFloatRows = kMaxTile;
   static constexpr int float_units(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
   static constexpr int units(int rows, int, bool) { return float_units(rows); }
 
@@ -110,10 +113,12 @@ struct Vec {
   INGOT_INLINE F load_half(const void* p) {
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(static_cast<const uint8_t*>(p))));
   }
-  INGOT_INLINE void load_bf16_pair(const void* p, F& even, F& odd) {
+  INGOT_INLINE F load_bf16_even(const void* p) {
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u8(vld1q_u8(static_cast<const uint8_t*>(p))), 16));
+  }
+  INGOT_INLINE F load_bf16_odd(const void* p) {
     const uint32x4_t pair = vreinterpretq_u32_u8(vld1q_u8(static_cast<const uint8_t*>(p)));
-    even = vreinterpretq_f32_u32(vshlq_n_u32(pair, 16));
-    odd = vreinterpretq_f32_u32(vandq_u32(pair, vdupq_n_u32(0xffff0000u)));
+    return vreinterpretq_f32_u32(vandq_u32(pair, vdupq_n_u32(0xffff0000u)));
   }
   INGOT_INLINE uint16x4_t load_4(const void* p) {
     return vget_low_u16(vmovl_u8(vreinterpret_u8_s32(vdup_n_s32(*static_cast<const AnyInt*>(p)))));
@@ -127,6 +132,7 @@ struct Vec {
   INGOT_INLINE F load_high4(const void* p) { return vcvtq_f32_u32(vmovl_u16(vshr_n_u16(load_4(p), 4))); }
   INGOT_INLINE void store(float* p, F a) { vst1q_f32(p, a); }
 
+  static constexpr int kManyBlocks = 1;  // there is no largest_of_many() or quantize_many()
   INGOT_INLINE float largest_of_32(const float* x) {
     F m = vabsq_f32(vld1q_f32(x));
     INGOT_UNROLL for (int i = 4; i < 32; i += 4) m = vmaxq_f32(m, vabsq_f32(vld1q_f32(x + i)));
