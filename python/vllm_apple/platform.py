@@ -141,7 +141,7 @@ class ApplePlatform(Platform):
 
 
 def never_fork_a_gpu() -> None:
-    """A GPU that this process has opened, as _clamp() does, is of no use to a process forked from it: CUDA refuses every call there."""
+    """A GPU that this process has opened, as _clamp() does, is of no use to a process forked from it: CUDA does not support that."""
     name = ingot.settings()["device"]
     if name == "auto":
         name = next((device for device, usable, _ in ingot.devices() if usable and device == "cuda"), "metal")

@@ -17,7 +17,7 @@ def test_the_script_measures_both_sides(tmp_path, capsys):
     out = tmp_path / "figures.json"
     with pytest.raises(SystemExit) as end:
         vllm_throughput.main([
-            "--model", str(FIXTURES / "llama-bf16-llama3"), "--load-format", "dummy", "--batch", "1,3", "--prompt-len", "40", "--gen-len", "24",
+            "--model", str(FIXTURES / "llama-bf16-llama3"), "--load-format", "dummy", "--batch", "1,3", "--prompt-len", "40", "--gen-len", "10",
             "--rounds", "1", "--least", "1e9", "--json", str(out), "--vllm-args", '{"seed": 1}',
         ])
     assert end.value.code == 1, "every ratio is below a thousand million"
