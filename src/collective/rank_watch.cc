@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "collective/lost_rank.h"
@@ -10,20 +9,15 @@
 namespace ingot {
 namespace {
 
-using namespace std::chrono_literals;
-
-using std::chrono::milliseconds;
-
-constexpr milliseconds kMostSilent = 10 * RankWatch::kBeat + RankWatch::kBeat / 2;
+// Counted in looks of our own, four a second: a machine that sleeps, or stops all ranks, stops the count too, and where
+// programs must wait for their turn it is slower, for the others must as well.
+constexpr int kMostSilent = 10;
 // Until the first word: a connection may be made by the first beats, one for each of its steps.
-constexpr milliseconds kMostSilentAtFirst = 60 * RankWatch::kBeat;
+constexpr int kMostSilentAtFirst = 60;
 // Between the death of a rank and the signal by which mpirun tells the others lie four beats, and as many until it
 // kills.
-constexpr milliseconds kMostSilentInDoubt = 2 * RankWatch::kBeat + RankWatch::kBeat / 2;
-// What a look counts for, however late it is: a machine that sleeps, or stops all ranks, stops the count too; one that
-// is busy does not.
-constexpr milliseconds kMostOfALook = 2 * RankWatch::kBeat;
-constexpr milliseconds kStandstill = 8 * RankWatch::kBeat;  // of this rank itself
+constexpr int kMostSilentInDoubt = 2;
+constexpr auto kStandstill = 8 * RankWatch::kBeat;  // of this rank itself
 
 }  // namespace
 
@@ -86,9 +80,9 @@ void RankWatch::judge() {
     if (stops_) return;
     const Clock::time_point now = Clock::now();
     if (now - looked > kStandstill) stood_still = now;
+    looked = now;
     if (why.empty()) {
-      count(std::min(kMostOfALook, std::chrono::duration_cast<milliseconds>(now - looked)));
-      looked = now;
+      count();
       why = verdict();
     }
     if (why.empty()) continue;
@@ -98,10 +92,10 @@ void RankWatch::judge() {
 }
 
 // After each beat.
-void RankWatch::count(milliseconds passed) {
+void RankWatch::count() {
   for (const auto& peer : peers_) {
     const uint64_t heard = peer->heard;
-    peer->silent = heard != peer->known || peer->has_left ? 0ms : peer->silent + passed;
+    peer->silent = heard != peer->known || peer->has_left ? 0 : peer->silent + 1;
     peer->known = heard;
     if (!peer->lost.empty() && peer->grace > 0) --peer->grace;
   }
@@ -111,15 +105,15 @@ std::string RankWatch::verdict() const {
   const Peer* silent = nullptr;
   for (const auto& peer : peers_) {
     if (!peer->lost.empty() && peer->grace == 0) return name_of(peer->rank) + peer->lost;
-    const milliseconds most = peer->known == 0      ? kMostSilentAtFirst
-                              : ranks_are_doubted() ? kMostSilentInDoubt
-                                                    : kMostSilent + (rank_ == 0 || peer->rank == 0 ? 0ms : kGrace);
+    const int most = peer->known == 0      ? kMostSilentAtFirst
+                     : ranks_are_doubted() ? kMostSilentInDoubt
+                                           : kMostSilent + (rank_ == 0 || peer->rank == 0 ? 0 : kGraceBeats);
     if (peer->silent > most && (silent == nullptr || peer->rank == with_)) silent = peer.get();
   }
   if (silent == nullptr) return {};
   if (silent->silent <= kMostSilent) return name_of(silent->rank) + " is gone";
   return fmt::format("{} has not answered for {:.0f} s", name_of(silent->rank),
-                     std::chrono::duration<double>(silent->silent).count());
+                     std::chrono::duration<double>(kBeat * silent->silent).count());
 }
 
 }  // namespace ingot

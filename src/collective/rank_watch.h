@@ -47,8 +47,8 @@ class RankWatch {
   struct Peer {
     int rank = 0;
     std::atomic<uint64_t> heard{0};
-    uint64_t known = 0;                  // of heard, at the last beat
-    std::chrono::milliseconds silent{};  // since then
+    uint64_t known = 0;  // of heard, at the last beat
+    int silent = 0;      // beats of ours since then
     bool has_left = false;
     std::string lost;  // lost()'s `what`
     int grace = 0;     // beats that are left to rank 0 to end the group
@@ -57,7 +57,7 @@ class RankWatch {
   Peer* find(int rank) const;
   void judge();
   std::string verdict() const;  // why the group must end; empty: it need not
-  void count(std::chrono::milliseconds passed);
+  void count();
 
   const int rank_;
   const std::vector<std::string> machines_;
