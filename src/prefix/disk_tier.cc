@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLastWrites{10};  // before the process ends
 constexpr std::chrono::minutes kTouchedFor{5};   // a file that was touched
-constexpr size_t kMostTouched = 1 << 18;         // that are remembered
+constexpr size_t kMostTouched = 1 << 15;         // that are remembered, in some 70 bytes each
 
 }  // namespace
 
