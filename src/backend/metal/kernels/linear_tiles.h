@@ -68,7 +68,8 @@ METAL_FUNC uint linear_tile_column(uint format, uint turn, uint run) {
 METAL_FUNC uint linear_tile_x_pieces() { return LINEAR_ROWS * linear_tile_runs() / linear_tile_threads(); }
 METAL_FUNC uint linear_tile_w_pieces() { return linear_tile_runs() / linear_tile_sides(); }
 
-// Copies: the pieces of this thread that are next.
+// Copies: the pieces of this thread that came last, or that are the first. They move on right before the next copies:
+// right behind them the registers that say where would be waited for.
 struct LinearCopied {
   device const uchar* x[8];
   device const uchar* w[8];
@@ -79,19 +80,23 @@ METAL_FUNC bool linear_copies_weights(uint format) { return LINEAR_COPIES && for
 METAL_FUNC void linear_tile_copy(threadgroup uchar* to, thread LinearCopied& from, uint format,
                                  constant LinearColumns& columns, uint turn, uint turns, uint thread_index) {
   if (turn < turns) {
-    const uint x_step = (linear_tile_column(format, turn + 1, 0) - linear_tile_column(format, turn, 0)) * 2;
+    const uint last = max(turn, 1u) - 1;
+    const uint x_step = (linear_tile_column(format, turn, 0) - linear_tile_column(format, last, 0)) * 2;
+    const uint w_step = (turn - last) * (LINEAR_TILE_TURN / 32 * columns.planes.code_block);
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) from.x[i] += x_step;
+    if (linear_copies_weights(format)) {
+      PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) from.w[i] += w_step;
+    }
     PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
       const LinearPiece piece = linear_piece(LINEAR_ROWS, i, thread_index);
       begin_copy((threadgroup uint4*)(to + linear_tile_place(LINEAR_ROWS, piece.row, piece.run) * 2),
                  (device const uint4*)from.x[i]);
-      from.x[i] += x_step;
     }
     if (linear_copies_weights(format)) {
       PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
         const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
         const uint place = linear_tile_weights() + linear_tile_place(LINEAR_TILE_OUTPUTS, piece.row, piece.run);
         begin_copy((threadgroup uint4*)(to + place * 2), (device const uint4*)from.w[i]);
-        from.w[i] += LINEAR_TILE_TURN / 32 * columns.planes.code_block;
       }
     }
   }
