@@ -81,7 +81,8 @@ void check_shape(const std::string& name, const std::string& dtype, int32_t max_
 // All the kernels of one shape, with products of `rows` rows among them.
 void check_many_rows(const char* among, int32_t rows, bool warpgroups) {
   if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / (std::string("ingot-cuda-") + among);
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / (std::string("ingot-cuda-") + among);
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "num_hidden_layers": 2,
