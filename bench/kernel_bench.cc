@@ -386,18 +386,9 @@ void run(const Options& options) {
   // Tiles, where neither warpgroups nor a library take the product.
   for (const metal::LinearVariant& tiles :
        {metal::LinearVariant{.tile_rows = 64, .buffers = 2},
-        {.tile_rows = 128, .tile_outputs = 128, .buffers = 2},
         {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 4, .copies = true},
-        {.tile_rows = 128, .tile_outputs = 128, .buffers = 3, .copies = true},
-        {.tile_rows = 128,
-         .tile_outputs = 128,
-         .tile_width = 64,
-         .tile_turn = 32,
-         .buffers = 3,
-         .copies = true,
-         .totals = true},
-        {.tile_rows = 128, .tile_outputs = 64, .tile_turn = 32, .buffers = 4, .copies = true},
-        {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true}}) {
+        {.tile_rows = 128, .tile_outputs = 128, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true},
+        {.tile_rows = 128, .tile_outputs = 64, .tile_turn = 32, .buffers = 4, .copies = true}}) {
     metal::tried_variant = tiles;
     const std::string way = " " + metal::name_of(metal::LinearWay{false, tiles});
     bench.gated("prefill gate+up" + way, 2048, DType::bf16, true);

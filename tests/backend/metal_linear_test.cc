@@ -287,7 +287,8 @@ TEST(MetalLinearTiles, OfEverySizeHaveTheSameBits) {
   SKIP_WHEN_SANITIZED();
   const LinearVariant copies{
       .tile_rows = 32, .tile_width = 64, .tile_turn = 32, .buffers = 3, .copies = true, .totals = true};
-  for (const DType type : soak() ? std::vector{DType::f16, DType::q8_0, DType::q4_k} : std::vector{DType::f16, DType::q4_k}) {
+  for (const DType type :
+       soak() ? std::vector{DType::f16, DType::q8_0, DType::q4_k} : std::vector{DType::f16, DType::q4_k}) {
     const auto w = stored_matrix(type, 45, type == DType::f16 ? 64 * 11 : 256 * 3, 61);
     Product p = product(*w, 70);
     const std::vector<std::byte> want = run(watched(), p);

@@ -14,9 +14,11 @@ namespace ingot::testing {
 namespace {
 
 // Loads a model on a device that only compiles; none of its kernels may keep in memory what should be in registers.
-void check(EngineOptions engine, size_t least, const char* among = "") {
+void check(EngineOptions engine, size_t least, const char* among = "", bool warpgroups = true) {
   softmetal::Options options = softmetal::options_from_environment();
   options.compile_only = true;
+  options.warpgroups = warpgroups;
+  if (!warpgroups) options.gemm = softmetal::Gemm::none;
   softmetal::set_options(options);
   engine.device = "cuda";
   Engine::load(engine);
@@ -76,10 +78,11 @@ void check_shape(const std::string& name, const std::string& dtype, int32_t max_
   std::filesystem::remove_all(folder);
 }
 
-// Products of many rows, which four simdgroups multiply together: all the kernels of one shape.
-TEST(CudaCompileWide, NeitherSpillsNorMultipliesOneByOne) {
+// All the kernels of one shape, with products of `rows` rows among them.
+void check_many_rows(const char* among, int32_t rows, bool warpgroups) {
   if (kSanitized) GTEST_SKIP() << "nothing here for a sanitizer to see";
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "ingot-cuda-wide";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / (std::string("ingot-cuda-") + among);
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "num_hidden_layers": 2,
@@ -91,12 +94,17 @@ TEST(CudaCompileWide, NeitherSpillsNorMultipliesOneByOne) {
   engine.load_format = "dummy";
   engine.dtype = "bf16";
   engine.max_seqs = 1;
-  engine.max_model_len = 128;
-  engine.kv_blocks = 8;
-  engine.max_step_tokens = 128;
-  check(engine, 15, "linear_wide_bfloat");
+  engine.max_model_len = rows;
+  engine.kv_blocks = 16;
+  engine.max_step_tokens = rows;
+  check(engine, 15, among, warpgroups);
   std::filesystem::remove_all(folder);
 }
+
+// Many rows, which four simdgroups multiply together.
+TEST(CudaCompileWide, NeitherSpillsNorMultipliesOneByOne) { check_many_rows("linear_wide_bfloat", 128, true); }
+// On other GPUs, and without a library, tiles take them.
+TEST(CudaCompileTiles, KeepTheirSumsInRegisters) { check_many_rows("linear_many_bfloat", 256, false); }
 
 // All sizes of a step, of every kind of shape: minutes.
 #define INGOT_SKIP_SHORT_FORM \

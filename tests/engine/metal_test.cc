@@ -248,7 +248,8 @@ TEST_P(MetalTrafficOf, DecodeReadsWeightsAndCacheOnce) {
     EXPECT_LE(static_cast<double>(traffic.kv), 1.05 * static_cast<double>(stats.kv_bytes)) << "batch " << batch;
     EXPECT_GE(traffic.kv, stats.kv_bytes) << "batch " << batch;
     EXPECT_LE(static_cast<double>(traffic.matrices), 1.05 * static_cast<double>(one)) << "batch " << batch;
-    EXPECT_LE(static_cast<double>(traffic.weights), 1.05 * static_cast<double>(stats.weight_bytes)) << "batch " << batch;
+    EXPECT_LE(static_cast<double>(traffic.weights), 1.05 * static_cast<double>(stats.weight_bytes))
+        << "batch " << batch;
     EXPECT_GE(traffic.weights, stats.weight_bytes) << "batch " << batch;
     const uint64_t least = DecoderScratch::of(EngineInternals::config(*engine),
                                               whole_model(EngineInternals::config(*engine)), batch, batch, DType::f16)

@@ -3,9 +3,9 @@
 #include "linear_params.h"
 
 // Many rows: LINEAR_ROWS rows by LINEAR_TILE_OUTPUTS rows of W, a turn of columns at a time through threadgroup memory,
-// so that weights are loaded and decoded once for all of the rows. Of a gated product half of the rows of W are those of
-// the first matrix, and half the same ones of the second. While one turn is multiplied the next ones are on their way:
-// in registers, or as copies that take none.
+// so that weights are loaded and decoded once for all of the rows. Of a gated product half of the rows of W are those
+// of the first matrix, and half the same ones of the second. While one turn is multiplied the next ones are on their
+// way: in registers, or as copies that take none.
 //
 // In threadgroup memory: [buffers] turns, each of them the rows of x and then those of W, [32 columns a time][rows]
 // [linear_tile_stride()]. Behind them, or where they were, results: [rows / 8][outputs / 8][8][8].
@@ -46,8 +46,8 @@ METAL_FUNC uint linear_tile_place(uint rows, uint row, uint run) {
 struct LinearPiece {
   uint row, run;
 };
-// Piece `i` of a thread's, of an operand of `rows` rows. Where all threads together take some rows as a whole, pieces lie
-// as far apart for every thread.
+// Piece `i` of a thread's, of an operand of `rows` rows. Where all threads together take some rows as a whole, pieces
+// lie as far apart for every thread.
 METAL_FUNC LinearPiece linear_piece(uint rows, uint i, uint thread_index) {
   const uint threads = linear_tile_threads();
   LinearPiece piece;
@@ -68,7 +68,8 @@ METAL_FUNC uint linear_tile_column(uint format, uint turn, uint run) {
 METAL_FUNC uint linear_tile_x_pieces() { return LINEAR_ROWS * linear_tile_runs() / linear_tile_threads(); }
 METAL_FUNC uint linear_tile_w_pieces() { return linear_tile_runs() / linear_tile_sides(); }
 
-// Copies: the pieces of this thread that are next.
+// Copies: the pieces of this thread that came last, or that are the first. They move on right before the next copies:
+// right behind them the registers that say where would be waited for.
 struct LinearCopied {
   device const uchar* x[8];
   device const uchar* w[8];
@@ -79,19 +80,23 @@ METAL_FUNC bool linear_copies_weights(uint format) { return LINEAR_COPIES && for
 METAL_FUNC void linear_tile_copy(threadgroup uchar* to, thread LinearCopied& from, uint format,
                                  constant LinearColumns& columns, uint turn, uint turns, uint thread_index) {
   if (turn < turns) {
-    const uint x_step = (linear_tile_column(format, turn + 1, 0) - linear_tile_column(format, turn, 0)) * 2;
+    const uint last = max(turn, 1u) - 1;
+    const uint x_step = (linear_tile_column(format, turn, 0) - linear_tile_column(format, last, 0)) * 2;
+    const uint w_step = (turn - last) * (LINEAR_TILE_TURN / 32 * columns.planes.code_block);
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) from.x[i] += x_step;
+    if (linear_copies_weights(format)) {
+      PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) from.w[i] += w_step;
+    }
     PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
       const LinearPiece piece = linear_piece(LINEAR_ROWS, i, thread_index);
       begin_copy((threadgroup uint4*)(to + linear_tile_place(LINEAR_ROWS, piece.row, piece.run) * 2),
                  (device const uint4*)from.x[i]);
-      from.x[i] += x_step;
     }
     if (linear_copies_weights(format)) {
       PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
         const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
         const uint place = linear_tile_weights() + linear_tile_place(LINEAR_TILE_OUTPUTS, piece.row, piece.run);
         begin_copy((threadgroup uint4*)(to + place * 2), (device const uint4*)from.w[i]);
-        from.w[i] += LINEAR_TILE_TURN / 32 * columns.planes.code_block;
       }
     }
   }
@@ -115,9 +120,7 @@ METAL_FUNC void linear_tile_x(thread LinearEight<T>* runs, uint format, device c
 METAL_FUNC uint linear_tile_own_units(uint format) {
   return (packed_unit_columns(format) == 8 ? linear_tile_runs() : 4) / linear_tile_sides();
 }
-METAL_FUNC uint linear_tile_unit_turns(uint format) {
-  return max(linear_step_columns(format) / LINEAR_TILE_TURN, 1u);
-}
+METAL_FUNC uint linear_tile_unit_turns(uint format) { return max(linear_step_columns(format) / LINEAR_TILE_TURN, 1u); }
 template <typename T>
 METAL_FUNC void linear_tile_units(thread LinearUnit<T>* units, uint format, thread const LinearTile<T>& tile,
                                   uint turn) {
@@ -337,8 +340,8 @@ METAL_FUNC void linear_tile_sum(thread simdgroup_float8x8 (&totals)[8][8], uint 
               if (last_i && c == 2) linear_tile_load_output(loaded, from, tile, j, next_run);
             }
           }
-          PACKED_UNROLL for (uint r = 0; r < 2; ++r)
-              PACKED_UNROLL for (uint k = 0; k < 4; ++k) loaded.a[r][k] = a[r][k];
+          PACKED_UNROLL for (uint r = 0; r < 2; ++r) PACKED_UNROLL for (uint k = 0; k < 4; ++k) loaded.a[r][k] =
+              a[r][k];
         }
       }
     } else {
@@ -399,8 +402,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
     PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
       const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
       const uint o = first_output + piece.row % tile_outputs;
-      const PackedRow row =
-          packed_row(piece.row < tile_outputs ? w : w_up, p.columns.planes, o < p.outputs ? o : 0);
+      const PackedRow row = packed_row(piece.row < tile_outputs ? w : w_up, p.columns.planes, o < p.outputs ? o : 0);
       copied.w[i] = row.codes + piece.run / 4 * p.columns.planes.code_block + piece.run % 4 * 16;
     }
   }
@@ -425,8 +427,8 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
               simdgroup_store(totals[i][j], linear_tile_result(tile, i, j));
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    // Two neighbouring outputs a thread, an eight of rows by an eight of outputs a simdgroup; several at once where there
-    // are registers: those that are not there, too, so that nothing is decided in between.
+    // Two neighbouring outputs a thread, an eight of rows by an eight of outputs a simdgroup; several at once where
+    // there are registers: those that are not there, too, so that nothing is decided in between.
     constexpr uint together = kWideMatrices ? 4 : 1;
     const uint pairs = LINEAR_ROWS * tile_outputs / 2, across = tile_outputs / 8;
     for (uint first = thread_index; first < pairs; first += together * linear_tile_threads()) {

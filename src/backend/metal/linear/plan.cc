@@ -62,8 +62,8 @@ int64_t row_bucket(int64_t rows) { return rows <= 8 ? 8 : rows <= 16 ? 16 : rows
 size_t tile_bytes(const LinearVariant& variant, DType type) {
   const int64_t rows = variant.tile_rows, outputs = variant.tile_outputs;
   const int64_t stride = variant.copies ? kLinearCopiedStride : kLinearTileStride;
-  const size_t turns = static_cast<size_t>(variant.buffers * variant.tile_turn / 32 * (rows + outputs) * stride) *
-                       dtype_bytes(type, 1);
+  const size_t turns =
+      static_cast<size_t>(variant.buffers * variant.tile_turn / 32 * (rows + outputs) * stride) * dtype_bytes(type, 1);
   const size_t results = static_cast<size_t>(rows * outputs) * 4;
   return variant.totals ? turns + results : std::max(turns, results);
 }

@@ -69,8 +69,8 @@ struct LinearVariant {
 int64_t slice_columns(DType format, int64_t cols);
 // Whether few rows of this product can be unrolled.
 bool fits_streams(const LinearShape& shape);
-// Whether tiles can be copied: rows of x, and of W where it has numbers, lie as the matrix unit wants them, in pieces of
-// 16 bytes without an end within one.
+// Whether tiles can be copied: rows of x, and of W where it has numbers, lie as the matrix unit wants them, in pieces
+// of 16 bytes without an end within one.
 bool fits_copies(const LinearShape& shape);
 // Operands of the matrix unit: the narrowest type that holds both sides.
 DType tile_type(const LinearShape& shape);
