@@ -158,7 +158,8 @@ TEST_P(LinearTest, MatchesDoubleReference) {
   struct Shape {
     int64_t blocks, n;
   };
-  std::vector<Shape> shapes = {{1, 96}, {2, 1}, {3, 37}, {5, 16}};
+  const int64_t long_row = cols(1) > 32 ? 3 : 18;  // above 16 blocks of 32, which some kernels quantize together
+  std::vector<Shape> shapes = {{1, 96}, {2, 1}, {3, 37}, {long_row, 16}};
   if (test::soak())
     for (int64_t blocks : {1, 2, 3, 5})
       for (int64_t n : {1, 16, 37, 96}) shapes.push_back({blocks, n});
@@ -200,7 +201,7 @@ TEST_P(LinearTest, MatchesDoubleReference) {
 }
 
 TEST_P(LinearTest, RowsDoNotDependOnTheirBatch) {
-  const int64_t n = 83, k_size = cols(3);
+  const int64_t n = 67, k_size = cols(3);  // five panels: two pairs, and one that is left over
   auto m = make_matrix({{type(), n}}, k_size, 3);
   const PackedMatrix w = pack_matrix(m->spec, isa());
   const int64_t most = 40;

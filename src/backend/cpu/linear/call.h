@@ -46,6 +46,7 @@ struct Call {
   int64_t tiles;
   uint8_t* quantized = nullptr;
   uint8_t* rounded = nullptr;
+  int64_t first_tile = 0;    // of those that meet some panels one after another
   bool unconverted = false;  // they are still to be filled, by this worker for itself
 
   // One that rounds to bf16 is AVX-512 with more instructions; all ISAs pack alike.
@@ -129,6 +130,7 @@ struct Call {
     args.in = in + row * in_stride;
     args.in_stride = in_stride;
     args.out = out;
+    args.from_memory = tile == first_tile;
     kernels.tile[static_cast<int>(segment.type)][tile_rows(tile) - 1](args);
   }
 
@@ -146,7 +148,7 @@ struct Call {
       if (std::exchange(unconverted, false))
         for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
       const int64_t end = std::min(layout.panels, (i + 1) * chunk);
-      for (int64_t first_tile = 0; first_tile < tiles; first_tile += cached_tiles) {
+      for (first_tile = 0; first_tile < tiles; first_tile += cached_tiles) {
         const int64_t last_tile = std::min(tiles, first_tile + cached_tiles);
         for (int64_t panel = i * chunk; panel < end;) {
           const Segment& segment = segment_of_panel(layout, panel);

@@ -23,12 +23,13 @@ struct TileArgs {
   int panels;
   int slices;                 // of columns, 1, 2 or 4: each is summed by itself, then they are added by add_slice()
   const int64_t* slice_ends;  // [slices]: the column behind each
-  const uint8_t* act;  // slice after slice; block formats: the tile's records (format.h); bf16: see round_to_bf16
-  bool halves;         // the records have sums of halves
-  const float* in;     // float formats: the tile's first row
-  int64_t in_stride;   // in floats
-  float* out;          // [panels][rows of the tile][16]
-  float* waiting;      // room for add_slice(): kWaitingFloats
+  const uint8_t* act;        // slice after slice; block formats: the tile's records (format.h); bf16: see round_to_bf16
+  bool halves;               // the records have sums of halves
+  const float* in;           // float formats: the tile's first row
+  int64_t in_stride;         // in floats
+  float* out;                // [panels][rows of the tile][16]
+  float* waiting;            // room for add_slice(): kWaitingFloats
+  bool from_memory = false;  // the panels: nobody has read them just before; kernels may read them in one stream then
 };
 
 // The results of some panels and a tile on their way to memory.

@@ -68,7 +68,7 @@ INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kPanels][kRows], float* wai
 // Two sums, over even and over odd pairs of a slice's columns. Rows kFirst.. of a tile of kRows, panels i..
 template <int kRows, int kFirst, int kGroup, int kPanels>
 INGOT_INLINE void group(const TileArgs& args, int i) {
-  constexpr bool kAhead = kRows >= 5 && kFirst == 0;
+  constexpr bool kAhead = kRows >= 5 && kPanels == 1;
   __m512 even[kPanels][kGroup], odd[kPanels][kGroup];
   const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
   const uint8_t* act = args.act + kFirst * 64;
@@ -98,14 +98,14 @@ INGOT_INLINE void group(const TileArgs& args, int i) {
       _mm512_storeu_ps(args.out + ((i + p) * kRows + kFirst + r) * kPanelRows, even[p][r]);
 }
 
-// Two panels take what is loaded of the activations twice, as in vec_avx512.h; there is room for the sums of seven
-// rows.
+// Two panels that are in cache take what is loaded of the activations twice, as in vec_avx512.h; there is room for the
+// sums of seven rows.
 template <int kRows>
 void tile(const TileArgs& args) {
   int i = 0;
   if constexpr (kRows >= 3) {
     constexpr int kGroup = kRows > 7 ? 4 : kRows;
-    for (; i + 2 <= args.panels; i += 2) {
+    for (; !args.from_memory && i + 2 <= args.panels; i += 2) {
       group<kRows, 0, kGroup, 2>(args, i);
       if constexpr (kGroup < kRows) group<kRows, kGroup, kRows - kGroup, 2>(args, i);
     }
