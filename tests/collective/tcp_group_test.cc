@@ -158,7 +158,9 @@ TEST(TcpGroup, TurnsStrangersAway) {
   // One says nothing, one sends garbage, one has another key, one goes at once.
   const TcpSocket silent = TcpSocket::connect(door, until), loud = TcpSocket::connect(door, until);
   EXPECT_TRUE(loud.write(bytes_of(200, 9), until));
-  { const TcpSocket hasty = TcpSocket::connect(door, until); }
+  {
+    const TcpSocket hasty = TcpSocket::connect(door, until);
+  }
   try {
     ranks.listeners[1].join(1, ranks.ranks, key_of(4), 60s);
     FAIL() << "a rank with another key was let in";

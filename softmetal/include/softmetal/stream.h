@@ -7,7 +7,7 @@
 namespace MTL {
 class BlitCommandEncoder;
 class CommandBuffer;
-}
+}  // namespace MTL
 
 namespace softmetal {
 
