@@ -264,7 +264,8 @@ template <typename T>
 METAL_FUNC void linear_tile_meet(thread const LinearBrought<T>& brought, uint format, thread const LinearTile<T>& tile,
                                  bool brings, uint turn, uint turns) {
   if (LINEAR_BUFFERS == 1) {
-    if (turn > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
+    // Of the first turn too: a loop that begins otherwise than it goes on is compiled twice, with more registers.
+    threadgroup_barrier(mem_flags::mem_threadgroup);
     linear_tile_land(tile.memory, brought, format, tile, brings, turn, turns);
   }
   if (LINEAR_COPIES) wait_for_copies(LINEAR_BUFFERS - 2);

@@ -178,12 +178,13 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
     const LinearVariant large = large_tiles(shape);
     if (nvidia && shape.rows > 64 && tile_bytes(large, type) <= static_cast<size_t>(shape.threadgroup_bytes))
       return large;
-    // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for; with cuts, 16 by 32
-    // are.
-    const bool few_sums = !nvidia && shape.cuts > 0 && type != DType::f32;
-    // Turns of as many columns as there are pieces for all threads.
+    // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for. With cuts 16 by 32 of
+    // both are too: totals wait in threadgroup memory, and a turn is brought when the one before was multiplied.
+    if (!nvidia && shape.cuts > 0 && type != DType::f32)
+      return shape.rows > 32 ? LinearVariant{.tile_rows = 64, .tile_parts = 4, .tile_turn = 32, .totals = true}
+                             : LinearVariant{.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .totals = true};
     if (shape.rows <= 32 || type == DType::f32)
-      return {.tile_rows = 32, .tile_parts = few_sums ? 4 : 2, .tile_turn = few_sums ? 64 : 32, .buffers = 2};
+      return {.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .buffers = 2};
     return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4, .tile_turn = 32, .buffers = 2};
   }
   const int64_t rows = shape.experts > 0 ? shape.item_rows : std::min(shape.rows, kMostStreamedRows);
