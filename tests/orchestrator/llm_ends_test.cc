@@ -86,6 +86,9 @@ TEST(LlmEnds, NothingAllowedEndsTheChoice) {
   options.engine.kv_blocks = 24;  // for two of the neighbours at a time
   Llm llm(Engine::load(options.engine), nullptr, options);
   const std::vector<Choice> alone = answer(llm, greedy({9, 8, 7}, 60));
+  LoopGate gate;  // all of them run at a time
+  const auto first = llm.submit(greedy({3, 2, 1}, 1), gate.notify());
+  gate.wait_held();
   std::vector<std::shared_ptr<Generation>> neighbours, stuck;
   for (int i = 0; i < 4; ++i) {
     neighbours.push_back(llm.submit(greedy({9, 8, 7}, 60)));
@@ -97,6 +100,7 @@ TEST(LlmEnds, NothingAllowedEndsTheChoice) {
     request.best_of = i == 3 ? 5 : 0;
     stuck.push_back(llm.submit(request));
   }
+  gate.open();
   for (size_t i = 0; i < stuck.size(); ++i) {
     const std::vector<Choice> choices = collect(*stuck[i]);
     ASSERT_EQ(choices.size(), i + 1);
