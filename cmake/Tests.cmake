@@ -44,6 +44,16 @@ function(ingot_busy)
   set_tests_properties(${ARGN} PROPERTIES PROCESSORS 2)
 endfunction()
 
+# How an entry is scheduled, by the caller's arguments WAITS and COST.
+function(ingot_schedule name)
+  if(NOT ARG_WAITS)
+    ingot_busy(${name})
+  endif()
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
+endfunction()
+
 # ingot_test_part(name OF binary [FILTER pattern ... [- pattern ...]] [LABELS l ...] [TIMEOUT seconds] [COST seconds]
 #                 [ENVIRONMENT A=b ...] [WAITS])
 # The cases that the patterns name, less those behind the dash; without FILTER the cases that no part before it has named, so that
@@ -73,12 +83,7 @@ function(ingot_test_part name)
     list(APPEND ARG_ENVIRONMENT ASAN_OPTIONS=detect_stack_use_after_return=0)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
-  if(NOT ARG_WAITS)
-    ingot_busy(${name})
-  endif()
-  if(ARG_COST)
-    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
-  endif()
+  ingot_schedule(${name})
 endfunction()
 
 # ingot_test(name SOURCES a_test.cc ... LIBS lib ... [LABELS l] [TIMEOUT seconds] [COST seconds] [WAITS]): a binary run as one entry.

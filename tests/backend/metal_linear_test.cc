@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "backend/metal/linear/candidates.h"
 #include "core/error.h"
@@ -211,6 +212,18 @@ TEST_P(MetalLinear, MatchesDoubleInShortRows) {
   }
 }
 
+// Bytes of weights that kernels have loaded since the last call: all of them, and each once.
+std::pair<uint64_t, uint64_t> take_weight_traffic() {
+  uint64_t loaded = 0, unique = 0;
+  for (const softmetal::Traffic& t : softmetal::take_traffic())
+    for (const auto& buffer : t.buffers)
+      if (buffer.label == "weight" && !t.kernel.starts_with("a copy")) {
+        loaded += buffer.loaded;
+        unique += buffer.unique_loaded;
+      }
+  return {loaded, unique};
+}
+
 // Weights once for all rows, and nothing but the matrix: what is in memory, counted by the byte.
 TEST_P(MetalLinear, LoadsWeightsOnceForAllRows) {
   SKIP_WHEN_SANITIZED();
@@ -223,13 +236,7 @@ TEST_P(MetalLinear, LoadsWeightsOnceForAllRows) {
   for (int64_t rows : soak() ? std::vector<int64_t>{16, 1, 8} : std::vector<int64_t>{16}) {
     const Product p = product(*w, rows);
     check(p, run(rig(Mode::count), p), std::to_string(rows) + " rows");
-    uint64_t loaded = 0, unique = 0;
-    for (const softmetal::Traffic& t : softmetal::take_traffic())
-      for (const auto& buffer : t.buffers)
-        if (buffer.label == "weight" && !t.kernel.starts_with("a copy")) {
-          loaded += buffer.loaded;
-          unique += buffer.unique_loaded;
-        }
+    const auto [loaded, unique] = take_weight_traffic();
     EXPECT_EQ(unique, w->packed.size()) << rows << " rows";
     // Scales of a block of 256 are shared by lanes that each load them: of q4_k 16 bytes by eight, beside 128 of codes.
     const double most = GetParam() == DType::q4_k ? 256.0 / 144 : 1.35;
@@ -312,13 +319,7 @@ TEST(MetalLinearTiles, LoadWeightsOnceFor64Rows) {
     const auto w = stored_matrix(type, 64, type == DType::f16 ? 128 : 256, 5);
     const Product p = product(*w, kRows);
     check(p, run(rig(Mode::count), p), "256 rows");
-    uint64_t loaded = 0, unique = 0;
-    for (const softmetal::Traffic& t : softmetal::take_traffic())
-      for (const auto& buffer : t.buffers)
-        if (buffer.label == "weight" && !t.kernel.starts_with("a copy")) {
-          loaded += buffer.loaded;
-          unique += buffer.unique_loaded;
-        }
+    const auto [loaded, unique] = take_weight_traffic();
     EXPECT_EQ(unique, w->packed.size());
     // Each of the eight units of a block of q4_k comes with the 16 bytes of the block's scales, beside 128 of codes.
     const double most = type == DType::q4_k ? 256.0 / 144 : 1.0;
