@@ -26,7 +26,7 @@ void encode(const ExpertLinearOp& op, Context& context) {
   shape.in = context.activation;
   shape.experts = route.here();
   shape.first_expert = route.first;
-  shape.item_rows = expert_item_rows(route, context.choices.family());
+  shape.item_rows = expert_item_rows(route, context.family);
   shape.items = std::min(pairs, std::min(route.here(), pairs) + pairs / shape.item_rows);
   shape.outputs = shape.out_stride = outputs;
   shape.out = DType::f32;
