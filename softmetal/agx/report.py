@@ -35,7 +35,6 @@ DTYPES = ("bf16", "q8_0", "q4_k")
 OTHERS = [
     ("TinyLlama-1.1B", "wide-heads", {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 2}, DTYPES[:1]),
     ("Qwen3-30B-A3B", "few-experts", {"num_experts": 8, "num_experts_per_tok": 2}, DTYPES),
-    ("Qwen3-30B-A3B", "some-experts", {"num_experts": 16, "num_experts_per_tok": 2}, DTYPES),
 ]
 
 
