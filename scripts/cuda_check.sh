@@ -93,16 +93,25 @@ run_part() {
     invariance) sharded "$shards" engine_test 'Cuda/Invariance.*' ;;
     speculation) INGOT_SPECULATION_REQUESTS=$requests "$tests/orchestrator_test" --gtest_brief=1 --gtest_filter='Cuda/LlmSpeculationOn.*' ;;
     sanitizer)
-      [ -z "${SOFTMETAL_COMPILE_ONLY:-}" ] || return 0  # its kernels are those of conformance
       local tool
       for tool in memcheck racecheck; do
-        compute-sanitizer --tool $tool --error-exitcode 9 "$tests/backend_test" --gtest_brief=1 --gtest_filter="$sanitizer_filter" || return
+        ${SOFTMETAL_COMPILE_ONLY:+:} compute-sanitizer --tool $tool --error-exitcode 9 "$tests/backend_test" --gtest_brief=1 \
+          --gtest_filter="$sanitizer_filter" || return
       done
+      [ -z "${SOFTMETAL_COMPILE_ONLY:-}" ] || "$tests/backend_test" --gtest_filter="$sanitizer_filter"
       ;;
     decode-*) twice Devstral-Small-2507 "${1#decode-}" ;;
     experts) twice Qwen3-30B-A3B bf16 && prefill Qwen3-30B-A3B ;;
     small) twice Qwen2-0.5B bf16 ;;
     prefill) prefill Devstral-Small-2507 ;;
+  esac
+}
+program_of() {
+  case "$1" in
+    conformance | sanitizer) echo tests/backend_test ;;
+    invariance) echo tests/engine_test ;;
+    speculation) echo tests/orchestrator_test ;;
+    *) echo bin/ingot ;;
   esac
 }
 # In a process group of its own, which ends with its time.
@@ -126,7 +135,7 @@ case "$action" in
     say "built after $(elapsed) s"
     rm -rf "$folder" && mkdir -p "$folder/bin" "$folder/lib" "$work/kernels"
     echo "$root" >"$folder/tree"
-    for program in bin/ingot tests/backend_test tests/engine_test tests/orchestrator_test; do
+    for program in $(while read -r part _; do program_of "$part"; done <<<"$parts" | sort -u); do
       strip -o "$folder/bin/${program##*/}" "build/$program"
     done
     # All that is not of the system's own C library.
@@ -141,9 +150,9 @@ case "$action" in
       limited 3600 "$part" >"$work/$part.log" 2>&1 || true
       say "$part: $(find "$work/kernels" -type f | wc -l) kernels together, $(($(elapsed) - before)) s"
     done <<<"$parts"
-    tar -C "$work" -czf "$folder/kernels.tar.gz" kernels
-    tar -C "$folder" -czf "$folder/programs.tar.gz" bin lib
-    rm -rf "${folder:?}/bin" "${folder:?}/lib"
+    mv "$work/kernels" "$folder/kernels"
+    tar -C "$folder" -cf - bin lib kernels | xz -T0 >"$folder/all.tar.xz"
+    rm -rf "${folder:?}/bin" "${folder:?}/lib" "${folder:?}/kernels"
     say "$(du -m "$folder" | cut -f1) MB in $folder after $(elapsed) s"
     ;;
   run)
@@ -152,8 +161,8 @@ case "$action" in
     shift
     parts=$(parts_of "$@") || exit
     mkdir -p "$out"
-    tar -C "$work" -xzf "$folder/programs.tar.gz"
-    tar -C "$work" -xzf "$folder/kernels.tar.gz"
+    if have xz; then tar -C "$work" -xJf "$folder/all.tar.xz"; else python3 -m tarfile -e "$folder/all.tar.xz" "$work"; fi
+    chmod +x "$work"/bin/*
     # Tests know their fixtures by the path of the tree that they were built in.
     tree=$(cat "$folder/tree")
     [ -e "$tree" ] || { mkdir -p "$(dirname "$tree")" && ln -s "$root" "$tree"; }
