@@ -151,7 +151,7 @@ case "$action" in
       say "$part: $(find "$work/kernels" -type f | wc -l) kernels together, $(($(elapsed) - before)) s"
     done <<<"$parts"
     mv "$work/kernels" "$folder/kernels"
-    tar -C "$folder" -cf - bin lib kernels | xz -T0 >"$folder/all.tar.xz"
+    tar -C "$folder" -cf - bin lib kernels | xz -T0 -2 >"$folder/all.tar.xz"
     rm -rf "${folder:?}/bin" "${folder:?}/lib" "${folder:?}/kernels"
     say "$(du -m "$folder" | cut -f1) MB in $folder after $(elapsed) s"
     ;;
