@@ -23,7 +23,8 @@ constexpr int64_t kOutputs = 40;
 class Mixture {
  public:
   Mixture(DType type, int64_t experts, int64_t per_token, int64_t most_rows)
-      : cols_(is_block_quantized(type) ? 256 : 96), route_{.rows = most_rows, .experts = experts, .per_token = per_token} {
+      : cols_(is_block_quantized(type) ? 256 : 96),
+        route_{.rows = most_rows, .experts = experts, .per_token = per_token} {
     const auto take = [this](int64_t words) { return plan_.take(static_cast<size_t>(words)); };
     const int64_t pairs = route_.pairs();
     for (Region* region : {&route_.ids, &route_.weights, &route_.order, &route_.places}) *region = take(pairs);
@@ -128,7 +129,8 @@ TEST(MetalExperts, HaveTheSameBitsInTilesAndAlone) {
     std::vector<float> logits = random_floats(random, kMost * kExperts);
     for (size_t row = 0; row < kMost; row += 3) logits[row * kExperts] += 4.0f;  // the first one has the most
     const std::vector<float> rows = random_floats(random, static_cast<size_t>(kMost * mixture.cols()), 0.05f);
-    const std::vector<float> pairs = random_floats(random, static_cast<size_t>(kMost * kPerToken * mixture.cols()), 0.05f);
+    const std::vector<float> pairs =
+        random_floats(random, static_cast<size_t>(kMost * kPerToken * mixture.cols()), 0.05f);
     const auto run = [&](int64_t first, int64_t count) {
       const auto part = [&](const std::vector<float>& all, int64_t each) {
         return std::span(all).subspan(static_cast<size_t>(first * each), static_cast<size_t>(count * each));
@@ -138,7 +140,8 @@ TEST(MetalExperts, HaveTheSameBitsInTilesAndAlone) {
     const Mixture::Results all = run(0, kMost);
     // Items of 8, 16 and 32 rows, where all of them have 64.
     for (const auto& [first, count] : {std::pair<int64_t, int64_t>{77, 1}, {31, 20}, {90, 50}})
-      EXPECT_EQ(run(first, count), all.of_rows(first, count, kPerToken)) << dtype_name(type) << ", " << count << " rows";
+      EXPECT_EQ(run(first, count), all.of_rows(first, count, kPerToken))
+          << dtype_name(type) << ", " << count << " rows";
   }
 }
 
@@ -168,8 +171,15 @@ TEST(MetalExperts, TakeTilesWhereAnExpertHasTheRows) {
   const auto rows_of = [](int64_t rows, int family) {
     return metal::expert_item_rows({.rows = rows, .experts = 128, .per_token = 8}, family);
   };
-  for (const auto& [rows, apple, nvidia] : {std::array<int64_t, 3>{1, 8, 8}, {128, 8, 8}, {129, 16, 16}, {256, 16, 16},
-                                            {257, 32, 32}, {513, 64, 64}, {1024, 64, 64}, {1025, 64, 128}, {8192, 64, 128}}) {
+  for (const auto& [rows, apple, nvidia] : {std::array<int64_t, 3>{1, 8, 8},
+                                            {128, 8, 8},
+                                            {129, 16, 16},
+                                            {256, 16, 16},
+                                            {257, 32, 32},
+                                            {513, 64, 64},
+                                            {1024, 64, 64},
+                                            {1025, 64, 128},
+                                            {8192, 64, 128}}) {
     EXPECT_EQ(rows_of(rows, 9), apple) << rows;
     EXPECT_EQ(rows_of(rows, metal::kNvidiaFamily), nvidia) << rows;
   }

@@ -180,15 +180,13 @@ LinearVariant linear_variant(const LinearShape& shape, int family) {
     const DType type = tile_type(shape);
     if (tried_variant && tried_variant->tile_rows > 0 && fits(shape, *tried_variant, family)) return *tried_variant;
     const LinearVariant large = large_tiles(shape);
-    if (nvidia && rows > 64 && tile_bytes(large, type) <= static_cast<size_t>(shape.threadgroup_bytes))
-      return large;
+    if (nvidia && rows > 64 && tile_bytes(large, type) <= static_cast<size_t>(shape.threadgroup_bytes)) return large;
     // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for. With cuts 16 by 32 of
     // both are too: totals wait in threadgroup memory, and a turn is brought when the one before was multiplied.
     if (!nvidia && shape.cuts > 0 && type != DType::f32)
       return rows > 32 ? LinearVariant{.tile_rows = 64, .tile_parts = 4, .tile_turn = 32, .totals = true}
-                             : LinearVariant{.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .totals = true};
-    if (rows <= 32 || type == DType::f32)
-      return {.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .buffers = 2};
+                       : LinearVariant{.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .totals = true};
+    if (rows <= 32 || type == DType::f32) return {.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .buffers = 2};
     return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4, .tile_turn = 32, .buffers = 2};
   }
   const int64_t rows = std::min(rows_together(shape), kMostStreamedRows);

@@ -33,8 +33,8 @@ struct LinearShape {
   bool accumulate = false;
   bool bias = false, bias_up = false;
   std::optional<ActivationKind> plain_activation;  // of the result of one matrix
-  // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (8 to 128), by a list
-  // that is made on the device. 0: one matrix.
+  // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (8 to 128), by a
+  // list that is made on the device. 0: one matrix.
   int64_t experts = 0, items = 0, item_rows = 0;
   int64_t first_expert = 0;  // whose matrix is the first of the stack
   int64_t per_token = 0;     // > 0: rows of x are looked up, see kernels/linear.metal
