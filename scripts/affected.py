@@ -14,7 +14,7 @@ TABLE = [
     # The kernels: each file's own subject, then a whole model.
     ("src/backend/metal/kernels/attention", ["backend_attention", "backend_invariance", "metal_device_kernels", "engine_contract", "engine_metal"]),
     ("src/backend/metal/kernels/sampl", ["backend_sampling", "metal_device_kernels", "engine_contract", "engine_metal"]),
-    ("src/backend/metal/kernels/linear", ["backend_linear", "backend_cuts", "backend_operations", "metal_device_kernels", "backend_gemm", "engine_metal_invariance", "engine_metal"]),
+    ("src/backend/metal/kernels/linear", ["backend_linear", "backend_cuts", "backend_operations", "metal_device_kernels", "softmetal_agx_current", "backend_gemm", "engine_metal_invariance", "engine_metal"]),
     ("src/backend/metal/kernels/", ["backend_operations", "backend_linear", "metal_device_kernels", "backend_attention", "backend_sampling",
                                     "engine_contract", "engine_metal"]),
     ("src/backend/metal/linear", ["backend_linear", "backend_cuts", "metal_device_host", "backend_operations", "backend_gemm", "backend_cpu", "engine_metal",

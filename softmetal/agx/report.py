@@ -2,7 +2,8 @@
 """What Apple's registers say: every kernel that the shipped configs ask for on Apple GPUs, taken to the instructions of M1 and M2 by Mesa.
 
   report.py                      the table, beside the figures of the last commit, on stdout
-  report.py --write              ... and into docs/registers.md, the worst variant of each kernel into docs/metal.md
+  report.py --write              ... and into docs/registers.md, the worst variant of each kernel into docs/metal.md; which kernels it was
+                                 goes into reported.txt, so that the suite sees when they are others
   report.py --only linear        kernels whose names have this in them
   report.py --metal FILE [THREADS]   the kernels of one file instead, without constants, in threadgroups of THREADS (256)
   report.py --only NAME --listing    Mesa's listing of the first of them
@@ -21,6 +22,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+import reported
 import table
 from kernels import ROOT, Tools, compile_all, run, wanted
 
@@ -28,8 +30,14 @@ BEGIN, END = "<!-- agx-report: begin -->\n", "<!-- agx-report: end -->\n"
 WHOLE, SUMMARY = "docs/registers.md", "docs/metal.md"
 CONFIGS = ROOT / "tests/fixtures/configs"
 DTYPES = ("bf16", "q8_0", "q4_k")
-# Beside the shipped configs: heads of 256, which Gemma has, and a cache of integers.
-WIDE_HEADS = ("TinyLlama-1.1B", {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 2})
+# What kernels do not depend on, so that it takes seconds: but the last layer has no prefill rows.
+SMALL = {"num_hidden_layers": 2, "vocab_size": 2048, "bos_token_id": 1, "eos_token_id": 2}
+# Beside the shipped configs: heads of 256, which Gemma has, a cache of integers, and experts that are few enough to have tiles of rows
+# in a step of 256.
+OTHERS = [
+    ("TinyLlama-1.1B", "wide-heads", {"head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 2}, DTYPES[:1]),
+    ("Qwen3-30B-A3B", "few-experts", {"num_experts": 8, "num_experts_per_tok": 2}, DTYPES),
+]
 
 
 def say(text: str) -> None:
@@ -46,14 +54,14 @@ def ask(ingot: pathlib.Path, model: pathlib.Path, folder: pathlib.Path, dtype: s
 
 
 def gather(ingot: pathlib.Path, folder: pathlib.Path, work: pathlib.Path) -> None:
-    """Two layers of each config: kernels do not depend on their number, but the last one has no prefill rows."""
-    models = [(path.name, {}) for path in sorted(CONFIGS.iterdir())]
-    for name, changes in models + [WIDE_HEADS]:
-        config = json.loads((CONFIGS / name / "config.json").read_text()) | {"num_hidden_layers": 2} | changes
-        model = work / (name + ("-wide" if changes else ""))
+    """All that the shipped configs, and those beside them, ask for."""
+    models = [(path.name, "", {}, DTYPES) for path in sorted(CONFIGS.iterdir())]
+    for name, suffix, changes, dtypes in models + OTHERS:
+        config = json.loads((CONFIGS / name / "config.json").read_text()) | SMALL | changes
+        model = work / "-".join(filter(None, [name, suffix]))
         model.mkdir()
         (model / "config.json").write_text(json.dumps(config))
-        for dtype in DTYPES if not changes else DTYPES[:1]:
+        for dtype in dtypes:
             say(f"    {model.name} {dtype}")
             ask(ingot, model, folder, dtype)
         if name == "TinyLlama-1.1B" and not changes:
@@ -87,6 +95,8 @@ def main() -> None:
     parser.add_argument("--listing", action="store_true")
     parser.add_argument("--metal", nargs="+", metavar="FILE [THREADS]")
     options = parser.parse_args()
+    if options.write and (options.only or options.metal):
+        sys.exit("error: --write is of all kernels: leave --only and --metal out")
     tools = Tools(options.tools, options.tools.parent / "agx-kernels")
     work = pathlib.Path(tempfile.mkdtemp())
     try:
@@ -120,6 +130,7 @@ def main() -> None:
     if options.write:
         write(WHOLE, lines, versions(options.tools))
         write(SUMMARY, table.worst(lines), versions(options.tools))
+        reported.write(kernels)
     sys.exit(3 if faults else 0)
 
 

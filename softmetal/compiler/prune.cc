@@ -104,7 +104,7 @@ class Cutter {
       if (text(at) == kept) return {};
     if (text(at) == "typedef") {
       size_t last = at;
-      for (size_t i = at; i < end; i = next(i))
+      for (size_t i = at; i < end && text(i) != "["; i = next(i))
         if (word(i)) last = i;
       return one(last);
     }

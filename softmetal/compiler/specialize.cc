@@ -95,14 +95,16 @@ std::string specialize_grid(const Program& program, const KernelInfo& kernel,
           ? ", launch_bounds(" + std::to_string(kernel.max_threads) +
                 (kernel.together > 0 ? ", " + std::to_string(kernel.together) + ")" : std::string(")"))
           : std::string();
-  return "#include \"softmetal_kernel.h\"\n" + constants_text(program, constants) +
-         "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n" + program.source +
+  const std::string entry =
+      "extern \"C\" __attribute__((__device__, used)) softmetal::abi::GridArgument softmetal_arguments[] = {" +
+      text.description + "{~0u}};\n" + "extern \"C\" __attribute__((__global__" + bounds + ")) void softmetal_grid(" +
+      text.parameters + ") {\n  sm::begin_grid(" + (kernel.starts_early ? "true" : "false") + ");\n  " +
+      kernel.expression + "(" + text.arguments + ");\n}\n";
+  const Program part = needed(program, entry);
+  return "#include \"softmetal_kernel.h\"\n" + constants_text(part, constants) +
+         "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)\n" + part.source +
          "\n#pragma clang attribute pop\n# 1 \"" + kernel.name + ".entry\"\n" +
-         "#pragma clang force_cuda_host_device end\n" +
-         "extern \"C\" __attribute__((__device__, used)) softmetal::abi::GridArgument softmetal_arguments[] = {" +
-         text.description + "{~0u}};\n" + "extern \"C\" __attribute__((__global__" + bounds +
-         ")) void softmetal_grid(" + text.parameters + ") {\n  sm::begin_grid(" +
-         (kernel.starts_early ? "true" : "false") + ");\n  " + kernel.expression + "(" + text.arguments + ");\n}\n";
+         "#pragma clang force_cuda_host_device end\n" + entry;
 }
 
 std::string specialize_agx(const Program& program, const KernelInfo& kernel,

@@ -223,8 +223,8 @@ struct RouteOp {
 
 // out[i, :] = in[i, :] W^T with W of the expert of pair order[i]; gated: out[i, :] = act(x W^T) * (x U^T), where x is
 // the row of that pair. Pairs of experts of other ranks are left as they are. Cost follows the experts that have pairs;
-// each is read once for all of them (a device may take 16 at a time). How many those are is known on the device alone:
-// it adds their bytes itself.
+// each is read once for all of them (a device may take 8 to 128 at a time). How many those are is known on the device
+// alone: it adds their bytes itself.
 struct ExpertLinearOp {
   ExpertRoute route;
   Region in;                                         // activation [pairs, cols]; gated [rows, cols]

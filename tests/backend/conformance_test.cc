@@ -436,8 +436,9 @@ TEST_P(Conformance, Experts) {
   const std::vector<Shape> shapes = {{7, 5, 2, 64, 40, DType::bf16, false},  {37, 9, 4, 96, 64, DType::q8_0, true},
                                      {65, 3, 1, 32, 24, DType::f16, false},  {1, 5, 2, 64, 32, DType::f32, true},
                                      {21, 130, 8, 32, 24, DType::f16, true}, {33, 2, 1, 32, 32, DType::q4_0, true},
-                                     {1, 6, 3, 64, 32, DType::bf16, true},   {19, 6, 3, 256, 256, DType::q4_1, true}};
-  for (const Shape& s : few(bf16() ? 1 : 6, shapes)) {
+                                     {130, 3, 2, 64, 72, DType::f16, true},  {1, 6, 3, 64, 32, DType::bf16, true},
+                                     {19, 6, 3, 256, 256, DType::q4_1, true}};
+  for (const Shape& s : few(bf16() ? 1 : 7, shapes)) {
     SetUp();
     RegionPlan plan;
     const auto words = [&](int64_t n) { return plan.take(static_cast<size_t>(n)); };

@@ -120,7 +120,8 @@ TEST(MetalCandidates, HaveWhatWasTunedByHand) {
 
 // The default first, each way once and by a name of its own, all of them within the device; and not too many to time.
 TEST(MetalCandidates, AreFewAndFit) {
-  std::vector<LinearShape> shapes = {experts_of(8, true), experts_of(16, false)};
+  std::vector<LinearShape> shapes = {experts_of(8, true), experts_of(16, false), experts_of(32, true),
+                                     experts_of(64, false)};
   for (const DType format : {DType::f32, DType::bf16, DType::q8_0, DType::q4_k, DType::q6_k})
     for (const int64_t rows : {1, 8, 16, 32, 64, 128, 256, 2048})
       for (const bool gated : {false, true}) shapes.push_back(shape_of(format, rows, 6144, 5120, gated));

@@ -163,6 +163,13 @@ STAMP(uint, 7)
   EXPECT_EQ(read<uint32_t>(o.get())[5], 35u);
 }
 
+// A kernel is compiled from what it reaches, and that by name.
+TEST(Library, KernelsReachTypesWhoseNameIsInTheMiddle) {
+  EXPECT_EQ(one_thread("Pairs p; p[0][1] = 1; p[1][0] = 2; o[0] = p[0][1] + p[1][0];", 1,
+                       "constant constexpr uint kTwo = 2; typedef float Pairs[kTwo][2];"),
+            (Floats{3}));
+}
+
 TEST(FunctionConstants, EachSpecialisationHasItsOwn) {
   Gpu gpu;
   gpu.compile(R"(

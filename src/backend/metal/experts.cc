@@ -13,7 +13,7 @@ void encode(const RouteOp& op, Context& context) {
   const RouteParams params{.rows = static_cast<uint32_t>(r.rows),
                            .experts = static_cast<uint32_t>(r.experts),
                            .per_token = static_cast<uint32_t>(r.per_token),
-                           .item_rows = static_cast<uint32_t>(expert_item_rows(r)),
+                           .item_rows = static_cast<uint32_t>(expert_item_rows(r, context.family)),
                            .first = static_cast<uint32_t>(r.first),
                            .here = static_cast<uint32_t>(r.here())};
   Encoder& encoder = context.encoder;

@@ -36,12 +36,16 @@ template <typename T>
     device const uchar* x [[buffer(2)]], device const float* bias [[buffer(3)]],
     device const float* bias_up [[buffer(4), function_constant(LINEAR_GATED)]], device uchar* out [[buffer(5)]],
     constant LinearParams& p [[buffer(6)]],
+    device const int* items [[buffer(7), function_constant(LINEAR_EXPERTS)]],   // as of linear_few
+    device const int* starts [[buffer(8), function_constant(LINEAR_EXPERTS)]],
+    device const int* order [[buffer(9), function_constant(LINEAR_EXPERTS)]],
     device float2* waiting [[buffer(10), function_constant(LINEAR_CUT)]],  // see linear_tiles
     constant LinearColumns* cuts [[buffer(11), function_constant(LINEAR_CUT)]],
     threadgroup uchar* memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   wait_for_dispatches();
-  linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, cuts, waiting, memory, group, thread_index, simdgroup);
+  linear_tiles<T>(w, w_up, x, bias, bias_up, out, p, cuts, items, starts, order, waiting, memory, group, thread_index,
+                  simdgroup);
 }
 
 template [[host_name("linear_few_half")]] [[kernel]] decltype(linear_few<half, 256>) linear_few<half, 256>;

@@ -14,7 +14,9 @@ template <typename T>
 struct LinearTile {
   threadgroup T* memory;
   threadgroup float* results;
-  uint first_row;
+  uint first_row;       // of `out`
+  uint last_row;        // of experts: of `out`, of the tile's expert
+  uint x_rows[8];       // of experts: the row of x of each piece that this thread brings
   PackedRow row;        // of W, of which this thread brings a part of a turn
   uint cols;            // of that row: 0 where there is none
   uint tile_row, side;  // which row of the tile, and which part
@@ -22,6 +24,12 @@ struct LinearTile {
   uint part_row, part_output;  // what this simdgroup multiplies: LINEAR_ROWS / LINEAR_TILE_PARTS rows by
                                // LINEAR_TILE_WIDTH outputs
 };
+
+// Rows of `out` from here on are none of the tile's.
+template <typename T>
+METAL_FUNC uint linear_tile_end(constant LinearParams& p, thread const LinearTile<T>& tile) {
+  return LINEAR_EXPERTS ? tile.last_row + 1 : p.rows;
+}
 
 METAL_FUNC uint linear_tile_threads() { return LINEAR_TILE_PARTS * LINEAR_TILE_OUTPUTS / LINEAR_TILE_WIDTH * 32; }
 METAL_FUNC uint linear_tile_sides() { return LINEAR_TILE_PARTS * 32 / LINEAR_TILE_WIDTH; }  // threads a row of W
@@ -110,8 +118,8 @@ METAL_FUNC void linear_tile_x(thread LinearEight<T>* runs, uint format, device c
     const LinearPiece piece = linear_piece(LINEAR_ROWS, i, tile.thread_index);
     const uint row = tile.first_row + piece.row;
     runs[i] = linear_zeros<T>();
-    if (row < p.rows)
-      runs[i] = linear_x8<T>(x, linear_first(columns), columns.cols, p.x_stride, row,
+    if (row < linear_tile_end(p, tile))
+      runs[i] = linear_x8<T>(x, linear_first(columns), columns.cols, p.x_stride, LINEAR_EXPERTS ? tile.x_rows[i] : row,
                              linear_tile_column(format, turn, piece.run));
   }
 }
@@ -378,32 +386,48 @@ METAL_FUNC LinearPair linear_tile_pair(uint index, uint across) {
 template <typename T>
 METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, device const uchar* x,
                              device const float* bias, device const float* bias_up, device uchar* out,
-                             constant LinearParams& p, constant LinearColumns* cuts, device float2* waiting,
+                             constant LinearParams& p, constant LinearColumns* cuts, device const int* items,
+                             device const int* starts, device const int* order, device float2* waiting,
                              threadgroup uchar* memory, uint group, uint thread_index, uint simdgroup) {
+  const uint row_tile = group % p.row_tiles, item_tiles = LINEAR_EXPERTS ? p.item_tiles : 1;
+  LinearItem item = linear_item(p, items, starts, row_tile / item_tiles);
+  if (LINEAR_EXPERTS) {
+    item.first_row += row_tile % item_tiles * LINEAR_ROWS;
+    if (!item.exists || item.first_row > item.last_row) return;
+  }
   const uint tile_outputs = LINEAR_GATED ? LINEAR_TILE_OUTPUTS / 2 : LINEAR_TILE_OUTPUTS;
   const uint first_output = group / p.row_tiles * tile_outputs;
   LinearTile<T> tile;
   tile.memory = (threadgroup T*)memory;
   tile.results = (threadgroup float*)(memory + (LINEAR_TOTALS ? LINEAR_BUFFERS * linear_tile_size() * sizeof(T) : 0));
-  tile.first_row = group % p.row_tiles * LINEAR_ROWS;
+  tile.first_row = item.first_row;
+  tile.last_row = item.last_row;
   tile.thread_index = thread_index;
   tile.tile_row = thread_index / linear_tile_sides();
   tile.side = thread_index % linear_tile_sides();
   tile.part_row = simdgroup / (LINEAR_TILE_OUTPUTS / LINEAR_TILE_WIDTH) * (8 * linear_tile_high());
   tile.part_output = simdgroup % (LINEAR_TILE_OUTPUTS / LINEAR_TILE_WIDTH) * LINEAR_TILE_WIDTH;
   const bool is_up = LINEAR_GATED && tile.tile_row >= tile_outputs;
-  const uint output = first_output + tile.tile_row % tile_outputs, safe_output = output < p.outputs ? output : 0;
+  const uint output = first_output + tile.tile_row % tile_outputs;
+  const uint weight = item.first_weight + (output < p.outputs ? output : 0);  // row of W
+  if (LINEAR_EXPERTS && !LINEAR_COPIES) {
+    PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
+      const uint row = tile.first_row + linear_piece(LINEAR_ROWS, i, thread_index).row;
+      tile.x_rows[i] = linear_x_row(p, order, row, item.last_row);
+    }
+  }
   LinearCopied copied;
   if (LINEAR_COPIES) {  // of rows that are not there the last one, or the first: their results go nowhere
     PACKED_UNROLL for (uint i = 0; i < linear_tile_x_pieces(); ++i) {
       const LinearPiece piece = linear_piece(LINEAR_ROWS, i, thread_index);
-      const ulong row = min(tile.first_row + piece.row, p.rows - 1);
+      const ulong row = linear_x_row(p, order, tile.first_row + piece.row, item.last_row);
       copied.x[i] = x + (row * p.x_stride + linear_tile_column(LINEAR_FORMAT, 0, piece.run)) * 2;
     }
     PACKED_UNROLL for (uint i = 0; i < linear_tile_w_pieces(); ++i) {
       const LinearPiece piece = linear_piece(LINEAR_TILE_OUTPUTS, i, thread_index);
       const uint o = first_output + piece.row % tile_outputs;
-      const PackedRow row = packed_row(piece.row < tile_outputs ? w : w_up, p.columns.planes, o < p.outputs ? o : 0);
+      const PackedRow row = packed_row(piece.row < tile_outputs ? w : w_up, p.columns.planes,
+                                       item.first_weight + (o < p.outputs ? o : 0));
       copied.w[i] = row.codes + piece.run / 4 * p.columns.planes.code_block + piece.run % 4 * 16;
     }
   }
@@ -411,8 +435,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
   for (uint cut = 0; cut < linear_cuts(p); ++cut) {
     constant LinearColumns& of = linear_columns(p, cuts, cut);
     tile.cols = output < p.outputs ? of.cols : 0;
-    tile.row = is_up ? packed_row(w_up, p.planes_up, safe_output)
-                     : packed_row(linear_cut_weights(w, of), of.planes, safe_output);
+    tile.row = is_up ? packed_row(w_up, p.planes_up, weight) : packed_row(linear_cut_weights(w, of), of.planes, weight);
     simdgroup_float8x8 totals[8][8];
     if (LINEAR_GATED && LINEAR_FORMAT != LINEAR_FORMAT_UP) {
       const bool up_outputs = tile.part_output >= tile_outputs;
@@ -442,7 +465,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
         const float2 ups = LINEAR_GATED ? *(threadgroup const float2*)(from + tile_outputs * 8) : float2(0.0f);
         PACKED_UNROLL for (uint i = 0; i < 2; ++i) {
           float sum = linear_unboost<T>(LINEAR_FORMAT, results[i]);
-          if (LINEAR_CUT && row < p.rows && o + i < p.outputs) {
+          if (LINEAR_CUT && row < linear_tile_end(p, tile) && o + i < p.outputs) {
             device float2* waits = waiting + ulong(row) * p.outputs + o + i;
             const float2 sums = linear_join(p, cut, cut > 0 ? *waits : float2(0.0f), sum);
             if (cut + 1 < p.cuts) *waits = sums;
@@ -456,7 +479,7 @@ METAL_FUNC void linear_tiles(device const uchar* w, device const uchar* w_up, de
       PACKED_UNROLL for (uint t = 0; t < together; ++t) {
         const LinearPair at = linear_tile_pair(first + t * linear_tile_threads(), across);
         const uint row = tile.first_row + at.row, o = first_output + at.output;
-        if (at.row < LINEAR_ROWS && row < p.rows && o < p.outputs)
+        if (at.row < LINEAR_ROWS && row < linear_tile_end(p, tile) && o < p.outputs)
           linear_store_two(p.out, out, row, o, min(p.outputs - o, 2u), values[t].x, values[t].y);
       }
     }

@@ -154,6 +154,7 @@ struct LinearParams {
   uint32_t slice_columns_up;  // of the second matrix
   uint32_t output_groups;     // few rows: threadgroups that cover the outputs once
   uint32_t row_tiles;         // tiles: tiles that cover the rows
+  uint32_t item_tiles;        // tiles: those of one item of experts
   // Experts: a row group is an item, [expert, first row], of the list that routing made; its rows of `out` follow each
   // other. Row i of `out` takes row i of x, or row order[i] / per_token when per_token is not 0.
   uint32_t per_token;
@@ -315,7 +316,7 @@ struct SampleResetParams {
 #ifndef __METAL_VERSION__
 static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
               sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
-static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearColumns) == 72 && sizeof(LinearParams) == 192 &&
+static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearColumns) == 72 && sizeof(LinearParams) == 196 &&
               sizeof(EmbedParams) == 136 && sizeof(GemmUnpackParams) == 68 && sizeof(GemmFinishParams) == 32);
 static_assert(sizeof(RouteParams) == 24 && sizeof(ExpertSumParams) == 24 && sizeof(AddPartsParams) == 28 &&
               sizeof(PlaceColumnsParams) == 12 && sizeof(AttentionParams) == 60);

@@ -13,7 +13,7 @@ constexpr int64_t kTileRows = 17;  // tiles of 32 rows are not for fewer
 // Few rows, each simdgroup a slice. The more panels, the fewer threads find registers.
 void add_streams(const LinearShape& shape, int family, std::vector<LinearVariant>& all) {
   const bool gated = shape.activation.has_value(), nvidia = family == kNvidiaFamily;
-  const int64_t rows = shape.experts > 0 ? shape.item_rows : shape.rows;
+  const int64_t rows = rows_together(shape);
   if (!fits_streams(shape)) {
     for (const int matrix : {1, 2, 4}) all.push_back({.matrix = matrix});
     return;
@@ -54,7 +54,7 @@ void add_shared(const LinearShape& shape, std::vector<LinearVariant>& all) {
 void add_tiles(const LinearShape& shape, int family, std::vector<LinearVariant>& all) {
   const bool nvidia = family == kNvidiaFamily;
   for (const int rows : {32, 64, 128}) {
-    if (rows >= 2 * shape.rows) continue;  // most of it would be empty
+    if (rows >= 2 * rows_together(shape)) continue;  // most of it would be empty
     for (const int outputs : {64, 128})
       for (const int parts : {2, 4}) {
         LinearVariant tiles{.tile_rows = rows, .tile_outputs = outputs, .tile_parts = parts};
@@ -125,7 +125,7 @@ LinearWay default_way(const LinearShape& shape, int family, bool library) {
 
 std::vector<LinearWay> candidate_ways(const LinearShape& shape, int family, bool library) {
   std::vector<LinearVariant> variants;
-  const int64_t rows = shape.experts > 0 ? shape.item_rows : shape.rows;
+  const int64_t rows = rows_together(shape);
   if (rows <= (fits_streams(shape) ? kMostUnrolledRows : kFewRows)) add_streams(shape, family, variants);
   if (rows > kFewRows && rows <= kMostUnrolledRows && family == kNvidiaFamily) add_shared(shape, variants);
   if (rows >= kTileRows) add_tiles(shape, family, variants);

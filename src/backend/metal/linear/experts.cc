@@ -5,11 +5,15 @@
 
 namespace ingot::metal {
 
-int64_t expert_item_rows(const ExpertRoute& route) {
+int64_t expert_item_rows(const ExpertRoute& route, int family) {
   int64_t rows = 1;
   while (rows < route.rows) rows *= 2;
-  // The share of an expert, when all are chosen alike; the matrix unit takes eight at once.
-  return rows * route.per_token / route.experts <= 8 ? 8 : 16;
+  // The share of an expert, when all are chosen alike. The matrix unit takes eight at once; from 32 on they are a tile.
+  const int64_t share = rows * route.per_token / route.experts;
+  if (share <= 8) return 8;
+  if (share < 32) return 16;
+  if (share < 64) return 32;
+  return share < 128 || family != kNvidiaFamily ? 64 : 128;
 }
 
 void encode(const ExpertLinearOp& op, Context& context) {
@@ -22,7 +26,7 @@ void encode(const ExpertLinearOp& op, Context& context) {
   shape.in = context.activation;
   shape.experts = route.here();
   shape.first_expert = route.first;
-  shape.item_rows = expert_item_rows(route);
+  shape.item_rows = expert_item_rows(route, context.family);
   shape.items = std::min(pairs, std::min(route.here(), pairs) + pairs / shape.item_rows);
   shape.outputs = shape.out_stride = outputs;
   shape.out = DType::f32;

@@ -54,6 +54,6 @@ void encode_plan(Context& context, const LinearShape& shape, const LinearPlan& p
                  const Operands& route);
 
 // Rows of one expert that are multiplied at a time; from the rows of the step, rounded up to a power of two.
-int64_t expert_item_rows(const ExpertRoute& route);
+int64_t expert_item_rows(const ExpertRoute& route, int family);
 
 }  // namespace ingot::metal

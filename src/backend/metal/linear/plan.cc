@@ -75,7 +75,8 @@ int tile_simdgroups(const LinearVariant& variant) {
 bool fits_tiles(const LinearShape& shape, const LinearVariant& variant, int family) {
   const int rows = variant.tile_rows, high = rows / 8 / variant.tile_parts, threads = 32 * tile_simdgroups(variant);
   const int sides = variant.tile_parts * 32 / variant.tile_width, runs = variant.tile_turn / 8;
-  if (shape.experts > 0 || high < 1 || high > 8 || rows * runs < threads || rows * runs > 8 * threads) return false;
+  if (shape.experts > 0 && shape.item_rows % rows != 0) return false;
+  if (high < 1 || high > 8 || rows * runs < threads || rows * runs > 8 * threads) return false;
   if (sides > 4 || runs < sides || runs > 8 * sides) return false;
   if (family == kNvidiaFamily && tile_type(shape) != DType::f32 && high % 2 != 0) return false;
   return !variant.copies || (variant.buffers > 1 && fits_copies(shape));
@@ -125,6 +126,8 @@ DType tile_type(const LinearShape& shape) {
   return shape.activation && fits(shape.format_up) != first ? DType::f32 : first;
 }
 
+int64_t rows_together(const LinearShape& shape) { return shape.experts > 0 ? shape.item_rows : shape.rows; }
+
 uint32_t activation_number(const LinearShape& shape) {
   if (shape.activation) return number_of(*shape.activation);
   return shape.plain_activation ? 3 + number_of(*shape.plain_activation) : 0;
@@ -165,29 +168,28 @@ bool fits_copies(const LinearShape& shape) {
 }
 
 int64_t most_few_rows(const LinearShape& shape, int family) {
-  if (shape.experts > 0) return shape.rows;
+  if (shape.experts > 0) return kMostRows;
   if (family != kNvidiaFamily || !fits_streams(shape)) return kMostRows;
   return is_plain(shape.format) ? 2 * kMostStreamedRows : kMostStreamedRows;
 }
 
 LinearVariant linear_variant(const LinearShape& shape, int family) {
   const bool nvidia = family == kNvidiaFamily, gated = shape.activation.has_value();
-  if (shape.rows > most_few_rows(shape, family)) {
+  if (rows_together(shape) > most_few_rows(shape, family)) {
+    const int64_t rows = rows_together(shape);
     const DType type = tile_type(shape);
     if (tried_variant && tried_variant->tile_rows > 0 && fits(shape, *tried_variant, family)) return *tried_variant;
     const LinearVariant large = large_tiles(shape);
-    if (nvidia && shape.rows > 64 && tile_bytes(large, type) <= static_cast<size_t>(shape.threadgroup_bytes))
-      return large;
+    if (nvidia && rows > 64 && tile_bytes(large, type) <= static_cast<size_t>(shape.threadgroup_bytes)) return large;
     // 32 by 32 sums and as many totals are more than a thread of Apple's GPUs has registers for. With cuts 16 by 32 of
     // both are too: totals wait in threadgroup memory, and a turn is brought when the one before was multiplied.
     if (!nvidia && shape.cuts > 0 && type != DType::f32)
-      return shape.rows > 32 ? LinearVariant{.tile_rows = 64, .tile_parts = 4, .tile_turn = 32, .totals = true}
-                             : LinearVariant{.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .totals = true};
-    if (shape.rows <= 32 || type == DType::f32)
-      return {.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .buffers = 2};
+      return rows > 32 ? LinearVariant{.tile_rows = 64, .tile_parts = 4, .tile_turn = 32, .totals = true}
+                       : LinearVariant{.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .totals = true};
+    if (rows <= 32 || type == DType::f32) return {.tile_rows = 32, .tile_parts = 2, .tile_turn = 32, .buffers = 2};
     return {.tile_rows = 64, .tile_parts = nvidia ? 2 : 4, .tile_turn = 32, .buffers = 2};
   }
-  const int64_t rows = shape.experts > 0 ? shape.item_rows : std::min(shape.rows, kMostStreamedRows);
+  const int64_t rows = std::min(rows_together(shape), kMostStreamedRows);
   const bool tried =
       tried_variant && tried_variant->tile_rows == 0 && (tried_variant->unroll > 0) == fits_streams(shape);
   LinearVariant variant{.matrix = rows <= 8 ? 2 : 1};
@@ -209,6 +211,7 @@ bool fits(const LinearShape& shape, const LinearVariant& variant, int family) {
     if (!fits_tiles(shape, variant, family)) return false;
   } else {
     const int64_t rows = shape.experts > 0 ? shape.item_rows : row_bucket(std::min(shape.rows, kMostStreamedRows));
+    if (rows > kMostStreamedRows) return false;
     if (variant.unroll == 0 && (rows > kMostRows || variant.crowd > 256)) return false;
     if (variant.unroll > 0 && !fits_streams(shape)) return false;
     if (variant.shared > 0 ? !fits_shared(shape, variant, rows) : variant.split) return false;
@@ -251,7 +254,9 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
                          : shape.experts > 0 ? shape.item_rows
                                              : row_bucket(std::min(shape.rows, kMostStreamedRows));
   if (tiles) {
-    p.row_tiles = static_cast<uint32_t>(ceil_div(shape.rows, bucket));
+    p.item_tiles = static_cast<uint32_t>(shape.experts > 0 ? shape.item_rows / bucket : 1);
+    p.row_tiles = shape.experts > 0 ? static_cast<uint32_t>(shape.items) * p.item_tiles
+                                    : static_cast<uint32_t>(ceil_div(shape.rows, bucket));
     plan.groups =
         p.row_tiles * static_cast<uint32_t>(ceil_div(shape.outputs, int64_t{variant.tile_outputs / (gated ? 2 : 1)}));
     plan.threads = static_cast<uint32_t>(32 * tile_simdgroups(variant));

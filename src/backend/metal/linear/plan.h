@@ -33,8 +33,8 @@ struct LinearShape {
   bool accumulate = false;
   bool bias = false, bias_up = false;
   std::optional<ActivationKind> plain_activation;  // of the result of one matrix
-  // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (8 or 16), by a list
-  // that is made on the device. 0: one matrix.
+  // A stack of matrices with `outputs` rows each: rows come in `items` groups of up to `item_rows` (8 to 128), by a
+  // list that is made on the device. 0: one matrix.
   int64_t experts = 0, items = 0, item_rows = 0;
   int64_t first_expert = 0;  // whose matrix is the first of the stack
   int64_t per_token = 0;     // > 0: rows of x are looked up, see kernels/linear.metal
@@ -77,7 +77,9 @@ DType tile_type(const LinearShape& shape);
 // LINEAR_ACTIVATION of the kernels.
 uint32_t activation_number(const LinearShape& shape);
 LinearOut linear_out(const LinearShape& shape);
-// How many rows are still few.
+// Rows that one read of the weights is for, if the way has room for them: all, or those of an item of experts.
+int64_t rows_together(const LinearShape& shape);
+// How many of them are still few.
 int64_t most_few_rows(const LinearShape& shape, int family);
 // Needs no measuring: what is taken until something faster was found (candidates.h). `family` is the newest Apple GPU
 // family the device has.
@@ -90,7 +92,7 @@ inline std::optional<LinearVariant> tried_variant;
 struct LinearPlan {
   const char* kernel = nullptr;
   std::array<Constant, 19> constants{};
-  LinearParams params{.output_groups = 1, .row_tiles = 1};
+  LinearParams params{.output_groups = 1, .row_tiles = 1, .item_tiles = 1};
   std::array<LinearColumns, kLinearMostCuts> cuts{};  // buffer 11, of a product in cuts
   uint32_t groups = 0, threads = 0;
   size_t threadgroup_bytes = 0;
