@@ -93,7 +93,8 @@ void add_speculation_options(Options command, SpeculationArgs& args) {
       .show_default()
       .one_of({"auto", "off", "lookup", "suffix", "draft"}, {"mtp", "eagle", "eagle3", "medusa"});
   command.option("--draft-model", args.draft_model,
-                 "a small model with the same vocabulary that guesses tokens, as -m takes it");
+                 "a small model with the same vocabulary that guesses tokens, or an EAGLE-3 head that was made for the "
+                 "model, as -m takes it");
 }
 
 void set_speculation(const SpeculationArgs& args, LlmOptions& options) {

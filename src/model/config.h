@@ -93,6 +93,18 @@ struct ModelConfig {
   bool has_head = true;       // false: the files have no tensor that makes logits of states, nor is it tied
   bool reranks = false;       // it was trained to answer yes or no to a query and a document
   std::string query_prompt, document_prompt;  // ModelInfo's
+
+  // A head: it guesses the tokens of another model from its hidden states (families/eagle3.cc). `vocab` is what it
+  // guesses among.
+  struct Head {
+    int64_t reads = 0;                  // floats of the model's states that it reads of a row; 0: this is no head
+    int64_t vocab = 0;                  // the model's
+    bool norm_before_residual = false;  // what joins the residual stream is normed already
+    std::vector<int> state_layers;      // of the model; empty: the second, the middle and the third from the end
+    std::vector<int32_t> guessed_ids;   // the model's token of each of its own; empty: the same
+    explicit operator bool() const { return reads > 0; }
+  };
+  Head head;
 };
 
 }  // namespace ingot

@@ -43,7 +43,12 @@ class Builder {
         interleaved_(gguf_ && family_.interleaved ? config.head_size : 0) {}
 
   ModelLayout build() {
-    matrix(&ModelWeights::embedding, "token_embd", c_.vocab, c_.hidden);
+    if (c_.head) {
+      matrix(&ModelWeights::read_states, "read_states", c_.hidden, c_.head.reads);
+      layout_.ignored.push_back(weight("token_embd"));  // the host's
+    } else {
+      matrix(&ModelWeights::embedding, "token_embd", c_.vocab, c_.hidden);
+    }
     if (c_.learned_positions)
       matrix(&ModelWeights::positions, "position_embd", c_.max_position, c_.hidden).exact = true;
     if (c_.tied_embeddings) {
@@ -64,6 +69,7 @@ class Builder {
   void build_layer() {
     prefix_ = fmt::format(fmt::runtime(stored("blk.{}.")), layer_);
     norm(&LayerWeights::attention_norm, &LayerWeights::attention_norm_bias, "attn_norm", c_.hidden);
+    if (c_.head) norm(&LayerWeights::head_norm, nullptr, "head_norm", c_.hidden);
     build_qkv();
     if (c_.qk_norm) {
       norm(&LayerWeights::q_norm, nullptr, "attn_q_norm", c_.head_size);
@@ -89,9 +95,10 @@ class Builder {
       if (c_.attention_bias) vector(&LayerWeights::qkv_bias, {{bias(kFusedQkv), {q + 2 * kv}}});
       return;
     }
-    add(&LayerWeights::qkv, {{weight("attn_q"), {q, c_.hidden}, interleaved_},
-                             {weight("attn_k"), {kv, c_.hidden}, interleaved_},
-                             {weight("attn_v"), {kv, c_.hidden}}});
+    const int64_t cols = c_.head ? 2 * c_.hidden : c_.hidden;
+    add(&LayerWeights::qkv, {{weight("attn_q"), {q, cols}, interleaved_},
+                             {weight("attn_k"), {kv, cols}, interleaved_},
+                             {weight("attn_v"), {kv, cols}}});
     if (c_.attention_bias)
       vector(&LayerWeights::qkv_bias,
              {{bias("attn_q"), {q}, interleaved_}, {bias("attn_k"), {kv}, interleaved_}, {bias("attn_v"), {kv}}});

@@ -16,7 +16,8 @@ enum class NameStyle { hugging_face, gguf };
 // The weights of one model on a device. Absent ones (no bias, say) stay invalid.
 struct LayerWeights {
   WeightId attention_norm, attention_norm_bias;  // [hidden]
-  WeightId qkv, qkv_bias;                        // [(heads + 2 kv_heads) * head_size, hidden]: q over k over v
+  WeightId head_norm;                            // of a head: [hidden]
+  WeightId qkv, qkv_bias;  // [(heads + 2 kv_heads) * head_size, hidden]: q over k over v; of a head [.., 2 hidden]
   WeightId q_norm, k_norm;                       // [head_size]
   WeightId output, output_bias;                  // [hidden, heads * head_size]
   WeightId attention_post_norm;                  // [hidden]
@@ -36,6 +37,7 @@ struct ModelWeights {
   WeightId head;                         // [vocab, hidden]; the embedding itself when tied
   WeightId final_norm, final_norm_bias;  // [hidden]
   WeightId inv_freq, local_inv_freq;     // [rope_dims / 2]
+  WeightId read_states;                  // of a head: [hidden, floats that it reads]
   std::vector<LayerWeights> layers;
 };
 

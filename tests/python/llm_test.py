@@ -326,7 +326,8 @@ class SpeculationTest(unittest.TestCase):
     def test_what_does_not_go_together_is_refused(self):
         for options, words in (
             ({"speculate": "draft"}, "give --draft-model"),
-            ({"speculate": "eagle3"}, "are not run here"),
+            ({"speculate": "mtp"}, "those of EAGLE-3 are run here"),
+            ({"speculate": "eagle3"}, "--draft-model"),
             ({"speculate": "perhaps"}, "must be auto, off, lookup, suffix or draft"),
         ):
             with self.assertRaisesRegex(ingot.Error, words):

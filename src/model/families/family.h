@@ -93,6 +93,9 @@ struct Family {
   std::shared_ptr<Checkpoint> (*adapt)(std::shared_ptr<const Checkpoint> stored, int threads) = nullptr;
 };
 
+// Whether a config.json is that of an EAGLE-3 head, which has a family of its own by what it has beside its names.
+bool is_eagle3(const JsonView& json);
+
 namespace families {
 #define INGOT_FAMILY(name) extern const Family name;
 #include "families_list.inc"  // made by the build
