@@ -1,18 +1,17 @@
 #include "engine/heads.h"
 
-#include <utility>
+#include <filesystem>
 
 #include "core/error.h"
-#include "formats/model_location.h"
 #include "model/config_read.h"
 #include "model/file_table.h"
 
 namespace ingot {
 
 std::optional<HeadNeeds> Engine::head_needs(const std::string& model) {
-  const ModelLocation found = find_model(model);
-  if (!found.gguf.empty()) return std::nullopt;
-  const ModelConfig config = read_hf_config(found.folder);
+  const std::filesystem::path folder(model);
+  if (!std::filesystem::exists(folder / "config.json")) return std::nullopt;  // GGUF, or nothing that can be loaded
+  const ModelConfig config = read_hf_config(folder);
   if (!config.head) return std::nullopt;
   return HeadNeeds{config.head.state_layers};
 }

@@ -283,6 +283,22 @@ void choose_speculation(LlmOptions& options, const std::string& kind, const std:
                 kind);
 }
 
+namespace {
+
+// Has the model give its states, where what guesses is a head.
+void expect_head(LlmOptions& options) {
+  try {
+    const std::optional<HeadNeeds> head = Engine::head_needs(options.draft_model);
+    if (!head) return;
+    options.engine.gives_states = true;
+    options.engine.state_layers = head->state_layers;
+  } catch (const Error& error) {
+    throw_error(error.kind(), "--draft-model {}: {}", options.draft_model, error.what());
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   LlmOptions options = given;
   if (options.engine.ranks() > 1) check_ranks(options);
@@ -290,11 +306,7 @@ std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   // Without a tokenizer the model still serves token ids.
   std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options.engine.model, options.engine.load_format);
   const bool drafts = options.speculate == Speculation::draft && !options.draft_model.empty();
-  if (drafts)
-    if (const std::optional<HeadNeeds> head = Engine::head_needs(options.draft_model)) {
-      options.engine.gives_states = true;
-      options.engine.state_layers = head->state_layers;
-    }
+  if (drafts) expect_head(options);
   std::unique_ptr<Engine> engine = Engine::load(options.engine), draft_engine;
   if (drafts)
     draft_engine = load_draft_engine(options, *engine, tokenizer.get());
