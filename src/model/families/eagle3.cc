@@ -55,11 +55,6 @@ void read_eagle3(const JsonView& json, ModelConfig& config) {
                 head.vocab);
 }
 
-void decline_gguf(const GgufKeys& keys, ModelConfig&) {
-  throw_error(ErrorKind::declined, "{}: heads that guess tokens are read from safetensors, not from GGUF",
-              keys.file().name());
-}
-
 }  // namespace
 
 bool is_eagle3(const JsonView& json) {
@@ -73,6 +68,8 @@ bool is_eagle3(const JsonView& json) {
 const Family families::eagle3 = {.hf = "LlamaForCausalLMEagle3",
                                  .model_type = "eagle3",
                                  .gguf = "eagle3",
+                                 .reads_gguf = false,
+                                 .head = true,
                                  .base = {.layers = 1, .max_position = 2048},
                                  .settings = {kOutputBias, kAttentionBias, kMlpBias},
                                  .tensors = {{"token_embd", "embed_tokens"},
@@ -80,7 +77,6 @@ const Family families::eagle3 = {.hf = "LlamaForCausalLMEagle3",
                                              {"output_norm", "norm"},
                                              {"blk.{}.", "midlayer."},
                                              {"head_norm", "hidden_norm"}},
-                                 .read_hf = read_eagle3,
-                                 .read_gguf = decline_gguf};
+                                 .read_hf = read_eagle3};
 
 }  // namespace ingot

@@ -74,7 +74,8 @@ struct Family {
   const char* hf;          // in config.json's architectures
   const char* model_type;  // in config.json
   const char* gguf;        // general.architecture, and ModelConfig::architecture
-  bool reads_gguf = true;  // false: another family of that architecture does
+  bool reads_gguf = true;  // false: another family of that architecture does, or none
+  bool head = false;       // its checkpoints are no models, but guess for one
 
   ModelConfig base;               // what all its models have in common, and what config.json may leave out
   std::vector<Setting> settings;  // beside those that all families have
