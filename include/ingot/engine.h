@@ -37,7 +37,7 @@ struct EngineOptions {
   bool embeddings = false;       // pool texts of models that are not made for it, too
   std::string pooling = "auto";  // auto: as the model's files say, else last; last, mean or cls (implies embeddings)
   // Rows give their hidden states on request (Step::state_rows): the residual stream as it enters these layers, for a
-  // head that reads them. None named, but wanted: the second, the middle and the third from the end.
+  // head that reads them; as many as there are: what leaves the last, normed. None named, but wanted: the second, the middle and the third from the end.
   bool gives_states = false;
   std::vector<int> state_layers;
   std::string head_of;  // the model is a head that guesses for the one at this path; empty: it is a model
@@ -137,9 +137,9 @@ class Engine {
   // Opens the model, declines what it cannot run, plans memory, loads. Throws Error. One of several ranks must be
   // rank 0; the others follow() it (engine/follower.h).
   static std::unique_ptr<Engine> load(const EngineOptions& options);
-  // Whether the checkpoint at `model` is a head that guesses tokens from another model's hidden states. Throws where
-  // it is one of a kind that is not run.
-  static std::optional<HeadNeeds> head_needs(const std::string& model);
+  // Whether the checkpoint at `model` is a head that guesses tokens from the hidden states of the model at `beside`;
+  // where both are the same, whether it has layers that do (MTP). Throws where it is one of a kind that is not run.
+  static std::optional<HeadNeeds> head_needs(const std::string& model, const std::string& beside = "");
   ~Engine();
 
   const EngineLimits& limits() const;

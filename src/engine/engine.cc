@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -57,7 +58,12 @@ struct Engine::Impl {
     history.pooled_rows.assign(static_cast<size_t>(model.plan.limits.sampler_slots), 0);
     if (model.embedded)
       embedded = {model.config.hidden,
-                  [table = model.embedded](int32_t token, float* out) { table->read(token, 0, 1.0f, out); }};
+                  [table = model.embedded, width = model.config.hidden,
+                   masks = model.config.head.kind == ModelConfig::Head::Kind::mtp](int32_t token, int32_t position,
+                                                                                    float* out) {
+                    if (masks && position == 0) return void(std::fill_n(out, width, 0.0f));
+                    table->read(token, 0, 1.0f, out);
+                  }};
   }
 
   StepTicket submit(const Step& step);

@@ -15,6 +15,8 @@ std::shared_ptr<const RowTable> open_head_embedding(const ModelFiles& head, cons
 
 // The layers whose input a model gives to a head, in the order in which that reads them.
 std::vector<int> state_layers(const EngineOptions& options, int64_t layers);
+// Whether those are the last's, normed: that takes memory.
+bool gives_final_states(const ModelConfig& config, const EngineOptions& options);
 // Throws declined where a model cannot.
 void check_gives_states(const ModelConfig& config, const EngineOptions& options);
 

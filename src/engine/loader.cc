@@ -215,6 +215,7 @@ ModelFiles open_model(const EngineOptions& options) {
   if (!options.quantize.empty()) scheme = parse_quantize(options.quantize);
   ModelFiles files =
       dummy ? open_dummy_model(options.model, options.dtype) : open_model(options.model, options.threads);
+  if (!options.head_of.empty() && files.config.mtp_layers > 0) files.config = mtp_head(files.config);
   if (!scheme) return files;
   files.checkpoint = quantize_checkpoint(files.checkpoint, files.config, files.style(), *scheme, options.threads);
   files.config.weight_format = dominant_format(*files.checkpoint);

@@ -96,6 +96,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
   } else if (options.gives_states) {
     limits.state_width = static_cast<int64_t>(state_layers(options, config.layers).size()) * config.hidden;
   }
+  const bool final_states = gives_final_states(config, options);
   limits.max_seqs = options.max_seqs;
   limits.sampler_slots = options.max_seqs;
   limits.pooling = choose_pooling(config, options);
@@ -114,7 +115,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
     limits.max_step_tokens = static_cast<int32_t>(tokens);
     limits.max_sample_rows = static_cast<int32_t>(std::min(tokens, std::max<int64_t>(row_budget, limits.max_seqs)));
     plan.scratch =
-        DecoderScratch::of(config, share, tokens, limits.max_sample_rows, device.info().activation, pool_slots);
+        DecoderScratch::of(config, share, tokens, limits.max_sample_rows, device.info().activation, pool_slots,
+                           final_states);
     if (plan.scratch.bytes <= pool) break;
     if (tokens_given || tokens == 1)
       throw_error(

@@ -27,6 +27,7 @@ void decline_draft_heads(const JsonView& json, const std::vector<std::string>& a
                     "{}: {} guesses tokens from the hidden state of another model in a way that is not run here; what "
                     "is are LlamaForCausalLMEagle3 and small models with the same vocabulary (--draft-model)",
                     json.name(), printable(name));
+  if (std::ranges::find(architectures, families::mimo.hf) != architectures.end()) return;  // its own are run
   for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"})
     if (const int64_t layers = json.find_int(key).value_or(0); layers > 0)
       throw_error(

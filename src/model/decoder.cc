@@ -9,7 +9,8 @@
 namespace ingot {
 
 DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share, int64_t max_tokens,
-                                  int64_t max_sample_rows, DType activation, int64_t pool_slots) {
+                                  int64_t max_sample_rows, DType activation, int64_t pool_slots,
+                                  bool final_states) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
     const size_t bytes = dtype_bytes(type, static_cast<size_t>(rows * width));
@@ -49,8 +50,8 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share,
   if (share.stage.last()) s.logits = place(max_sample_rows, share.vocab.size(), DType::f32);
   if (!share.alone() && share.samples()) s.all_logits = place(max_sample_rows, c.vocab, DType::f32);
   s.pool_slots = pool_slots;
+  if ((pool_slots > 0 || final_states) && share.stage.last()) s.states = place(max_tokens, c.hidden, DType::f32);
   if (pool_slots > 0 && share.stage.last()) {
-    s.states = place(max_tokens, c.hidden, DType::f32);
     s.kept = place(pool_slots, c.hidden, DType::f32);
   }
   // A layer: two norms and two sums of the residual stream, rotations; then the inputs of qkv, attention, the output
@@ -82,6 +83,8 @@ Decoder::Decoder(const ModelConfig& config, const ModelShare& share, ModelWeight
       pooling_(pooling),
       embedding_(std::move(embedding)),
       state_layers_(std::move(state_layers)),
+      gives_final_(config.head.kind == ModelConfig::Head::Kind::mtp ||
+                   std::ranges::find(state_layers_, config.layers) != state_layers_.end()),
       rope_factor_(rope_attention_factor(config)),
       stream_(config.head.norm_before_residual ? scratch.embedded : scratch.residual) {
   // The stream is kept divided by residual_scale: what the layers add then needs no factor, and a norm, which has no
@@ -97,7 +100,7 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
   const int64_t last = layers.end - 1;
   const auto give = [&](int64_t layer) {
     for (size_t i = 0; i < state_layers_.size(); ++i)
-      if (state_layers_[i] == layer) give_states(static_cast<int64_t>(i) * config_.hidden, device);
+      if (state_layers_[i] == layer) give_states(static_cast<int64_t>(i) * config_.hidden, stream_, device);
   };
   for (int64_t layer = layers.begin; layer < last; ++layer) {
     give(layer);
@@ -112,7 +115,9 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
 }
 
 void Decoder::begin(const StagedStep& step, Backend& device) const {
-  if (config_.head)
+  if (config_.head.kind == ModelConfig::Head::Kind::mtp)
+    read_final_states(step, device);
+  else if (config_.head)
     read_states(step, device);
   else if (share_.stage.first())
     embed(step, device);
@@ -127,13 +132,14 @@ void Decoder::begin(const StagedStep& step, Backend& device) const {
 // Of the last layer its MLP, then what the step gives.
 void Decoder::end(const StagedStep& step, Backend& device) const {
   const int64_t last = config_.layers - 1;
-  const bool gives = config_.head && step.states > 0;  // the states that it reads of its next rows
+  const bool gives = (config_.head || gives_final_) && step.states > 0;
   const bool all_rows = step.pooled > 0 || gives;      // every row counts to the end
   if (all_rows) {
     const Rows all{step.tokens, stream_};
     mlp(last, all, device);
     if (step.pooled > 0) pool(step, all, device);
-    if (gives) give_states(0, device);
+    if (gives && gives_final_) final_states(all, device);
+    if (gives) give_states(0, gives_final_ ? scratch_.states : stream_, device);
   }
   if (step.samples > 0) {
     // From here on only the rows that produce output matter.
@@ -215,9 +221,34 @@ void Decoder::norm_both(int64_t rows, const LayerWeights& w, Backend& device) co
   device.encode(op);
 }
 
+// The rows of an MTP layer: the model's final states, or its own, beside the embedding of their tokens, each normed.
+void Decoder::read_final_states(const StagedStep& step, Backend& device) const {
+  device.encode(TakeStatesOp{.embedded = true, .dim = config_.hidden, .out = scratch_.embedded});
+  device.encode(TakeStatesOp{.dim = config_.hidden, .out = scratch_.given});
+  NormOp op = {.kind = config_.norm,
+               .eps = config_.norm_eps,
+               .rows = step.tokens,
+               .dim = config_.hidden,
+               .in = scratch_.given,
+               .weight = weights_.states_norm,
+               .out = scratch_.normed,
+               .out_width = 2 * config_.hidden};
+  device.encode(op);
+  op.in = scratch_.embedded;
+  op.weight = weights_.token_norm;
+  op.out_column = config_.hidden;
+  device.encode(op);
+  device.encode(LinearOp{.rows = step.tokens,
+                         .in = scratch_.normed,
+                         .weight = weights_.read_states,
+                         .out = scratch_.residual,
+                         .f32_out = true,
+                         .role = "read states"});
+}
+
 // What `state_rows` have now.
-void Decoder::give_states(int64_t column, Backend& device) const {
-  device.encode(GiveStatesOp{.dim = config_.hidden, .column = column, .in = stream_});
+void Decoder::give_states(int64_t column, Region states, Backend& device) const {
+  device.encode(GiveStatesOp{.dim = config_.hidden, .column = column, .in = states});
 }
 
 // The first rank samples for all. Where the first stage is elsewhere no step names tokens of the one before it.
@@ -250,7 +281,7 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
   const Region rope = kind.rope == LayerConfig::Rope::local ? scratch_.local_rope : scratch_.rope;
   const Rows rows{step.tokens, stream_};
 
-  if (config_.head)
+  if (config_.head.kind == ModelConfig::Head::Kind::eagle3)
     norm_both(step.tokens, w, device);
   else
     norm(rows, w.attention_norm, w.attention_norm_bias, device);
@@ -336,7 +367,7 @@ void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& de
                        .f32_copy = f32_copy});
 }
 
-void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) const {
+void Decoder::final_states(const Rows& rows, Backend& device) const {
   device.encode(NormOp{.kind = config_.norm,
                        .eps = residual_eps_,
                        .rows = rows.count,
@@ -346,6 +377,10 @@ void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) co
                        .bias = weights_.final_norm_bias,
                        .out = scratch_.states,
                        .f32_out = true});
+}
+
+void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) const {
+  final_states(rows, device);
   constexpr PoolOp::Kind kKinds[] = {PoolOp::Kind::last, PoolOp::Kind::last, PoolOp::Kind::mean, PoolOp::Kind::first};
   device.encode(PoolOp{.kind = kKinds[static_cast<size_t>(pooling_.kind)],
                        .normalize = pooling_.normalize,

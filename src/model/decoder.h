@@ -35,7 +35,7 @@ struct DecoderScratch {
   Region all_logits;  // f32 [R, vocab of all ranks], on the first of several ranks
   Region given;       // of a head: f32 [T, floats that it reads]
   Region embedded;    // f32 [T, hidden]: rows of its tokens
-  Region states;      // f32 [T, hidden]: the final states of all rows, where they are pooled
+  Region states;      // f32 [T, hidden]: the final states of all rows, where they are pooled or given
   Region kept;        // f32 [slots, hidden]: PoolOp::kept
   int64_t pool_slots = 0;
   size_t bytes = 0;
@@ -44,7 +44,8 @@ struct DecoderScratch {
   uint64_t least_loads = 0;
 
   static DecoderScratch of(const ModelConfig& config, const ModelShare& share, int64_t max_tokens,
-                           int64_t max_sample_rows, DType activation, int64_t pool_slots = 0);
+                           int64_t max_sample_rows, DType activation, int64_t pool_slots = 0,
+                           bool final_states = false);
 };
 
 // What of a model a device looks at to tell whether it can run it, as one of so many ranks.
@@ -55,7 +56,7 @@ ModelShape model_shape(const ModelConfig& config, int ranks = 1);
 class Decoder {
  public:
   // `embedding`: where it is no weight (ModelShare::embedding_in_file). `state_layers`: where rows give their states
-  // on request, one behind the other.
+  // on request, one behind the other; config.layers: what leaves the last, normed.
   Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights, const DecoderScratch& scratch,
           Pooling pooling = {}, std::shared_ptr<const RowTable> embedding = nullptr,
           std::vector<int> state_layers = {});
@@ -75,7 +76,9 @@ class Decoder {
   void embed(const StagedStep& step, Backend& device) const;
   void read_states(const StagedStep& step, Backend& device) const;
   void norm_both(int64_t rows, const LayerWeights& weights, Backend& device) const;
-  void give_states(int64_t column, Backend& device) const;
+  void read_final_states(const StagedStep& step, Backend& device) const;
+  void final_states(const Rows& rows, Backend& device) const;
+  void give_states(int64_t column, Region states, Backend& device) const;
   void attention(const StagedStep& step, int64_t layer, Backend& device) const;
   void mlp(int64_t layer, const Rows& rows, Backend& device) const;
   void experts(const LayerWeights& weights, const Rows& rows, Backend& device) const;
@@ -93,6 +96,7 @@ class Decoder {
   Pooling pooling_;
   std::shared_ptr<const RowTable> embedding_;
   std::vector<int> state_layers_;
+  bool gives_final_;  // the normed final states are among those that rows give
   float rope_factor_;
   Region stream_;  // the residual stream from the first layer on: of a head that may be what it read, normed
   float residual_eps_;  // of the norms that read the residual stream

@@ -37,7 +37,8 @@ struct ModelWeights {
   WeightId head;                         // [vocab, hidden]; the embedding itself when tied
   WeightId final_norm, final_norm_bias;  // [hidden]
   WeightId inv_freq, local_inv_freq;     // [rope_dims / 2]
-  WeightId read_states;                  // of a head: [hidden, floats that it reads]
+  WeightId read_states;                  // of a head: [hidden, floats that it reads]; of MTP layers [hidden, 2 hidden]
+  WeightId states_norm, token_norm;      // of MTP layers: [hidden]
   std::vector<LayerWeights> layers;
 };
 
@@ -75,7 +76,8 @@ struct WeightNeed {
 
 struct ModelLayout {
   std::vector<WeightNeed> weights;
-  std::vector<std::string> ignored;  // tensors that may be there and are not needed
+  std::vector<std::string> ignored;  // tensors that may be there and are not needed,
+  std::vector<std::string> ignored_beginnings;  // and those whose names begin so
 };
 
 // Every tensor a model of this configuration has. Looks at the configuration alone.

@@ -59,7 +59,7 @@ std::vector<int32_t> find_end_ids(const Engine& engine, const Tokenizer* tokeniz
 }
 
 constexpr char kNoDraftModel[] = "--speculate draft needs a model that guesses: give --draft-model";
-constexpr std::string_view kHeads[] = {"mtp", "eagle", "medusa"};
+constexpr std::string_view kHeads[] = {"eagle", "medusa"};
 
 std::shared_ptr<Drafter> make_draft_model(const LlmOptions& options, std::unique_ptr<Engine> engine, int64_t vocab) {
   if (options.speculate != Speculation::draft) return nullptr;
@@ -261,6 +261,8 @@ void choose_speculation(LlmOptions& options, const std::string& kind, const std:
     options.speculate = Speculation::draft;
     options.draft_model = draft_model;
     return;
+  } else if (kind == "mtp") {
+    options.speculate = Speculation::mtp;
   } else if (kind == "auto" || kind == "suffix") {
     options.speculate = Speculation::suffix;
   } else if (kind == "eagle3") {
@@ -269,12 +271,11 @@ void choose_speculation(LlmOptions& options, const std::string& kind, const std:
                 "--speculate draft, which is what auto means beside it");
   } else if (std::ranges::find(kHeads, kind) != std::end(kHeads)) {
     throw_error(ErrorKind::declined,
-                "--speculate {}: of heads that guess tokens from a model's hidden state those of EAGLE-3 are run here "
-                "(MTP, Medusa and the first EAGLE are not); take one, or a small model with the same vocabulary: "
-                "--draft-model",
+                "--speculate {}: of heads that guess EAGLE-3's (--draft-model) and a model's own MTP layers (mtp) are "
+                "run here; or take a small model with the same vocabulary",
                 kind);
   } else {
-    throw_error(ErrorKind::bad_call, "--speculate {}: must be auto, off, lookup, suffix or draft", kind);
+    throw_error(ErrorKind::bad_call, "--speculate {}: must be auto, off, lookup, suffix, draft or mtp", kind);
   }
   if (has_model)
     throw_error(ErrorKind::bad_call,
@@ -288,7 +289,7 @@ namespace {
 // Has the model give its states, where what guesses is a head.
 void expect_head(LlmOptions& options) {
   try {
-    const std::optional<HeadNeeds> head = Engine::head_needs(options.draft_model);
+    const std::optional<HeadNeeds> head = Engine::head_needs(options.draft_model, options.engine.model);
     if (!head) return;
     options.engine.gives_states = true;
     options.engine.state_layers = head->state_layers;
@@ -301,6 +302,13 @@ void expect_head(LlmOptions& options) {
 
 std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   LlmOptions options = given;
+  if (options.speculate == Speculation::mtp) {
+    options.speculate = Speculation::draft;
+    options.draft_model = options.engine.model;
+    if (!Engine::head_needs(options.draft_model, options.engine.model))
+      throw_error(ErrorKind::declined, "--speculate mtp: {} has no MTP layers; take a model that guesses: --draft-model",
+                  options.engine.model);
+  }
   if (options.engine.ranks() > 1) check_ranks(options);
   if (!options.prefix_dir.empty() && options.engine.host_cache_bytes == 0) options.engine.host_cache_bytes = -1;
   // Without a tokenizer the model still serves token ids.

@@ -234,7 +234,7 @@ StagedStep stage_step(const Step& step, int64_t vocab, int64_t block_size, int r
     const auto width = static_cast<size_t>(embedded->width);
     staged.embedded = stager.reserve(step.token_ids.size() * width * sizeof(float), 64);
     for (size_t row = 0; row < step.token_ids.size(); ++row)
-      embedded->read(step.token_ids[row], stager.at<float>(staged.embedded) + row * width);
+      embedded->read(step.token_ids[row], step.positions[row], stager.at<float>(staged.embedded) + row * width);
   }
   staged.sample_rows = stager.copy(step.sample_rows);
   staged.sampling = stager.reserve(step.sample_rows.size() * sizeof(StagedSampling), 64);

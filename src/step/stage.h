@@ -13,7 +13,7 @@ namespace ingot {
 // The rows of an embedding that the host has: of each token of a step one is staged.
 struct EmbeddedRows {
   int64_t width = 0;
-  std::function<void(int32_t token, float* out)> read;
+  std::function<void(int32_t token, int32_t position, float* out)> read;
 };
 
 // Copies a validated step into shared memory and says where everything lies. Throws StepError when the step's lists

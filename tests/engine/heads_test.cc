@@ -195,6 +195,64 @@ TEST_P(Heads, AHeadComputesWhatItsDefinitionSays) {
   }
 }
 
+// The same of the MTP layer of a MiMo, which is a Qwen 2 else: what it reads, and what it makes of that.
+TEST_P(Heads, AnMtpLayerComputesWhatItsDefinitionSays) {
+  const MadeModel made = random_mimo(21);
+  made.write(folder_ / "mimo");
+  EngineOptions options = options_of(folder_ / "mimo", GetParam());
+  options.gives_states = true;
+  options.state_layers = Engine::head_needs(options.model, options.model)->state_layers;
+  EXPECT_EQ(options.state_layers, std::vector<int>{4});
+  EXPECT_FALSE(Engine::head_needs(options.model).has_value()) << "beside another model it is a model";
+  const std::unique_ptr<Engine> model = Engine::load(options);
+  const auto most = static_cast<size_t>(model->limits().max_step_tokens);
+  ASSERT_EQ(model->limits().state_width, 64);
+  const std::vector<float> states = states_of(*model, ids_, most);
+  const DoubleRows final_rows = reference_final(made, ids_);
+  for (size_t t = 0; t < ids_.size(); ++t)
+    EXPECT_LT(most_off(std::span(states).subspan(t * 64, 64), final_rows, t), kTolerance) << t;
+  EXPECT_EQ(states_of(*model, ids_, 1), states);
+
+  options.gives_states = false;
+  options.state_layers = {};
+  const Logits text = run_alone(*Engine::load(options), ids_);
+  EXPECT_EQ(run_alone(*model, ids_), text);
+  if (GetParam() == "cpu") {
+    MadeModel other = made;  // the same without the layers that guess, and without biases: a Llama
+    other.architecture = "LlamaForCausalLM";
+    other.extra = "";
+    std::erase_if(other.tensors, [](const auto& tensor) { return tensor.first.starts_with("model.mtp_layers."); });
+    other.write(folder_ / "other");
+    EXPECT_EQ(run_alone(*Engine::load(options_of(folder_ / "other", "cpu")), ids_), text);
+  }
+
+  options.head_of = options.model;
+  const std::unique_ptr<Engine> head = Engine::load(options);
+  EXPECT_EQ(head->limits().reads_width, 64);
+  EXPECT_EQ(head->limits().state_width, 64);
+  Given given{.ids = ids_, .states = {}, .of_model = ids_.size() - 3};
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  DoubleRows read;
+  for (size_t t = 0; t < ids_.size(); ++t) {
+    read.emplace_back();
+    for (int i = 0; i < 64; ++i) {
+      given.states.push_back(normal(random));
+      read.back().push_back(given.states.back());
+    }
+  }
+  const Got got = run_head(*head, given, most);
+  const HeadRows want = reference_mtp(made, rows_of(made.at("model.embed_tokens.weight"), ids_), read);
+  ASSERT_EQ(got.logits.size(), ids_.size());
+  for (size_t t = 0; t < ids_.size(); ++t) {
+    EXPECT_LT(most_off(got.logits[t], want.logits, t), kTolerance) << t;
+    EXPECT_LT(most_off(std::span(got.own.data() + t * 64, 64), want.own, t), kTolerance) << t;
+  }
+  const Got again = run_head(*head, given, 1);
+  EXPECT_EQ(again.own, got.own);
+  EXPECT_EQ(again.logits, got.logits);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, Heads, ::testing::Values("cpu"));
 INSTANTIATE_TEST_SUITE_P(Metal, Heads, ::testing::ValuesIn(unless_sanitized<std::string>({"metal"}, {})));
 INSTANTIATE_TEST_SUITE_P(Cuda, Heads, ::testing::Values("cuda"));

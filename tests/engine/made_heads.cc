@@ -302,4 +302,72 @@ HeadRows reference_head(const MadeModel& head, const DoubleRows& embedded, const
   return out;
 }
 
+namespace {
+
+constexpr char kMtp[] = "model.mtp_layers.0.";
+
+void make_mimo(MadeModel& model) {
+  model.architecture = "MiMoForCausalLM";
+  model.extra = R"(, "num_nextn_predict_layers": 1, "attention_bias": false)";
+}
+
+}  // namespace
+
+MadeModel random_mimo(uint32_t seed) {
+  MadeModel model = random_target(seed);
+  make_mimo(model);
+  Maker make(model, seed + 1);
+  make.layer(kMtp, model.hidden, 0.15);
+  make.matrix(kMtp + std::string("input_proj.weight"), model.hidden, 2 * model.hidden, 0.15);
+  for (const char* norm : {"token_layernorm", "hidden_layernorm", "final_layernorm"})
+    make.norm(kMtp + std::string(norm) + ".weight");
+  return model;
+}
+
+MadeModel successor_mimo(int64_t vocab) {
+  MadeModel model = successor_target(vocab);
+  make_mimo(model);
+  Maker make(model, 4);
+  make.layer(kMtp, model.hidden, 0.01);
+  for (const char* norm : {"token_layernorm", "hidden_layernorm", "final_layernorm"})
+    make.norm(kMtp + std::string(norm) + ".weight", true);
+  // The next token's direction, and nothing of the state.
+  MadeTensor& read = make.put(kMtp + std::string("input_proj.weight"), {64, 128});
+  for (int64_t i = 0; i < 64; ++i) read.values[static_cast<size_t>(i * 128 + 64 + i)] = 1.0f;
+  return model;
+}
+
+DoubleRows reference_final(const MadeModel& model, const std::vector<int32_t>& ids) {
+  MadeModel longer = model;  // one layer more, to see what enters it
+  longer.layers = model.layers + 1;
+  for (const auto& [name, tensor] : model.tensors)
+    if (const std::string last = layer_prefix(model.layers - 1); name.starts_with(last))
+      longer.tensors[layer_prefix(model.layers) + name.substr(last.size())] = tensor;
+  DoubleRows rows;
+  const std::vector<DoubleRows> streams = reference_streams(longer, ids);
+  for (const auto& row : streams.back())
+    rows.push_back(normed(row, model.at("model.norm.weight"), model.eps));
+  return rows;
+}
+
+HeadRows reference_mtp(const MadeModel& m, const DoubleRows& embedded, const DoubleRows& states) {
+  const auto w = [&m](const char* name) -> const MadeTensor& { return m.at(kMtp + std::string(name) + ".weight"); };
+  HeadRows out;
+  DoubleRows stream, in;
+  for (size_t t = 0; t < states.size(); ++t) {
+    std::vector<double> both = normed(states[t], w("hidden_layernorm"), m.eps);
+    std::vector<double> token = t == 0 ? std::vector<double>(embedded[t].size(), 0.0) : embedded[t];
+    token = normed(token, w("token_layernorm"), m.eps);
+    both.insert(both.end(), token.begin(), token.end());
+    stream.push_back(times(w("input_proj"), both));
+    in.push_back(normed(stream.back(), w("input_layernorm"), m.eps));
+  }
+  run_layer(m, kMtp, in, stream);
+  for (const auto& row : stream) {
+    out.own.push_back(normed(row, w("final_layernorm"), m.eps));
+    out.logits.push_back(times(m.at("lm_head.weight"), out.own.back()));
+  }
+  return out;
+}
+
 }  // namespace ingot::testing

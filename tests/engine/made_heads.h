@@ -39,6 +39,10 @@ MadeModel successor_target(int64_t vocab);
 // ... and a head that knows, but for every `unknown`th token, which it cannot guess (0: it knows all).
 MadeModel successor_head(int64_t vocab, int64_t unknown);
 
+// MiMo, a model with an MTP layer that guesses for it: random, or a successor_target() whose layer knows all.
+MadeModel random_mimo(uint32_t seed);
+MadeModel successor_mimo(int64_t vocab);
+
 using DoubleRows = std::vector<std::vector<double>>;
 DoubleRows rows_of(const MadeTensor& table, const std::vector<int32_t>& ids);
 // The residual stream of a model as it enters each of its layers: [layers][T][hidden].
@@ -50,6 +54,10 @@ struct HeadRows {
   DoubleRows own;     // [T][hidden]: states for the next guess
   DoubleRows logits;  // [T][guessed]
 };
+// What leaves the last layer of a model, normed.
+DoubleRows reference_final(const MadeModel& model, const std::vector<int32_t>& ids);
+// The same of the MTP layer of a model.
+HeadRows reference_mtp(const MadeModel& model, const DoubleRows& embedded, const DoubleRows& states);
 HeadRows reference_head(const MadeModel& head, const DoubleRows& embedded, const DoubleRows& states);
 
 }  // namespace ingot::testing

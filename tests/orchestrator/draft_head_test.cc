@@ -244,6 +244,44 @@ TEST(LlmHead, AsManyGuessesAsPay) {
   expect_clean(*llm);
 }
 
+// Layers of the model's own guess (MTP): right, whatever the prompt; of random ones nothing comes true, and answers are
+// the same.
+TEST(LlmHead, MtpLayersOfTheModelItself) {
+  for (const bool knows : {true, false}) {
+    const TempDir folder;
+    (knows ? successor_mimo(kStructuredVocab) : random_mimo(5)).write(folder / "model");
+    LlmOptions options = structured_options();
+    options.engine.model = (folder / "model").string();
+    options.overlap = false;
+    options.speculate = Speculation::off;
+    const std::unique_ptr<Llm> plain = Llm::load(options);
+    options.speculate = Speculation::mtp;
+    options.draft_tokens = 4;
+    options.engine.kv_blocks = 48;
+    const std::unique_ptr<Llm> llm = Llm::load(options);
+    std::vector<std::shared_ptr<Generation>> running;
+    std::vector<GenerationRequest> requests;
+    for (int32_t i = 1; i < 12; ++i) {
+      GenerationRequest request = greedy({i, 5 * i, 31, 7 * i}, 60);
+      if (i % 3 == 0) request.sampling.temperature = 0.8f;
+      request.sampling.seed = static_cast<uint64_t>(i);
+      requests.push_back(request);
+      running.push_back(llm->submit(request));
+    }
+    for (size_t i = 0; i < requests.size(); ++i) expect_equal(collect(*running[i]), answer(*plain, requests[i]), i);
+    const LlmStats stats = llm->stats();
+    EXPECT_GT(stats.drafts, 0u);
+    if (knows) {
+      EXPECT_GT(stats.accepted_tokens * 2, stats.draft_tokens);
+    }
+    running.clear();
+    expect_clean(*llm);
+  }
+  LlmOptions without = structured_options();
+  without.speculate = Speculation::mtp;
+  expect_error(ErrorKind::declined, "has no MTP layers", [&] { Llm::load(without); });
+}
+
 TEST(LlmHead, OfAnotherModelIsDeclined) {
   const Pair pair(random_target(3), successor_head(kStructuredVocab, 0));
   LlmOptions options = pair.options(true);

@@ -42,6 +42,7 @@ void read_eagle3(const JsonView& json, ModelConfig& config) {
     throw_error(ErrorKind::declined, "{}: an EAGLE-3 head of {} layers is not run here, those of one are", json.name(),
                 config.layers);
   ModelConfig::Head& head = config.head;
+  head.kind = ModelConfig::Head::Kind::eagle3;
   head.reads = kStates * json.find_int("target_hidden_size").value_or(config.hidden);
   if (head.reads < kStates || head.reads > int64_t{1} << 22)
     throw_error(ErrorKind::bad_file, "{}: target_hidden_size {} is impossible", json.name(), head.reads / kStates);
