@@ -35,6 +35,14 @@ class Maker {
     std::uniform_real_distribution<double> uniform(0.5, 1.5);
     for (float& value : put(name, {model_.hidden}).values) value = flat ? 1.0f : rounded(uniform(random_));
   }
+  // Of q, k and v, as Qwen 2 has them.
+  void biases(const std::string& prefix) {
+    std::normal_distribution<double> normal(0, 0.4);
+    for (const char* of : {"q", "k", "v"}) {
+      const std::string name = prefix + "self_attn." + of + "_proj.";
+      for (float& value : put(name + "bias", {model_.at(name + "weight").shape[0]}).values) value = rounded(normal(random_));
+    }
+  }
   // `cols`: of the input of its attention. `gain`: of what it adds to the stream.
   void layer(const std::string& prefix, int64_t cols, double gain) {
     const MadeModel& m = model_;
@@ -95,12 +103,19 @@ void rotate(std::vector<double>& x, const MadeModel& m, size_t position) {
 // One decoder layer: `in` is what its attention reads, `stream` what it adds to.
 void run_layer(const MadeModel& m, const std::string& prefix, const DoubleRows& in, DoubleRows& stream) {
   const auto w = [&](const char* name) -> const MadeTensor& { return m.at(prefix + name + ".weight"); };
+  const auto projected = [&](const char* of, const std::vector<double>& x) {
+    const std::string name = prefix + "self_attn." + of + "_proj.";
+    std::vector<double> out = times(m.at(name + "weight"), x);
+    if (const auto bias = m.tensors.find(name + "bias"); bias != m.tensors.end())
+      add(out, {bias->second.values.begin(), bias->second.values.end()});
+    return out;
+  };
   const auto size = static_cast<size_t>(m.head_size);
   DoubleRows keys, values;
   for (size_t t = 0; t < in.size(); ++t) {
-    std::vector<double> q = times(w("self_attn.q_proj"), in[t]);
-    keys.push_back(times(w("self_attn.k_proj"), in[t]));
-    values.push_back(times(w("self_attn.v_proj"), in[t]));
+    std::vector<double> q = projected("q", in[t]);
+    keys.push_back(projected("k", in[t]));
+    values.push_back(projected("v", in[t]));
     rotate(q, m, t);
     rotate(keys.back(), m, t);
     std::vector<double> attended(q.size(), 0.0);
@@ -306,18 +321,20 @@ namespace {
 
 constexpr char kMtp[] = "model.mtp_layers.0.";
 
-void make_mimo(MadeModel& model) {
+void make_mimo(MadeModel& model, bool biases) {
   model.architecture = "MiMoForCausalLM";
-  model.extra = R"(, "num_nextn_predict_layers": 1, "attention_bias": false)";
+  model.extra = fmt::format(R"(, "num_nextn_predict_layers": 1, "attention_bias": {})", biases);
 }
 
 }  // namespace
 
 MadeModel random_mimo(uint32_t seed) {
   MadeModel model = random_target(seed);
-  make_mimo(model);
+  make_mimo(model, true);
   Maker make(model, seed + 1);
   make.layer(kMtp, model.hidden, 0.15);
+  for (int64_t layer = 0; layer < model.layers; ++layer) make.biases(layer_prefix(layer));
+  make.biases(kMtp);
   make.matrix(kMtp + std::string("input_proj.weight"), model.hidden, 2 * model.hidden, 0.15);
   for (const char* norm : {"token_layernorm", "hidden_layernorm", "final_layernorm"})
     make.norm(kMtp + std::string(norm) + ".weight");
@@ -326,7 +343,7 @@ MadeModel random_mimo(uint32_t seed) {
 
 MadeModel successor_mimo(int64_t vocab) {
   MadeModel model = successor_target(vocab);
-  make_mimo(model);
+  make_mimo(model, false);
   Maker make(model, 4);
   make.layer(kMtp, model.hidden, 0.01);
   for (const char* norm : {"token_layernorm", "hidden_layernorm", "final_layernorm"})
