@@ -37,7 +37,8 @@ struct EngineOptions {
   bool embeddings = false;       // pool texts of models that are not made for it, too
   std::string pooling = "auto";  // auto: as the model's files say, else last; last, mean or cls (implies embeddings)
   // Rows give their hidden states on request (Step::state_rows): the residual stream as it enters these layers, for a
-  // head that reads them; as many as there are: what leaves the last, normed. None named, but wanted: the second, the middle and the third from the end.
+  // head that reads them; as many as there are: what leaves the last, normed. None named, but wanted: the second, the
+  // middle and the third from the end.
   bool gives_states = false;
   std::vector<int> state_layers;
   std::string head_of;  // the model is a head that guesses for the one at this path; empty: it is a model
@@ -66,9 +67,9 @@ struct EngineLimits {
   int64_t vocab = 0;
   int32_t sampler_slots = 0;
   int64_t max_list_words =
-      0;            // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
-  Pooling pooling;  // none: Step::pooled must be empty
-  int64_t state_width = 0;     // of a row's hidden states, in floats; 0: Step::state_rows must be empty
+      0;                    // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
+  Pooling pooling;          // none: Step::pooled must be empty
+  int64_t state_width = 0;  // of a row's hidden states, in floats; 0: Step::state_rows must be empty
   int32_t max_state_rows = 0;  // of a step
   int64_t reads_width = 0;     // a head: of the states that it is given of the model; 0: it is a model
   int64_t token_ids = 0;       // that rows may have; 0: `vocab`. A head guesses among fewer than it reads

@@ -28,6 +28,18 @@ double micros_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
+// The first row of an MTP layer sees no token.
+EmbeddedRows embedded_rows(const LoadedModel& model) {
+  const bool masks = model.config.head.kind == ModelConfig::Head::Kind::mtp;
+  const int64_t width = model.config.hidden;
+  return {width, [table = model.embedded, masks, width](int32_t token, int32_t position, float* out) {
+            if (masks && position == 0)
+              std::fill_n(out, width, 0.0f);
+            else
+              table->read(token, 0, 1.0f, out);
+          }};
+}
+
 }  // namespace
 
 // Rows of a step that verify a draft under one sampler slot.
@@ -56,14 +68,7 @@ struct Engine::Impl {
     history.slot_capacity = model.plan.sampler.max_tokens;
     reset_by.assign(history.slot_lengths.size(), 0);
     history.pooled_rows.assign(static_cast<size_t>(model.plan.limits.sampler_slots), 0);
-    if (model.embedded)
-      embedded = {model.config.hidden,
-                  [table = model.embedded, width = model.config.hidden,
-                   masks = model.config.head.kind == ModelConfig::Head::Kind::mtp](int32_t token, int32_t position,
-                                                                                    float* out) {
-                    if (masks && position == 0) return void(std::fill_n(out, width, 0.0f));
-                    table->read(token, 0, 1.0f, out);
-                  }};
+    if (model.embedded) embedded = embedded_rows(model);
   }
 
   StepTicket submit(const Step& step);

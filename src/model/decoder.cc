@@ -9,8 +9,7 @@
 namespace ingot {
 
 DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share, int64_t max_tokens,
-                                  int64_t max_sample_rows, DType activation, int64_t pool_slots,
-                                  bool final_states) {
+                                  int64_t max_sample_rows, DType activation, int64_t pool_slots, bool final_states) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
     const size_t bytes = dtype_bytes(type, static_cast<size_t>(rows * width));
@@ -133,7 +132,7 @@ void Decoder::begin(const StagedStep& step, Backend& device) const {
 void Decoder::end(const StagedStep& step, Backend& device) const {
   const int64_t last = config_.layers - 1;
   const bool gives = (config_.head || gives_final_) && step.states > 0;
-  const bool all_rows = step.pooled > 0 || gives;      // every row counts to the end
+  const bool all_rows = step.pooled > 0 || gives;  // every row counts to the end
   if (all_rows) {
     const Rows all{step.tokens, stream_};
     mlp(last, all, device);

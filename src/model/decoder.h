@@ -98,7 +98,7 @@ class Decoder {
   std::vector<int> state_layers_;
   bool gives_final_;  // the normed final states are among those that rows give
   float rope_factor_;
-  Region stream_;  // the residual stream from the first layer on: of a head that may be what it read, normed
+  Region stream_;       // the residual stream from the first layer on: of a head that may be what it read, normed
   float residual_eps_;  // of the norms that read the residual stream
 };
 

@@ -43,8 +43,7 @@ std::vector<int32_t> read_guessed_ids(const SafetensorsCheckpoint::Unsupported& 
 
 std::shared_ptr<Checkpoint> adapt_head(const std::shared_ptr<SafetensorsCheckpoint>& stored, ModelConfig& config) {
   for (const auto& table : stored->unsupported())
-    if (common_name(table.name) == "d2t")
-      config.head.guessed_ids = read_guessed_ids(table, config, stored->describe());
+    if (common_name(table.name) == "d2t") config.head.guessed_ids = read_guessed_ids(table, config, stored->describe());
   if (config.head.guessed_ids.empty() && config.vocab != config.head.vocab)
     throw_error(ErrorKind::bad_file, "{}: tensor d2t is missing: it says which {} of {} tokens are guessed",
                 stored->describe(), config.vocab, config.head.vocab);

@@ -188,7 +188,8 @@ class Builder {
   const ModelConfig& c_;
   const Family& family_;
   const bool gguf_;
-  const bool eagle_ = c_.head.kind == ModelConfig::Head::Kind::eagle3, mtp_ = c_.head.kind == ModelConfig::Head::Kind::mtp;
+  const bool eagle_ = c_.head.kind == ModelConfig::Head::Kind::eagle3,
+             mtp_ = c_.head.kind == ModelConfig::Head::Kind::mtp;
   const bool fused_qkv_;  // q, k and v are stored as one tensor
   const int64_t interleaved_;
   int64_t layer_ = 0;

@@ -16,8 +16,8 @@ enum class NameStyle { hugging_face, gguf };
 // The weights of one model on a device. Absent ones (no bias, say) stay invalid.
 struct LayerWeights {
   WeightId attention_norm, attention_norm_bias;  // [hidden]
-  WeightId head_norm;                            // of a head: [hidden]
-  WeightId qkv, qkv_bias;  // [(heads + 2 kv_heads) * head_size, hidden]: q over k over v; of a head [.., 2 hidden]
+  WeightId head_norm;                            // of EAGLE-3: [hidden]; the qkv of these has 2 hidden columns
+  WeightId qkv, qkv_bias;                        // [(heads + 2 kv_heads) * head_size, hidden]: q over k over v
   WeightId q_norm, k_norm;                       // [head_size]
   WeightId output, output_bias;                  // [hidden, heads * head_size]
   WeightId attention_post_norm;                  // [hidden]
@@ -76,7 +76,7 @@ struct WeightNeed {
 
 struct ModelLayout {
   std::vector<WeightNeed> weights;
-  std::vector<std::string> ignored;  // tensors that may be there and are not needed,
+  std::vector<std::string> ignored;             // tensors that may be there and are not needed,
   std::vector<std::string> ignored_beginnings;  // and those whose names begin so
 };
 

@@ -33,8 +33,8 @@ ModelFiles open_hugging_face(const fs::path& dir, int threads) {
   files.checkpoint = stored;
   if (files.config.head) {
     if (files.config.packed.method != PackedFormat::Method::none)
-      throw_error(ErrorKind::declined, "{}: a head that guesses tokens is read from plain weights, not from packed ones",
-                  dir.string());
+      throw_error(ErrorKind::declined,
+                  "{}: a head that guesses tokens is read from plain weights, not from packed ones", dir.string());
     files.checkpoint = adapt_head(stored, files.config);
     files.dir = dir;
     files.config.weight_format = dominant_format(*files.checkpoint);

@@ -12,10 +12,10 @@
 namespace ingot {
 namespace {
 
-constexpr double kHeadPrior = 0.6;    // the chance of a guess, for a sequence of which nothing is known
+constexpr double kHeadPrior = 0.6;      // the chance of a guess, for a sequence of which nothing is known
 constexpr int32_t kMostHeadRows = 512;  // of a step
-constexpr int64_t kFewHeadRows = 4;   // that every draft begins with: those of the tokens that came with the last
-constexpr int64_t kKept = 32;         // positions of which the states stay when they were read, to begin with anew
+constexpr int64_t kFewHeadRows = 4;     // that every draft begins with: those of the tokens that came with the last
+constexpr int64_t kKept = 32;           // positions of which the states stay when they were read, to begin with anew
 constexpr int32_t kMeasuredRows = 64;
 constexpr int64_t kDraftsCounted = 32;  // that reading a text counts on
 constexpr double kStale = 1 << 16;      // offers that nobody took, until what was measured would count for nothing
@@ -251,8 +251,8 @@ void DraftHead::check(std::vector<std::string>& faults) const {
   for (const HeadCache* cache : caches_) {
     for (const int32_t block : cache->blocks) ++holders[static_cast<size_t>(block)];
     if (cache->next - cache->begin > std::ssize(cache->blocks) * limits_.block_size)
-      faults.push_back(fmt::format("the head: {} positions in {} blocks", cache->next - cache->begin,
-                                   cache->blocks.size()));
+      faults.push_back(
+          fmt::format("the head: {} positions in {} blocks", cache->next - cache->begin, cache->blocks.size()));
     if (std::ssize(cache->states) > kMostStates * limits_.reads_width)
       faults.push_back(fmt::format("the head: states of {} positions are kept", cache->end() - cache->from));
   }

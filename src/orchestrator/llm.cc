@@ -306,7 +306,8 @@ std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
     options.speculate = Speculation::draft;
     options.draft_model = options.engine.model;
     if (!Engine::head_needs(options.draft_model, options.engine.model))
-      throw_error(ErrorKind::declined, "--speculate mtp: {} has no MTP layers; take a model that guesses: --draft-model",
+      throw_error(ErrorKind::declined,
+                  "--speculate mtp: {} has no MTP layers; take a model that guesses: --draft-model",
                   options.engine.model);
   }
   if (options.engine.ranks() > 1) check_ranks(options);
@@ -316,8 +317,7 @@ std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   const bool drafts = options.speculate == Speculation::draft && !options.draft_model.empty();
   if (drafts) expect_head(options);
   std::unique_ptr<Engine> engine = Engine::load(options.engine), draft_engine;
-  if (drafts)
-    draft_engine = load_draft_engine(options, *engine, tokenizer.get());
+  if (drafts) draft_engine = load_draft_engine(options, *engine, tokenizer.get());
   return std::make_unique<Llm>(std::move(engine), std::move(tokenizer), options, std::move(draft_engine));
 }
 

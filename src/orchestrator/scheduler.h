@@ -24,10 +24,10 @@ struct ScheduledSequence {
   int64_t end = 0;           // positions that are computed once these rows are
   int32_t first_score = -1;  // its first prompt score among the step's outputs; -1: none
   int32_t scores = 0;
-  int64_t scored_from = 0;  // position of the first scored token
-  int32_t sample = -1;      // its sampled token among the step's outputs; -1: none
-  int32_t drafted = 0;      // tokens that the rows behind that one verify, each with an output of its own
-  int32_t pooled = -1;      // its vector among the step's; -1: none
+  int64_t scored_from = 0;   // position of the first scored token
+  int32_t sample = -1;       // its sampled token among the step's outputs; -1: none
+  int32_t drafted = 0;       // tokens that the rows behind that one verify, each with an output of its own
+  int32_t pooled = -1;       // its vector among the step's; -1: none
   int32_t first_state = -1;  // its first row among those that give their hidden states; -1: none does
   int32_t states = 0;
   int64_t states_from = 0;  // position of that row

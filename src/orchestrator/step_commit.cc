@@ -137,7 +137,8 @@ std::vector<int32_t> StepLoop::take_tokens(const ScheduledSequence& part, const 
   return tokens;
 }
 
-// Hands the hidden states of the part's rows to the head that reads them: of a draft those up to the last that came true.
+// Hands the hidden states of the part's rows to the head that reads them: of a draft those up to the last that came
+// true.
 void StepLoop::take_states(const ScheduledSequence& part, const StepResult& result) {
   if (part.first_state < 0) return;
   Sequence& sequence = *part.sequence;
@@ -145,9 +146,10 @@ void StepLoop::take_states(const ScheduledSequence& part, const StepResult& resu
   if (part.sample >= 0) rows = std::min(rows, sequence.known() - 1 - part.states_from);
   if (rows <= 0) return;
   const int64_t width = draft_model_->state_width();
-  draft_model_->take_states(sequence, part.states_from,
-                            std::span(result.states).subspan(static_cast<size_t>(part.first_state * width),
-                                                             static_cast<size_t>(rows * width)));
+  draft_model_->take_states(
+      sequence, part.states_from,
+      std::span(result.states)
+          .subspan(static_cast<size_t>(part.first_state * width), static_cast<size_t>(rows * width)));
 }
 
 // Tokens beside the first of a step.

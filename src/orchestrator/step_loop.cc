@@ -27,8 +27,8 @@ std::shared_ptr<Drafter> make_drafter(Speculation kind, const std::shared_ptr<Dr
 
 }  // namespace
 
-StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<Drafter> draft_model, const Tokenizer* tokenizer, Grammars& grammars, const LlmOptions& options, uint64_t most_requests,
-                   uint64_t most_host_bytes)
+StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<Drafter> draft_model, const Tokenizer* tokenizer,
+                   Grammars& grammars, const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes)
     : places(most_requests),
       host_bytes(most_host_bytes),
       engine_(engine),

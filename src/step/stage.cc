@@ -273,8 +273,8 @@ size_t stage_bytes(const EngineLimits& limits) {
                          limits.max_seqs * 16;
   const int64_t drafts = rows * 4;
   // A head's states, and rows of its embedding, which are as wide as those that it gives.
-  const int64_t states = 4 * (limits.max_state_rows + (limits.reads_width > 0 ? tokens : 0) *
-                                                          (limits.reads_width + limits.state_width));
+  const int64_t states =
+      4 * (limits.max_state_rows + (limits.reads_width > 0 ? tokens : 0) * (limits.reads_width + limits.state_width));
   const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
   return static_cast<size_t>(arrays + drafts + masks + states + 4 * limits.max_list_words + 21 * 64);
 }

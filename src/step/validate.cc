@@ -334,9 +334,9 @@ void StepValidator::check_states(const Step& step) const {
   const auto rows = static_cast<int64_t>(step.state_rows.size());
   if (rows > limits_.max_state_rows)
     fail("state_rows", -1, rows, limits_.max_state_rows,
-         limits_.state_width == 0 ? "this engine gives no hidden states"
-                                  : fmt::format("has {} rows, a step gives the states of at most {}", rows,
-                                                limits_.max_state_rows));
+         limits_.state_width == 0
+             ? "this engine gives no hidden states"
+             : fmt::format("has {} rows, a step gives the states of at most {}", rows, limits_.max_state_rows));
   for (int64_t i = 0; i < rows; ++i)
     check_range("state_rows", i, step.state_rows[i], i == 0 ? 0 : step.state_rows[i - 1] + 1,
                 step.num_scheduled_tokens);

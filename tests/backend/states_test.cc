@@ -58,7 +58,8 @@ TEST_P(Conformance, StatesTakenAndGiven) {
   step.state_rows = {1, 2, 5, 8};
   step.states = states;
   step.given_width = kDim;
-  const EmbeddedRows embedded{kDim, [&](int32_t token, int32_t, float* out) { std::copy_n(&table[token * kDim], kDim, out); }};
+  const EmbeddedRows embedded{
+      kDim, [&](int32_t token, int32_t, float* out) { std::copy_n(&table[token * kDim], kDim, out); }};
   RegionPlan plan;
   const Region given = plan.take(kRows * kDim), rows = plan.take(kRows * kDim);
   const OutputLayout layout = OutputLayout::of(1, 1, 1, 16, 0, 0, kGiven, 2 * kDim);

@@ -279,7 +279,9 @@ TEST(HeadFiles, OtherNamesAndAnEmbeddingOfItsOwn) {
   renamed.tensors.clear();
   for (const auto& [name, tensor] : made.tensors) {
     const bool layer = name.starts_with("midlayer.");
-    renamed.tensors[layer ? "model.layers.0." + name.substr(9) : name == "lm_head.weight" ? name : "model." + name] = tensor;
+    renamed.tensors[layer                      ? "model.layers.0." + name.substr(9)
+                    : name == "lm_head.weight" ? name
+                                               : "model." + name] = tensor;
   }
   EXPECT_EQ(logits(renamed), want);
   made.tensors["embed_tokens.weight"] = target.at("model.embed_tokens.weight");
@@ -327,6 +329,11 @@ TEST(HeadFiles, WhatDoesNotFitIsDeclined) {
   refused(head, ErrorKind::declined, "a head that reads 2 layers of its model");
   head.extra = R"(, "draft_vocab_size": 80, "eagle_config": {"use_aux_hidden_state": false})";
   refused(head, ErrorKind::declined, "use_aux_hidden_state false");
+  refused(good, ErrorKind::bad_file, "target_hidden_size 4611686018427387904 is impossible", true,
+          R"(, "target_hidden_size": 4611686018427387904)");
+  head.extra =
+      R"(, "draft_vocab_size": 80, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2, 9223372036854775807]})";
+  refused(head, ErrorKind::bad_file, "has 9223372036854775807, which is no layer");
   // And a model where a head should be, or one that cannot give its states.
   EngineOptions options = options_of(folder / "model", "cpu");
   options.head_of = options.model;

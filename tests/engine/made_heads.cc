@@ -40,7 +40,8 @@ class Maker {
     std::normal_distribution<double> normal(0, 0.4);
     for (const char* of : {"q", "k", "v"}) {
       const std::string name = prefix + "self_attn." + of + "_proj.";
-      for (float& value : put(name + "bias", {model_.at(name + "weight").shape[0]}).values) value = rounded(normal(random_));
+      for (float& value : put(name + "bias", {model_.at(name + "weight").shape[0]}).values)
+        value = rounded(normal(random_));
     }
   }
   // `cols`: of the input of its attention. `gain`: of what it adds to the stream.
@@ -92,8 +93,8 @@ void rotate(std::vector<double>& x, const MadeModel& m, size_t position) {
   const auto size = static_cast<size_t>(m.head_size);
   for (size_t at = 0; at < x.size(); at += size)
     for (size_t i = 0; i < size / 2; ++i) {
-      const double angle = static_cast<double>(position) *
-                           std::pow(m.theta, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+      const double angle =
+          static_cast<double>(position) * std::pow(m.theta, -2.0 * static_cast<double>(i) / static_cast<double>(size));
       const double a = x[at + i], b = x[at + i + size / 2];
       x[at + i] = a * std::cos(angle) - b * std::sin(angle);
       x[at + i + size / 2] = b * std::cos(angle) + a * std::sin(angle);
@@ -268,8 +269,8 @@ MadeModel successor_head(int64_t vocab, int64_t unknown) {
     head.d2t.push_back(token - std::ssize(head.d2t));
   }
   const auto guessed = static_cast<int64_t>(head.d2t.size());
-  head.extra = fmt::format(R"(, "draft_vocab_size": {}, "eagle_config": {{"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}})",
-                           guessed);
+  head.extra = fmt::format(
+      R"(, "draft_vocab_size": {}, "eagle_config": {{"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}})", guessed);
   make.put("lm_head.weight", {guessed, 64}).values = rows;
   if (guessed == vocab) head.d2t.clear();
   return head;
@@ -362,8 +363,7 @@ DoubleRows reference_final(const MadeModel& model, const std::vector<int32_t>& i
       longer.tensors[layer_prefix(model.layers) + name.substr(last.size())] = tensor;
   DoubleRows rows;
   const std::vector<DoubleRows> streams = reference_streams(longer, ids);
-  for (const auto& row : streams.back())
-    rows.push_back(normed(row, model.at("model.norm.weight"), model.eps));
+  for (const auto& row : streams.back()) rows.push_back(normed(row, model.at("model.norm.weight"), model.eps));
   return rows;
 }
 

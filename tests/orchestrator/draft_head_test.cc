@@ -160,6 +160,27 @@ TEST(LlmHead, IsLoadedBesideItsModel) {
   expect_clean(*llm);
 }
 
+// The model may be a GGUF file: then the embedding's rows come from that.
+TEST(LlmHead, BesideAGgufModel) {
+  const TempDir folder;
+  MadeModel head = random_head(11, 80);
+  head.extra = R"(, "draft_vocab_size": 80, "eagle_aux_hidden_state_layer_ids": [0, 1, 1])";
+  head.write(folder / "head");
+  LlmOptions options = tiny_options("gguf-q8_0-llama3");
+  options.speculate = Speculation::off;
+  const std::unique_ptr<Llm> plain = Llm::load(options);
+  options.speculate = Speculation::draft;
+  options.draft_model = (folder / "head").string();
+  options.draft_tokens = 3;
+  const std::unique_ptr<Llm> llm = Llm::load(options);
+  for (int32_t i = 0; i < 4; ++i)
+    expect_equal(answer(*llm, greedy({i, 3 * i + 1}, 30)), answer(*plain, greedy({i, 3 * i + 1}, 30)),
+                 static_cast<size_t>(i));
+  EXPECT_GT(llm->stats().drafts, 0u);
+  EXPECT_GT(llm->stats().draft_steps, 0u);
+  expect_clean(*llm);
+}
+
 // A beginning from the prefix cache has no states: the head begins behind it, and guesses as well.
 TEST(LlmHead, BeginsBehindACachedPrefix) {
   const Pair pair = Pair::successors(0);

@@ -18,7 +18,8 @@ void run(const TakeStatesOp& op, const Job& job) {
   const StepView& view = job.step.view;
   const float* in = view.floats(op.embedded ? view.step().embedded : view.step().given);
   float* out = job.device.floats(op.out);
-  job.worker.share(view.step().tokens, [&](int64_t row) { std::copy_n(in + row * op.dim, op.dim, out + row * op.dim); });
+  job.worker.share(view.step().tokens,
+                   [&](int64_t row) { std::copy_n(in + row * op.dim, op.dim, out + row * op.dim); });
 }
 
 void run(const GiveStatesOp& op, const Job& job) {

@@ -29,7 +29,8 @@ void encode(const NormOp& op, Context& context) {
     encoder.write(3, op.f32_out ? from_column(context.words(op.out, written), 4)
                                 : from_column(context.activations(op.out, written), 2));
   if (op.f32_copy.bytes > 0) encoder.write(5, context.words(op.f32_copy, elements));
-  encoder.value(4, NormParams{.eps = op.eps, .dim = static_cast<uint32_t>(op.dim), .width = static_cast<uint32_t>(op.stride())});
+  encoder.value(
+      4, NormParams{.eps = op.eps, .dim = static_cast<uint32_t>(op.dim), .width = static_cast<uint32_t>(op.stride())});
   // Two vectors of four a thread: short rows do not keep more busy. The choice depends on the dimension alone: so does
   // the order of sums.
   const int64_t simdgroups = std::clamp<int64_t>((op.dim + 255) / 256, 1, 32);

@@ -34,8 +34,8 @@ void encode(const GiveStatesOp& op, Context& context) {
   encoder.read(1, context.staged(step.state_rows));
   encoder.write(2, {context.output.get(), context.states + static_cast<size_t>(op.column) * 4,
                     static_cast<size_t>(step.states * context.state_width - op.column) * 4});
-  encoder.value(3, GatherRowsParams{.dim = static_cast<uint32_t>(op.dim),
-                                    .width = static_cast<uint32_t>(context.state_width)});
+  encoder.value(
+      3, GatherRowsParams{.dim = static_cast<uint32_t>(op.dim), .width = static_cast<uint32_t>(context.state_width)});
   encoder.dispatch({groups_of(op.dim, kRowThreads), static_cast<NS::UInteger>(step.states), 1}, {kRowThreads, 1, 1});
 }
 

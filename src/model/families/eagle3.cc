@@ -12,27 +12,31 @@ namespace ingot {
 namespace {
 
 constexpr int64_t kStates = 3;  // layers of the model that it reads
+constexpr int64_t kMostLayers = 1 << 12, kMostWidth = 1 << 20, kMostTokens = 1 << 24;
 
 // Layers whose input is read, as vLLM's and speculators' configurations count them; eagle_config names those whose
 // output is.
 std::vector<int> read_layers(const JsonView& json) {
   std::vector<int64_t> layers = json.find_ints("eagle_aux_hidden_state_layer_ids");
+  int64_t behind = 0;
   if (const auto own = json.find_object("eagle_config"); own && layers.empty()) {
     if (!own->find_bool("use_aux_hidden_state").value_or(true))
       throw_error(ErrorKind::declined,
-                  "{}: a head that reads the last layer alone (use_aux_hidden_state false) is not run here", json.name());
+                  "{}: a head that reads the last layer alone (use_aux_hidden_state false) is not run here",
+                  json.name());
     layers = own->find_ints("eagle_aux_hidden_state_layer_ids");
-    for (int64_t& layer : layers) ++layer;
+    behind = 1;
   }
   if (!layers.empty() && std::ssize(layers) != kStates)
-    throw_error(ErrorKind::declined, "{}: a head that reads {} layers of its model is not run here, those that read {} are",
-                json.name(), layers.size(), kStates);
+    throw_error(ErrorKind::declined,
+                "{}: a head that reads {} layers of its model is not run here, those that read {} are", json.name(),
+                layers.size(), kStates);
   std::vector<int> read;
   for (const int64_t layer : layers) {
-    if (layer < 0 || layer > 1 << 12)
+    if (layer < 0 || layer > kMostLayers)
       throw_error(ErrorKind::bad_file, "{}: eagle_aux_hidden_state_layer_ids has {}, which is no layer", json.name(),
                   layer);
-    read.push_back(static_cast<int>(layer));
+    read.push_back(static_cast<int>(layer + behind));
   }
   return read;
 }
@@ -43,9 +47,12 @@ void read_eagle3(const JsonView& json, ModelConfig& config) {
                 config.layers);
   ModelConfig::Head& head = config.head;
   head.kind = ModelConfig::Head::Kind::eagle3;
-  head.reads = kStates * json.find_int("target_hidden_size").value_or(config.hidden);
-  if (head.reads < kStates || head.reads > int64_t{1} << 22)
-    throw_error(ErrorKind::bad_file, "{}: target_hidden_size {} is impossible", json.name(), head.reads / kStates);
+  const int64_t width = json.find_int("target_hidden_size").value_or(config.hidden);
+  if (width < 1 || width > kMostWidth)
+    throw_error(ErrorKind::bad_file, "{}: target_hidden_size {} is impossible", json.name(), width);
+  if (config.vocab < 1 || config.vocab > kMostTokens)
+    throw_error(ErrorKind::bad_file, "{}: vocab_size {} is impossible", json.name(), config.vocab);
+  head.reads = kStates * width;
   config.tied_embeddings = false;
   head.vocab = config.vocab;
   head.norm_before_residual = json.find_bool("norm_before_residual").value_or(false);
