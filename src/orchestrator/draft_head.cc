@@ -30,6 +30,12 @@ HeadCache::~HeadCache() {
   std::erase(head.caches_, this);
 }
 
+// What is left is moved: so this is not for every step.
+void HeadCache::forget_before(int64_t position) {
+  states.erase(states.begin(), states.begin() + (position - from) * head.state_width());
+  from = position;
+}
+
 int64_t HeadCache::end() const { return from + std::ssize(states) / head.state_width(); }
 
 DraftHead::DraftHead(std::unique_ptr<Engine> engine, int64_t vocab)
@@ -67,10 +73,7 @@ void DraftHead::take_states(Sequence& sequence, int64_t position, std::span<cons
   const int64_t known = cache->end() - position;
   if (known >= rows) return;
   cache->states.insert(cache->states.end(), states.begin() + known * width, states.end());
-  if (const int64_t over = cache->end() - cache->from - kMostStates; over > 0) {
-    cache->states.erase(cache->states.begin(), cache->states.begin() + over * width);
-    cache->from += over;
-  }
+  if (cache->end() - cache->from > 2 * kMostStates) cache->forget_before(cache->end() - kMostStates);
 }
 
 void DraftHead::offer(Guess& guess, int32_t most) {
@@ -181,10 +184,7 @@ bool DraftHead::read(std::vector<Line>& lines) {
     step.states.insert(step.states.end(), states, states + count * limits_.reads_width);
     cache.next = line.first + count;
     if (cache.next > line.last) drawing.push_back(&line);
-    if (const int64_t over = std::min(cache.next, line.last + 1) - cache.from - kKept; over > 0) {
-      cache.states.erase(cache.states.begin(), cache.states.begin() + over * limits_.reads_width);
-      cache.from += over;
-    }
+    if (cache.next - cache.from > 4 * kKept) cache.forget_before(cache.next - kKept);
     reads |= count > kFewHeadRows;
     room -= count;
     ++sequences;
@@ -253,7 +253,7 @@ void DraftHead::check(std::vector<std::string>& faults) const {
     if (cache->next - cache->begin > std::ssize(cache->blocks) * limits_.block_size)
       faults.push_back(
           fmt::format("the head: {} positions in {} blocks", cache->next - cache->begin, cache->blocks.size()));
-    if (std::ssize(cache->states) > kMostStates * limits_.reads_width)
+    if (std::ssize(cache->states) > 2 * kMostStates * limits_.reads_width)
       faults.push_back(fmt::format("the head: states of {} positions are kept", cache->end() - cache->from));
   }
   for (int32_t block = 0; block < pool_.size(); ++block)

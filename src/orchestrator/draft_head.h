@@ -33,6 +33,7 @@ struct HeadCache {
   std::vector<int32_t> blocks;
   uint64_t used = 0;  // when it last was: a count
 
+  void forget_before(int64_t position);
   int64_t end() const;  // behind the last position of which the state is known
 };
 

@@ -26,8 +26,9 @@ struct DraftCache;
 struct HeadCache;
 struct Request;
 
-// Rows of which the hidden states are kept for a head that has not read them: of a prompt its last.
-inline constexpr int64_t kMostStates = 256;
+// Rows of which the hidden states are kept for a head that has not read them, and up to as many again: of a prompt its
+// last.
+inline constexpr int64_t kMostStates = 128;
 
 // A block of a sequence that is in host memory, and on its way to the device.
 struct BlockLoad {
