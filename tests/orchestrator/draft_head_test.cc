@@ -140,12 +140,12 @@ TEST(LlmHead, GuessesRightWhatItKnows) {
   LlmOptions options = pair.options(true);
   options.overlap = false;
   const std::unique_ptr<Llm> llm = pair.llm(options);
-  for (const std::vector<int32_t>& prompt : {std::vector<int32_t>{9}, {5, 200, 31, 31, 7}, successors(3, 60)}) {
+  for (const std::vector<int32_t>& prompt : {std::vector<int32_t>{9}, {5, 200, 31, 31, 7}, successors(3, 135)}) {
     const LlmStats before = llm->stats();
     EXPECT_EQ(answer(*llm, greedy(prompt, 60))[0].token_ids, successors(prompt.back(), 60));
     const LlmStats stats = llm->stats();
     EXPECT_GE((stats.accepted_tokens - before.accepted_tokens) * 100, (stats.draft_tokens - before.draft_tokens) * 95);
-    EXPECT_LE(stats.steps - before.steps, 16u) << "five tokens a step";
+    EXPECT_LE(stats.steps - before.steps, 18u) << "five tokens a step";
   }
   expect_clean(*llm);
 }
