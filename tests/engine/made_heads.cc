@@ -276,6 +276,17 @@ MadeModel successor_head(int64_t vocab, int64_t unknown) {
   return head;
 }
 
+MadeModel states_head(int64_t vocab) {
+  MadeModel head = successor_head(vocab, 0);
+  for (float& value : head.tensors.at("midlayer.self_attn.o_proj.weight").values) value = 0;
+  // What it reads is the token before the newest: two before the one to be guessed.
+  const MadeTensor follows = head.at("lm_head.weight");
+  MadeTensor& guesses = head.tensors.at("lm_head.weight");
+  for (int32_t token = 0; token < vocab; ++token)
+    std::copy_n(follows.values.begin() + token * 64, 64, guesses.values.begin() + follows_after(token, vocab) * 64);
+  return head;
+}
+
 DoubleRows rows_of(const MadeTensor& table, const std::vector<int32_t>& ids) {
   const auto width = static_cast<int64_t>(table.shape[1]);
   DoubleRows rows;

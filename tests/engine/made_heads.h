@@ -38,6 +38,8 @@ int32_t follows_after(int32_t token, int64_t vocab);
 MadeModel successor_target(int64_t vocab);
 // ... and a head that knows, but for every `unknown`th token, which it cannot guess (0: it knows all).
 MadeModel successor_head(int64_t vocab, int64_t unknown);
+// One that looks at the model's states alone, and so knows one token at a time.
+MadeModel states_head(int64_t vocab);
 
 // MiMo, a model with an MTP layer that guesses for it: random, or a successor_target() whose layer knows all.
 MadeModel random_mimo(uint32_t seed);

@@ -150,6 +150,29 @@ TEST(LlmHead, GuessesRightWhatItKnows) {
   expect_clean(*llm);
 }
 
+// A head that looks at nothing but the model's states: each sequence has its own, in its own order, however prompts are
+// cut and whoever is beside it.
+TEST(LlmHead, GuessesFromTheStatesAlone) {
+  const Pair pair(successor_target(kStructuredVocab), states_head(kStructuredVocab));
+  LlmOptions options = pair.options(true);
+  options.draft_tokens = 1;
+  options.engine.max_step_tokens = 24;
+  const std::unique_ptr<Llm> llm = pair.llm(options);
+  std::vector<std::shared_ptr<Generation>> running;
+  for (int32_t i = 0; i < 8; ++i) {
+    std::vector<int32_t> prompt = successors(40 * i, static_cast<size_t>(1 + 9 * i));
+    prompt.push_back(31 * i + 2);
+    running.push_back(llm->submit(greedy(prompt, 60)));
+  }
+  for (int32_t i = 0; i < 8; ++i)
+    EXPECT_EQ(collect(*running[static_cast<size_t>(i)])[0].token_ids, successors(31 * i + 2, 60));
+  const LlmStats stats = llm->stats();
+  EXPECT_GT(stats.draft_tokens, 100u);
+  EXPECT_GE(stats.accepted_tokens * 100, stats.draft_tokens * 97);
+  running.clear();
+  expect_clean(*llm);
+}
+
 // With the model's files and the head's alone, as the commands load them.
 TEST(LlmHead, IsLoadedBesideItsModel) {
   const Pair pair = Pair::successors(0);
