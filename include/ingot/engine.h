@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,12 @@ struct EngineOptions {
   int32_t max_logits_rows = 16;  // most rows of full logits in a step
   bool embeddings = false;       // pool texts of models that are not made for it, too
   std::string pooling = "auto";  // auto: as the model's files say, else last; last, mean or cls (implies embeddings)
+  // Rows give their hidden states on request (Step::state_rows): the residual stream as it enters these layers, for a
+  // head that reads them; as many as there are: what leaves the last, normed. None named, but wanted: the second, the
+  // middle and the third from the end.
+  bool gives_states = false;
+  std::vector<int> state_layers;
+  std::string head_of;  // the model is a head that guesses for the one at this path; empty: it is a model
   // Ranks that have the model together, each in a process of its own: `tp` (1, 2 or 4) share the layers of each of `pp`
   // stages. `group` connects them: rank = stage * tp + share.
   int tp = 1, pp = 1;
@@ -60,8 +67,12 @@ struct EngineLimits {
   int64_t vocab = 0;
   int32_t sampler_slots = 0;
   int64_t max_list_words =
-      0;            // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
-  Pooling pooling;  // none: Step::pooled must be empty
+      0;                    // token lists of the sampling parameters and sampler histories in a step, in 4-byte words
+  Pooling pooling;          // none: Step::pooled must be empty
+  int64_t state_width = 0;  // of a row's hidden states, in floats; 0: Step::state_rows must be empty
+  int32_t max_state_rows = 0;  // of a step
+  int64_t reads_width = 0;     // a head: of the states that it is given of the model; 0: it is a model
+  int64_t token_ids = 0;       // that rows may have; 0: `vocab`. A head guesses among fewer than it reads
   int32_t steps_in_flight = 2;
   bool chains_tokens = true;  // token ids may name what the previous step samples; not where stages are apart
 };
@@ -86,6 +97,12 @@ struct ModelInfo {
   bool reranks = false;                       // it was made to answer yes or no to a query and a document
   std::string query_prompt, document_prompt;  // what its makers put before texts that are searched by or for
   SamplingAdvice sampling;
+  std::vector<int32_t> guessed_ids;  // a head: the model's token of each of its own; empty: the same
+};
+
+// What a head wants of the model that it guesses for: EngineOptions::state_layers.
+struct HeadNeeds {
+  std::vector<int> state_layers;
 };
 
 // What a loaded engine holds on its device, in bytes.
@@ -121,6 +138,9 @@ class Engine {
   // Opens the model, declines what it cannot run, plans memory, loads. Throws Error. One of several ranks must be
   // rank 0; the others follow() it (engine/follower.h).
   static std::unique_ptr<Engine> load(const EngineOptions& options);
+  // Whether the checkpoint at `model` is a head that guesses tokens from the hidden states of the model at `beside`;
+  // where both are the same, whether it has layers that do (MTP). Throws where it is one of a kind that is not run.
+  static std::optional<HeadNeeds> head_needs(const std::string& model, const std::string& beside = "");
   ~Engine();
 
   const EngineLimits& limits() const;

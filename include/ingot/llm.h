@@ -29,7 +29,8 @@ enum class Speculation : uint8_t {
   off,
   lookup,  // guesses from the request's own text
   suffix,  // and from what the client's last answers said
-  draft,   // by a smaller model
+  draft,   // by a smaller model, or a head
+  mtp,     // by layers of the model's own; its folder is the draft_model then
 };
 
 struct LlmOptions {

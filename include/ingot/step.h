@@ -128,6 +128,13 @@ struct Step {
   std::vector<uint32_t> grammar_mask;  // empty, or [R][ceil(vocab / 32)]: bit set = allowed
 
   std::vector<PooledSequence> pooled;  // [P], by ascending seq
+
+  // Hidden states, between a model and a head that guesses tokens from them (docs/step-contract.md). Rows whose states
+  // come back, ascending; none unless EngineLimits::state_width.
+  std::vector<int32_t> state_rows;
+  // What a head reads beside its tokens: [T][given_width], by rows; nothing for a model.
+  std::vector<float> states;
+  int32_t given_width = 0;  // EngineLimits::reads_width, or the head's own state_width
 };
 
 // A token and its log probability under the raw logits.
@@ -167,6 +174,7 @@ struct StepStats {
 struct StepResult {
   std::vector<RowResult> rows;             // [R], in the order of sample_rows
   std::vector<std::vector<float>> pooled;  // [P][hidden], of all rows of the sequence so far
+  std::vector<float> states;               // [state_rows][EngineLimits::state_width]
   StepStats stats;
 };
 

@@ -70,6 +70,12 @@ void Inventory::vectors(int64_t count, int64_t dim) const {
                 output.max_pooled, output.pooled_dim);
 }
 
+void Inventory::states(int64_t width) const {
+  if (step.states > output.max_states || width > output.state_width)
+    throw_error(ErrorKind::internal, "{}: states of {} rows of {}, room for {} of {}", who, step.states, width,
+                output.max_states, output.state_width);
+}
+
 void Inventory::read_cache(int64_t window, int32_t begin, int32_t end) {
   if (stage == nullptr) return;
   const StepView view(step, stage);

@@ -76,6 +76,7 @@ struct Inventory {
   void attention(int64_t layer, int64_t kv_heads, int64_t head_size) const;
   void samples() const;
   void vectors(int64_t count, int64_t dim) const;  // fit the outputs
+  void states(int64_t width) const;                // of the step's rows fit the outputs
 
   // Adds K and V that sequences [begin, end) look at, once each. window > 0: a row sees so many positions, its own
   // included.

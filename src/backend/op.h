@@ -89,13 +89,17 @@ struct NormOp {
   bool accumulate = false;
   bool f32_out = false;  // states that are pooled
   Region f32_copy;       // optional f32 [rows, dim]: the same before it is rounded; not with `accumulate`
+  // What a row of `out` has beside these values: it is so wide, and they begin at this column. 0: it has nothing else.
+  int64_t out_width = 0, out_column = 0;
+
+  int64_t stride() const { return out_width > 0 ? out_width : dim; }
 
   bool check(Inventory& has) const {
     has.vector(weight, dim);
     has.vector(bias, dim);
     has.words(in, rows * dim);
     if (f32_copy.bytes > 0) has.words(f32_copy, rows * dim);
-    has.elements(out, rows * dim, accumulate || f32_out);
+    has.elements(out, rows * stride(), accumulate || f32_out);
     return rows > 0;
   }
 };
@@ -323,6 +327,32 @@ struct PoolOp {
   }
 };
 
+// ---- hidden states: what a model gives to a head that guesses its tokens, and what a head reads
+
+// out[t, :] = row t of what was staged for the step's rows: the states given, or the rows of the embedding.
+struct TakeStatesOp {
+  bool embedded = false;
+  int64_t dim = 0;
+  Region out;  // f32 [T, dim]
+
+  bool check(Inventory& has) const {
+    has.words(out, has.step.tokens * dim);
+    return has.step.tokens > 0;
+  }
+};
+
+// Columns [column, column + dim) of OutputLayout::states = in[state_rows[i], :].
+struct GiveStatesOp {
+  int64_t dim = 0, column = 0;
+  Region in;  // f32 [T, dim]
+
+  bool check(Inventory& has) const {
+    has.words(in, has.step.tokens * dim);
+    has.states(column + dim);
+    return has.step.states > 0;
+  }
+};
+
 // ---- what the ranks of a group do together; there is none of these where a device is alone
 
 // out = the sum over all ranks of `in` + bias, or out += that; on every rank, as (0 + 1) + (2 + 3).
@@ -396,7 +426,7 @@ struct SendOutputOp {
 };
 
 using Op = std::variant<PrepareOp, EmbedOp, ReadRowsOp, RopeTableOp, NormOp, LinearOp, AttentionOp, RouteOp,
-                        ExpertLinearOp, ExpertSumOp, GatherRowsOp, SampleOp, PoolOp, SumRanksOp, GatherRanksOp,
-                        ShareTokensOp, SendRowsOp, ReceiveRowsOp, SendOutputOp>;
+                        ExpertLinearOp, ExpertSumOp, GatherRowsOp, SampleOp, PoolOp, TakeStatesOp, GiveStatesOp,
+                        SumRanksOp, GatherRanksOp, ShareTokensOp, SendRowsOp, ReceiveRowsOp, SendOutputOp>;
 
 }  // namespace ingot

@@ -89,11 +89,13 @@ void add_speculation_options(Options command, SpeculationArgs& args) {
       .option("--speculate", args.kind,
               "guess tokens and verify several in a step, as far as that pays; answers stay the same. lookup: from the "
               "request's own text; suffix: from the client's last answers too; draft: by the model of --draft-model; "
+              "mtp: by layers that the model has for it; "
               "auto: draft where there is such a model, else suffix")
       .show_default()
-      .one_of({"auto", "off", "lookup", "suffix", "draft"}, {"mtp", "eagle", "eagle3", "medusa"});
+      .one_of({"auto", "off", "lookup", "suffix", "draft", "mtp"}, {"eagle", "eagle3", "medusa"});
   command.option("--draft-model", args.draft_model,
-                 "a small model with the same vocabulary that guesses tokens, as -m takes it");
+                 "a small model with the same vocabulary that guesses tokens, or an EAGLE-3 head that was made for the "
+                 "model, as -m takes it");
 }
 
 void set_speculation(const SpeculationArgs& args, LlmOptions& options) {

@@ -67,6 +67,11 @@ void quantize_file(const QuantizeArgs& args) {
   if (fs::equivalent(args.in, args.out, unknown))
     throw_error(ErrorKind::bad_call, "{}: is the model itself; give the result another name", args.out);
   const ModelFiles files = open_model(resolve_model(args.in), args.threads);
+  if (files.config.head)
+    throw_error(
+        ErrorKind::declined,
+        "{}: a head that guesses tokens is not written as GGUF; --quantize packs its weights while it is loaded",
+        args.in);
   std::shared_ptr<Checkpoint> checkpoint =
       quantize_checkpoint(files.checkpoint, files.config, files.style(), {*type, DType::q8_0}, args.threads,
                           files.config.packed.method == PackedFormat::Method::none);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -27,6 +28,18 @@ double micros_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
+// The first row of an MTP layer sees no token.
+EmbeddedRows embedded_rows(const LoadedModel& model) {
+  const bool masks = model.config.head.kind == ModelConfig::Head::Kind::mtp;
+  const int64_t width = model.config.hidden;
+  return {width, [table = model.embedded, masks, width](int32_t token, int32_t position, float* out) {
+            if (masks && position == 0)
+              std::fill_n(out, width, 0.0f);
+            else
+              table->read(token, 0, 1.0f, out);
+          }};
+}
+
 }  // namespace
 
 // Rows of a step that verify a draft under one sampler slot.
@@ -42,7 +55,7 @@ struct InFlight {
   int ring = 0;
   std::vector<RowOutput> output;
   std::vector<Draft> drafts;
-  size_t pooled = 0;
+  size_t pooled = 0, states = 0;
   bool answered = false;  // by the last stage
   DeviceCounters before;  // at the start of submit()
   StepStats stats;
@@ -55,6 +68,7 @@ struct Engine::Impl {
     history.slot_capacity = model.plan.sampler.max_tokens;
     reset_by.assign(history.slot_lengths.size(), 0);
     history.pooled_rows.assign(static_cast<size_t>(model.plan.limits.sampler_slots), 0);
+    if (model.embedded) embedded = embedded_rows(model);
   }
 
   StepTicket submit(const Step& step);
@@ -68,6 +82,7 @@ struct Engine::Impl {
   Backend& device;
   StepValidator validator;
   ModelInfo info;
+  EmbeddedRows embedded;  // of a head
   StepHistory history;
   std::vector<uint64_t> reset_by;  // the step that last reset a sampler slot
   std::deque<InFlight> in_flight;
@@ -88,11 +103,13 @@ StepTicket Engine::Impl::submit(const Step& step) {
   flight.ring = static_cast<int>(flight.id % static_cast<uint64_t>(limits.steps_in_flight));
   flight.output = step.output;
   flight.pooled = step.pooled.size();
+  flight.states = step.state_rows.size();
   flight.answered = model.options.pp > 1 && step.num_scheduled_tokens > 0;
   flight.before = device.counters();
 
   const auto stage_start = Clock::now();
-  const StagedStep staged = stage_step(step, limits.vocab, limits.block_size, flight.ring, device.stage(flight.ring));
+  const StagedStep staged = stage_step(step, limits.vocab, limits.block_size, flight.ring, device.stage(flight.ring),
+                                       embedded.read ? &embedded : nullptr);
   flight.stats.stage_us = micros_since(stage_start);
 
   const DeviceCounters encode_start = device.counters();
@@ -182,6 +199,7 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.collectives = static_cast<uint32_t>(times.collectives);
   const std::span<const std::byte> output = flight.answered ? take_answer(flight) : device.output(flight.ring);
   if (flight.pooled > 0) result.pooled = read_pooled(model.plan.output, output, flight.pooled);
+  if (flight.states > 0) result.states = read_states(model.plan.output, output, flight.states);
   if (!flight.output.empty()) result.rows = read_rows(model.plan.output, output, flight.output);
   forget_refused(flight, result);
   return result;

@@ -11,6 +11,7 @@
 #include "core/settings.h"
 #include "core/threads.h"
 #include "engine/devices.h"
+#include "engine/heads.h"
 #include "engine/ranks.h"
 #include "model/config_read.h"
 #include "model/decoder.h"
@@ -27,6 +28,7 @@ constexpr int64_t kProbe = int64_t{64} << 20;  // bytes that are read to see how
 // Everything known about a model on a device before a byte of it is loaded.
 struct Checked {
   std::unique_ptr<ModelFiles> files;  // the others refer to them
+  std::shared_ptr<const RowTable> embedded;
   std::unique_ptr<Backend> device;
   uint64_t memory = 0;  // bytes that a rank here may have; 0: unknown
   std::unique_ptr<CheckedWeights> weights;
@@ -41,6 +43,11 @@ void plan(Checked& checked, const EngineOptions& options) {
 Checked open_on_device(const EngineOptions& options) {
   Checked checked;
   checked.files = std::make_unique<ModelFiles>(open_model(options));
+  if (checked.files->config.head)
+    checked.embedded = open_head_embedding(*checked.files, options);
+  else if (!options.head_of.empty())
+    throw_error(ErrorKind::bad_call, "{}: is no head that guesses tokens, but a model", options.model);
+  if (options.gives_states) check_gives_states(checked.files->config, options);
   checked.device = make_device(options, checked.files->checkpoint.get());
   // Ranks of one machine share its memory.
   checked.memory =
@@ -167,8 +174,10 @@ std::vector<int32_t> sizes_up_to(int32_t most) {
 // compile or allocate anything.
 void rehearse(LoadedModel& model) {
   const EngineLimits& limits = model.plan.limits;
-  const auto run = [&](int32_t tokens, int32_t decode_rows, int32_t samples, int32_t pooled = 0) {
+  const auto run = [&](int32_t tokens, int32_t decode_rows, int32_t samples, int32_t pooled = 0, bool own = false) {
     StagedStep step;
+    step.states = std::min(samples, limits.max_state_rows);
+    step.given_width = static_cast<int32_t>(own ? limits.state_width : limits.reads_width);
     step.pooled = pooled;
     step.tokens = tokens;
     step.decode_rows = decode_rows;
@@ -179,7 +188,10 @@ void rehearse(LoadedModel& model) {
     step.zeros = step.copies = step.resets = 1;
     model.device->rehearse(step, [&] { model.decoder->encode(step, *model.device); });
   };
-  for (const int32_t rows : sizes_up_to(limits.max_seqs)) run(rows, rows, std::min(rows, limits.max_sample_rows));
+  for (const int32_t rows : sizes_up_to(limits.max_seqs)) {
+    run(rows, rows, std::min(rows, limits.max_sample_rows));
+    if (limits.reads_width > 0) run(rows, rows, std::min(rows, limits.max_sample_rows), 0, true);
+  }
   for (const int32_t tokens : sizes_up_to(limits.max_step_tokens)) {
     run(tokens, 0, std::min(tokens, limits.max_sample_rows));
     run(tokens, 0, 1);
@@ -203,6 +215,7 @@ ModelFiles open_model(const EngineOptions& options) {
   if (!options.quantize.empty()) scheme = parse_quantize(options.quantize);
   ModelFiles files =
       dummy ? open_dummy_model(options.model, options.dtype) : open_model(options.model, options.threads);
+  if (!options.head_of.empty() && files.config.mtp_layers > 0) files.config = mtp_head(files.config);
   if (!scheme) return files;
   files.checkpoint = quantize_checkpoint(files.checkpoint, files.config, files.style(), *scheme, options.threads);
   files.config.weight_format = dominant_format(*files.checkpoint);
@@ -231,7 +244,9 @@ LoadedModel load_model(const EngineOptions& options) {
   const ModelFiles& files = *checked.files;
   model.decoder = std::make_unique<Decoder>(
       model.config, share, std::move(weights), model.plan.scratch, model.plan.limits.pooling,
-      share.embedding_in_file ? file_table(files.checkpoint, files.config, files.style()) : nullptr);
+      share.embedding_in_file ? file_table(files.checkpoint, files.config, files.style()) : nullptr,
+      options.gives_states ? state_layers(options, model.config.layers) : std::vector<int>());
+  model.embedded = checked.embedded;
   rehearse(model);
   if (model.group) {
     // The others would wait for what a failed step was to send, and would be a step ahead or behind afterwards.
@@ -260,7 +275,8 @@ ModelInfo describe(const ModelConfig& config) {
           .reranks = config.reranks,
           .query_prompt = config.query_prompt,
           .document_prompt = config.document_prompt,
-          .sampling = config.sampling};
+          .sampling = config.sampling,
+          .guessed_ids = config.head.guessed_ids};
 }
 
 ModelInspection inspect_model(const EngineOptions& options, int rank, std::span<const StageHost> hosts) {

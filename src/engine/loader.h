@@ -19,6 +19,7 @@ struct LoadedModel {
   MemoryPlan plan;
   std::unique_ptr<Backend> device;
   std::unique_ptr<Decoder> decoder;
+  std::shared_ptr<const RowTable> embedded;  // of a head: rows of its tokens, which the host stages
 };
 
 // The model that the options name, with dummy weights where they say so.

@@ -7,13 +7,15 @@
 #include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "engine/heads.h"
 #include "step/stage.h"
 
 namespace ingot {
 namespace {
 
-constexpr int32_t kMaxTop = 32;      // alternatives a row may ask for
-constexpr int64_t kLogitsShare = 4;  // logits take at most this part of the scratch pool
+constexpr int32_t kMaxTop = 32;          // alternatives a row may ask for
+constexpr int64_t kLogitsShare = 4;      // logits take at most this part of the scratch pool
+constexpr int32_t kMostStateRows = 512;  // of a step, that give their hidden states
 constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kMostUnaskedHostBytes = 1ull << 30;
 
@@ -86,6 +88,15 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
   if (options.max_model_len < 0 || options.max_model_len > config.max_position)
     throw_error(ErrorKind::bad_call, "--max-model-len {}: the model was made for at most {} positions",
                 options.max_model_len, config.max_position);
+  if (config.head) {
+    limits.reads_width = config.head.reads;
+    limits.state_width = config.hidden;
+    limits.token_ids = config.head.vocab;
+    limits.chains_tokens = false;  // what it samples are tokens of its own
+  } else if (options.gives_states) {
+    limits.state_width = static_cast<int64_t>(state_layers(options, config.layers).size()) * config.hidden;
+  }
+  const bool final_states = gives_final_states(config, options);
   limits.max_seqs = options.max_seqs;
   limits.sampler_slots = options.max_seqs;
   limits.pooling = choose_pooling(config, options);
@@ -103,8 +114,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
   for (;;) {
     limits.max_step_tokens = static_cast<int32_t>(tokens);
     limits.max_sample_rows = static_cast<int32_t>(std::min(tokens, std::max<int64_t>(row_budget, limits.max_seqs)));
-    plan.scratch =
-        DecoderScratch::of(config, share, tokens, limits.max_sample_rows, device.info().activation, pool_slots);
+    plan.scratch = DecoderScratch::of(config, share, tokens, limits.max_sample_rows, device.info().activation,
+                                      pool_slots, final_states);
     if (plan.scratch.bytes <= pool) break;
     if (tokens_given || tokens == 1)
       throw_error(
@@ -114,7 +125,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
           tokens, format_bytes(plan.scratch.bytes), settings.scratch_pool_mb);
     tokens /= 2;
   }
-  const int64_t widest = std::max({config.hidden, share.ffn.size(), share.heads.size() * config.head_size});
+  if (limits.state_width > 0) limits.max_state_rows = std::min(limits.max_step_tokens, kMostStateRows);
+  const int64_t widest = std::max({config.head ? std::max(config.head.reads, 2 * config.hidden) : config.hidden,
+                                   share.ffn.size(), share.heads.size() * config.head_size});
   plan.scratch_bytes = plan.scratch.bytes;
   plan.work_bytes = device.work_bytes(tokens, widest);
   if (config.experts > 0) {  // the rows of experts are gathered before they are multiplied
@@ -151,8 +164,9 @@ MemoryPlan plan_memory(const ModelConfig& config, const ModelShare& share, const
   limits.num_blocks = options.kv_blocks > 0 ? options.kv_blocks : seq_blocks * limits.max_seqs;
   // Half of it holds a bias for every token of the vocabulary; the other half the longest history twice.
   limits.max_list_words = std::max<int64_t>(1 << 18, 4 * limits.max_model_len) + 4 * limits.vocab;
-  plan.output = OutputLayout::of(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab,
-                                 limits.pooling ? limits.max_seqs : 0, config.hidden);
+  plan.output =
+      OutputLayout::of(limits.max_sample_rows, limits.max_top, limits.max_logits_rows, limits.vocab,
+                       limits.pooling ? limits.max_seqs : 0, config.hidden, limits.max_state_rows, limits.state_width);
   plan.stage_bytes = stage_bytes(limits);
   plan.io_bytes = static_cast<uint64_t>(limits.steps_in_flight) * plan.stage_bytes;
   // Outputs are where rows are sampled; where the first stage is elsewhere, once more on rank 0.

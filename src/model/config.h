@@ -93,6 +93,25 @@ struct ModelConfig {
   bool has_head = true;       // false: the files have no tensor that makes logits of states, nor is it tied
   bool reranks = false;       // it was trained to answer yes or no to a query and a document
   std::string query_prompt, document_prompt;  // ModelInfo's
+
+  int64_t mtp_layers = 0;  // behind its own: they guess, as a head (mtp_head()), and are no part of the model
+
+  // A head: it guesses the tokens of another model from its hidden states (families/eagle3.cc, families/mimo.cc).
+  // `vocab` is what it guesses among.
+  struct Head {
+    enum class Kind : uint8_t { none, eagle3, mtp };
+    Kind kind = Kind::none;
+    int64_t reads = 0;                  // floats of the model's states that it reads of a row
+    int64_t vocab = 0;                  // the model's
+    bool norm_before_residual = false;  // what joins the residual stream is normed already
+    std::vector<int> state_layers;      // of the model; empty: the second, the middle and the third from the end
+    std::vector<int32_t> guessed_ids;   // the model's token of each of its own; empty: the same
+    explicit operator bool() const { return kind != Kind::none; }
+  };
+  Head head;
 };
+
+// The first of the MTP layers of a model, by itself. It reads the model's final states, normed.
+ModelConfig mtp_head(ModelConfig model);
 
 }  // namespace ingot

@@ -21,12 +21,13 @@ namespace fs = std::filesystem;
 // Parts that guess tokens from a model's hidden state: checkpoints that are nothing else, and layers beside a model's.
 void decline_draft_heads(const JsonView& json, const std::vector<std::string>& architectures) {
   for (const std::string& name : architectures)
-    for (const char* head : {"Eagle", "Medusa", "MTP"})
+    for (const char* head : {"Eagle", "Medusa", "MTP", "Speculator"})
       if (name.find(head) != std::string::npos)
         throw_error(ErrorKind::declined,
-                    "{}: {} guesses tokens from the hidden state of another model, which is not run here; take a small "
-                    "model with the same vocabulary to guess (--draft-model)",
+                    "{}: {} guesses tokens from the hidden state of another model in a way that is not run here; what "
+                    "is are LlamaForCausalLMEagle3 and small models with the same vocabulary (--draft-model)",
                     json.name(), printable(name));
+  if (std::ranges::find(architectures, families::mimo.hf) != architectures.end()) return;  // its own are run
   for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"})
     if (const int64_t layers = json.find_int(key).value_or(0); layers > 0)
       throw_error(
@@ -38,6 +39,7 @@ void decline_draft_heads(const JsonView& json, const std::vector<std::string>& a
 
 const Family& hf_family(const JsonView& json) {
   const std::vector<std::string> names = json.find_strings("architectures");
+  if (is_eagle3(json)) return families::eagle3;
   decline_draft_heads(json, names);
   if (!names.empty()) return find_family(&Family::hf, fmt::format("{}", fmt::join(names, ", ")), json.name());
   const std::string type = json.find_string("model_type").value_or("");
@@ -169,6 +171,10 @@ ModelConfig build_config(const JsonView& json, const JsonView& generation) {
   if (!config.learned_positions) read_rope(json, config, names);
   config.weight_format = read_dtype(json);
 
+  if (config.head) {  // it ends no text; tokens of the model may not be its own
+    check_config(config, names);
+    return config;
+  }
   if (const std::vector<int32_t> bos = read_ids(json, "bos_token_id"); !bos.empty()) config.bos_id = bos[0];
   config.eos_ids = read_ids(generation, "eos_token_id");
   if (config.eos_ids.empty()) config.eos_ids = read_ids(json, "eos_token_id");

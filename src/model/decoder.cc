@@ -9,7 +9,7 @@
 namespace ingot {
 
 DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share, int64_t max_tokens,
-                                  int64_t max_sample_rows, DType activation, int64_t pool_slots) {
+                                  int64_t max_sample_rows, DType activation, int64_t pool_slots, bool final_states) {
   DecoderScratch s;
   const auto place = [&s](int64_t rows, int64_t width, DType type) {
     const size_t bytes = dtype_bytes(type, static_cast<size_t>(rows * width));
@@ -23,7 +23,11 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share,
   if (share.stage.last()) s.sampled = place(max_sample_rows, c.hidden, DType::f32);
   s.rope = place(max_tokens, c.rope_dims, DType::f32);
   if (c.local_rope_theta > 0) s.local_rope = place(max_tokens, c.rope_dims, DType::f32);
-  s.normed = s.attended = place(max_tokens, std::max(c.hidden, q), activation);
+  if (c.head) {
+    s.given = place(max_tokens, c.head.reads, DType::f32);
+    s.embedded = place(max_tokens, c.hidden, DType::f32);
+  }
+  s.normed = s.attended = place(max_tokens, std::max(c.head ? 2 * c.hidden : c.hidden, q), activation);
   s.qkv = s.mlp = place(max_tokens, std::max({qkv, share.ffn.size(), c.experts_per_token * c.expert_ffn}), activation);
   if (c.experts > 0) {
     const int64_t pairs = max_tokens * c.experts_per_token;
@@ -45,8 +49,8 @@ DecoderScratch DecoderScratch::of(const ModelConfig& c, const ModelShare& share,
   if (share.stage.last()) s.logits = place(max_sample_rows, share.vocab.size(), DType::f32);
   if (!share.alone() && share.samples()) s.all_logits = place(max_sample_rows, c.vocab, DType::f32);
   s.pool_slots = pool_slots;
+  if ((pool_slots > 0 || final_states) && share.stage.last()) s.states = place(max_tokens, c.hidden, DType::f32);
   if (pool_slots > 0 && share.stage.last()) {
-    s.states = place(max_tokens, c.hidden, DType::f32);
     s.kept = place(pool_slots, c.hidden, DType::f32);
   }
   // A layer: two norms and two sums of the residual stream, rotations; then the inputs of qkv, attention, the output
@@ -69,14 +73,19 @@ ModelShape model_shape(const ModelConfig& config, int ranks) {
 }
 
 Decoder::Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights,
-                 const DecoderScratch& scratch, Pooling pooling, std::shared_ptr<const RowTable> embedding)
+                 const DecoderScratch& scratch, Pooling pooling, std::shared_ptr<const RowTable> embedding,
+                 std::vector<int> state_layers)
     : config_(config),
       share_(share),
       weights_(std::move(weights)),
       scratch_(scratch),
       pooling_(pooling),
       embedding_(std::move(embedding)),
-      rope_factor_(rope_attention_factor(config)) {
+      state_layers_(std::move(state_layers)),
+      gives_final_(config.head.kind == ModelConfig::Head::Kind::mtp ||
+                   std::ranges::find(state_layers_, config.layers) != state_layers_.end()),
+      rope_factor_(rope_attention_factor(config)),
+      stream_(config.head.norm_before_residual ? scratch.embedded : scratch.residual) {
   // The stream is kept divided by residual_scale: what the layers add then needs no factor, and a norm, which has no
   // unit but in its epsilon, gives the same.
   config_.embedding_scale /= config_.residual_scale;
@@ -88,18 +97,28 @@ void Decoder::encode(const StagedStep& step, Backend& device) const {
   begin(step, device);
   const Range layers = share_.stage.layers;
   const int64_t last = layers.end - 1;
+  const auto give = [&](int64_t layer) {
+    for (size_t i = 0; i < state_layers_.size(); ++i)
+      if (state_layers_[i] == layer) give_states(static_cast<int64_t>(i) * config_.hidden, stream_, device);
+  };
   for (int64_t layer = layers.begin; layer < last; ++layer) {
+    give(layer);
     attention(step, layer, device);
-    mlp(layer, {step.tokens, scratch_.residual}, device);
+    mlp(layer, {step.tokens, stream_}, device);
   }
+  give(last);
   attention(step, last, device);
   if (share_.stage.last()) return end(step, device);
-  mlp(last, {step.tokens, scratch_.residual}, device);
+  mlp(last, {step.tokens, stream_}, device);
   device.encode(SendRowsOp{.rows = step.tokens, .dim = config_.hidden, .in = scratch_.residual});
 }
 
 void Decoder::begin(const StagedStep& step, Backend& device) const {
-  if (share_.stage.first())
+  if (config_.head.kind == ModelConfig::Head::Kind::mtp)
+    read_final_states(step, device);
+  else if (config_.head)
+    read_states(step, device);
+  else if (share_.stage.first())
     embed(step, device);
   else
     device.encode(ReceiveRowsOp{.rows = step.tokens, .dim = config_.hidden, .out = scratch_.residual});
@@ -112,20 +131,23 @@ void Decoder::begin(const StagedStep& step, Backend& device) const {
 // Of the last layer its MLP, then what the step gives.
 void Decoder::end(const StagedStep& step, Backend& device) const {
   const int64_t last = config_.layers - 1;
-  const bool pools = step.pooled > 0;  // then every row counts to the end
-  if (pools) {
-    const Rows all{step.tokens, scratch_.residual};
+  const bool gives = (config_.head || gives_final_) && step.states > 0;
+  const bool all_rows = step.pooled > 0 || gives;  // every row counts to the end
+  if (all_rows) {
+    const Rows all{step.tokens, stream_};
     mlp(last, all, device);
-    pool(step, all, device);
+    if (step.pooled > 0) pool(step, all, device);
+    if (gives && gives_final_) final_states(all, device);
+    if (gives) give_states(0, gives_final_ ? scratch_.states : stream_, device);
   }
   if (step.samples > 0) {
     // From here on only the rows that produce output matter.
-    Rows rows{step.samples, scratch_.residual};
+    Rows rows{step.samples, stream_};
     if (step.samples < step.tokens) {
-      device.encode(GatherRowsOp{.dim = config_.hidden, .in = scratch_.residual, .out = scratch_.sampled});
+      device.encode(GatherRowsOp{.dim = config_.hidden, .in = stream_, .out = scratch_.sampled});
       rows.residual = scratch_.sampled;
     }
-    if (!pools) mlp(last, rows, device);
+    if (!all_rows) mlp(last, rows, device);
     norm(rows, weights_.final_norm, weights_.final_norm_bias, device);
     device.encode(LinearOp{.rows = step.samples,
                            .in = scratch_.normed,
@@ -158,6 +180,76 @@ void Decoder::embed(const StagedStep& step, Backend& device) const {
         SumRanksOp{.rows = step.tokens, .dim = config_.hidden, .in = scratch_.residual, .out = scratch_.residual});
 }
 
+// A head's rows: the embedding of their tokens, and states that join the residual stream. Those of the model become as
+// wide as its own, which are taken as they are.
+void Decoder::read_states(const StagedStep& step, Backend& device) const {
+  device.encode(TakeStatesOp{.embedded = true, .dim = config_.hidden, .out = scratch_.embedded});
+  if (step.given_width == config_.hidden) {
+    device.encode(TakeStatesOp{.dim = config_.hidden, .out = scratch_.residual});
+    return;
+  }
+  device.encode(TakeStatesOp{.dim = config_.head.reads, .out = scratch_.given});
+  device.encode(LinearOp{.rows = step.tokens,
+                         .in = scratch_.given,
+                         .weight = weights_.read_states,
+                         .out = scratch_.residual,
+                         .f32_out = true,
+                         .f32_in = true,
+                         .role = "read states"});
+}
+
+// The input of a head's attention: the embedding, then the states, each normed.
+void Decoder::norm_both(int64_t rows, const LayerWeights& w, Backend& device) const {
+  NormOp op = {.kind = config_.norm,
+               .eps = config_.norm_eps,
+               .rows = rows,
+               .dim = config_.hidden,
+               .in = scratch_.embedded,
+               .weight = w.attention_norm,
+               .out = scratch_.normed,
+               .out_width = 2 * config_.hidden};
+  device.encode(op);
+  op.in = scratch_.residual;
+  op.weight = w.head_norm;
+  op.out_column = config_.hidden;
+  device.encode(op);
+  if (!config_.head.norm_before_residual) return;
+  op.out = stream_;
+  op.out_width = op.out_column = 0;
+  op.f32_out = true;
+  device.encode(op);
+}
+
+// The rows of an MTP layer: the model's final states, or its own, beside the embedding of their tokens, each normed.
+void Decoder::read_final_states(const StagedStep& step, Backend& device) const {
+  device.encode(TakeStatesOp{.embedded = true, .dim = config_.hidden, .out = scratch_.embedded});
+  device.encode(TakeStatesOp{.dim = config_.hidden, .out = scratch_.given});
+  NormOp op = {.kind = config_.norm,
+               .eps = config_.norm_eps,
+               .rows = step.tokens,
+               .dim = config_.hidden,
+               .in = scratch_.given,
+               .weight = weights_.states_norm,
+               .out = scratch_.normed,
+               .out_width = 2 * config_.hidden};
+  device.encode(op);
+  op.in = scratch_.embedded;
+  op.weight = weights_.token_norm;
+  op.out_column = config_.hidden;
+  device.encode(op);
+  device.encode(LinearOp{.rows = step.tokens,
+                         .in = scratch_.normed,
+                         .weight = weights_.read_states,
+                         .out = scratch_.residual,
+                         .f32_out = true,
+                         .role = "read states"});
+}
+
+// What `state_rows` have now.
+void Decoder::give_states(int64_t column, Region states, Backend& device) const {
+  device.encode(GiveStatesOp{.dim = config_.hidden, .column = column, .in = states});
+}
+
 // The first rank samples for all. Where the first stage is elsewhere no step names tokens of the one before it.
 void Decoder::sample(const StagedStep& step, Backend& device) const {
   if (share_.alone()) {
@@ -186,9 +278,12 @@ void Decoder::attention(const StagedStep& step, int64_t layer, Backend& device) 
                                 .whole_group = group,
                                 .skipped = share_.heads.begin - share_.kv_heads.begin * group};
   const Region rope = kind.rope == LayerConfig::Rope::local ? scratch_.local_rope : scratch_.rope;
-  const Rows rows{step.tokens, scratch_.residual};
+  const Rows rows{step.tokens, stream_};
 
-  norm(rows, w.attention_norm, w.attention_norm_bias, device);
+  if (config_.head.kind == ModelConfig::Head::Kind::eagle3)
+    norm_both(step.tokens, w, device);
+  else
+    norm(rows, w.attention_norm, w.attention_norm_bias, device);
   device.encode(LinearOp{.rows = step.tokens,
                          .in = scratch_.normed,
                          .weight = w.qkv,
@@ -271,7 +366,7 @@ void Decoder::norm(const Rows& rows, WeightId weight, WeightId bias, Backend& de
                        .f32_copy = f32_copy});
 }
 
-void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) const {
+void Decoder::final_states(const Rows& rows, Backend& device) const {
   device.encode(NormOp{.kind = config_.norm,
                        .eps = residual_eps_,
                        .rows = rows.count,
@@ -281,6 +376,10 @@ void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) co
                        .bias = weights_.final_norm_bias,
                        .out = scratch_.states,
                        .f32_out = true});
+}
+
+void Decoder::pool(const StagedStep& step, const Rows& rows, Backend& device) const {
+  final_states(rows, device);
   constexpr PoolOp::Kind kKinds[] = {PoolOp::Kind::last, PoolOp::Kind::last, PoolOp::Kind::mean, PoolOp::Kind::first};
   device.encode(PoolOp{.kind = kKinds[static_cast<size_t>(pooling_.kind)],
                        .normalize = pooling_.normalize,

@@ -18,7 +18,7 @@ struct DecoderScratch {
   Region sampled;     // f32 [R, hidden]: the residual rows that produce output
   Region rope;        // f32 [T, rope_dims / 2, 2]
   Region local_rope;  // the same for layers with a rotary base of their own
-  Region normed;      // activation [T, hidden]: the input of a product
+  Region normed;      // activation [T, hidden]: the input of a product; of a head [T, 2 hidden]
   Region attended;    // activation [T, heads * head_size]; where normed is
   Region qkv;         // activation [T, (heads + 2 kv_heads) * head_size]
   Region mlp;         // activation [T, ffn], of experts [pairs, expert_ffn]; where qkv is
@@ -33,7 +33,9 @@ struct DecoderScratch {
   ExpertRoute route;
   Region logits;      // f32 [R, vocab]
   Region all_logits;  // f32 [R, vocab of all ranks], on the first of several ranks
-  Region states;      // f32 [T, hidden]: the final states of all rows, where they are pooled
+  Region given;       // of a head: f32 [T, floats that it reads]
+  Region embedded;    // f32 [T, hidden]: rows of its tokens
+  Region states;      // f32 [T, hidden]: the final states of all rows, where they are pooled or given
   Region kept;        // f32 [slots, hidden]: PoolOp::kept
   int64_t pool_slots = 0;
   size_t bytes = 0;
@@ -42,7 +44,8 @@ struct DecoderScratch {
   uint64_t least_loads = 0;
 
   static DecoderScratch of(const ModelConfig& config, const ModelShare& share, int64_t max_tokens,
-                           int64_t max_sample_rows, DType activation, int64_t pool_slots = 0);
+                           int64_t max_sample_rows, DType activation, int64_t pool_slots = 0,
+                           bool final_states = false);
 };
 
 // What of a model a device looks at to tell whether it can run it, as one of so many ranks.
@@ -52,9 +55,11 @@ ModelShape model_shape(const ModelConfig& config, int ranks = 1);
 // differ in their configuration only.
 class Decoder {
  public:
-  // `embedding`: where it is no weight (ModelShare::embedding_in_file).
+  // `embedding`: where it is no weight (ModelShare::embedding_in_file). `state_layers`: where rows give their states
+  // on request, one behind the other; config.layers: what leaves the last, normed.
   Decoder(const ModelConfig& config, const ModelShare& share, ModelWeights weights, const DecoderScratch& scratch,
-          Pooling pooling = {}, std::shared_ptr<const RowTable> embedding = nullptr);
+          Pooling pooling = {}, std::shared_ptr<const RowTable> embedding = nullptr,
+          std::vector<int> state_layers = {});
 
   // Encodes everything between the step's inputs, or what the previous stage sends, and what goes to the next stage, or
   // the step's sampled tokens and pooled vectors.
@@ -69,6 +74,11 @@ class Decoder {
   void begin(const StagedStep& step, Backend& device) const;
   void end(const StagedStep& step, Backend& device) const;
   void embed(const StagedStep& step, Backend& device) const;
+  void read_states(const StagedStep& step, Backend& device) const;
+  void norm_both(int64_t rows, const LayerWeights& weights, Backend& device) const;
+  void read_final_states(const StagedStep& step, Backend& device) const;
+  void final_states(const Rows& rows, Backend& device) const;
+  void give_states(int64_t column, Region states, Backend& device) const;
   void attention(const StagedStep& step, int64_t layer, Backend& device) const;
   void mlp(int64_t layer, const Rows& rows, Backend& device) const;
   void experts(const LayerWeights& weights, const Rows& rows, Backend& device) const;
@@ -85,7 +95,10 @@ class Decoder {
   DecoderScratch scratch_;
   Pooling pooling_;
   std::shared_ptr<const RowTable> embedding_;
+  std::vector<int> state_layers_;
+  bool gives_final_;  // the normed final states are among those that rows give
   float rope_factor_;
+  Region stream_;       // the residual stream from the first layer on: of a head that may be what it read, normed
   float residual_eps_;  // of the norms that read the residual stream
 };
 

@@ -23,14 +23,17 @@ const Family& find_family(const char* Family::* kind, std::string_view name, con
   for (const Family* family : kFamilies) {
     if (kind == &Family::gguf && !family->reads_gguf) continue;
     if (name == family->*kind) return *family;
-    supported.push_back(family->*kind);
+    if (!family->head) supported.push_back(family->*kind);
   }
   throw_error(ErrorKind::declined, "{}: architecture {} is not supported; supported are {}", where, printable(name),
               fmt::join(supported, ", "));
 }
 
 const Family& family_of(const ModelConfig& config) {
-  return find_family(&Family::gguf, config.architecture, config.name);
+  const Family* found = nullptr;  // of several the one that reads the architecture's GGUF files
+  for (const Family* family : kFamilies)
+    if (config.architecture == family->gguf && (found == nullptr || family->reads_gguf)) found = family;
+  return found != nullptr ? *found : find_family(&Family::gguf, config.architecture, config.name);
 }
 
 const char* own_name(const Names& names, const char* common) {

@@ -19,6 +19,9 @@ class FileTable final : public RowTable {
     }
   }
 
+  FileTable(std::shared_ptr<const Checkpoint> checkpoint, const TensorView& tensor)
+      : checkpoint_(std::move(checkpoint)), rows_(&tensor) {}
+
   // As EmbedOp: the same numbers, multiplied and added in the same order.
   void read(int64_t token, int64_t position, float scale, float* out) const override {
     const int64_t dim = rows_->shape[1];
@@ -54,6 +57,10 @@ class FileTable final : public RowTable {
 std::unique_ptr<RowTable> file_table(std::shared_ptr<const Checkpoint> checkpoint, const ModelConfig& config,
                                      NameStyle style) {
   return std::make_unique<FileTable>(std::move(checkpoint), config, style);
+}
+
+std::unique_ptr<RowTable> tensor_table(std::shared_ptr<const Checkpoint> checkpoint, const TensorView& tensor) {
+  return std::make_unique<FileTable>(std::move(checkpoint), tensor);
 }
 
 }  // namespace ingot

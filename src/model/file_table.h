@@ -14,4 +14,7 @@ namespace ingot {
 std::unique_ptr<RowTable> file_table(std::shared_ptr<const Checkpoint> checkpoint, const ModelConfig& config,
                                      NameStyle style);
 
+// Rows of one tensor of a checkpoint, likewise: without positions.
+std::unique_ptr<RowTable> tensor_table(std::shared_ptr<const Checkpoint> checkpoint, const TensorView& tensor);
+
 }  // namespace ingot

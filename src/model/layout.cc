@@ -33,6 +33,13 @@ const Names kLlamaNames = {
     {"ffn_down_exps", "mlp.experts.{}.down_proj"},
 };
 
+// Of a head that is the first MTP layer of its model.
+const Names kMtpNames = {{"blk.{}.", "model.mtp_layers.0."},
+                         {"output_norm", "model.mtp_layers.0.final_layernorm"},
+                         {"states_norm", "model.mtp_layers.0.hidden_layernorm"},
+                         {"token_norm", "model.mtp_layers.0.token_layernorm"},
+                         {"read_states", "model.mtp_layers.0.input_proj"}};
+
 class Builder {
  public:
   Builder(const ModelConfig& config, NameStyle style)
@@ -43,7 +50,18 @@ class Builder {
         interleaved_(gguf_ && family_.interleaved ? config.head_size : 0) {}
 
   ModelLayout build() {
-    matrix(&ModelWeights::embedding, "token_embd", c_.vocab, c_.hidden);
+    if (c_.mtp_layers > 0) layout_.ignored_beginnings = {"model.mtp_layers."};
+    if (mtp_) {
+      norm(&ModelWeights::states_norm, nullptr, "states_norm", c_.hidden);
+      norm(&ModelWeights::token_norm, nullptr, "token_norm", c_.hidden);
+      matrix(&ModelWeights::read_states, "read_states", c_.hidden, 2 * c_.hidden);
+      layout_.ignored_beginnings = {"model."};  // the model's own
+    } else if (c_.head) {
+      matrix(&ModelWeights::read_states, "read_states", c_.hidden, c_.head.reads);
+      layout_.ignored.push_back(weight("token_embd"));  // the host's
+    } else {
+      matrix(&ModelWeights::embedding, "token_embd", c_.vocab, c_.hidden);
+    }
     if (c_.learned_positions)
       matrix(&ModelWeights::positions, "position_embd", c_.max_position, c_.hidden).exact = true;
     if (c_.tied_embeddings) {
@@ -64,6 +82,7 @@ class Builder {
   void build_layer() {
     prefix_ = fmt::format(fmt::runtime(stored("blk.{}.")), layer_);
     norm(&LayerWeights::attention_norm, &LayerWeights::attention_norm_bias, "attn_norm", c_.hidden);
+    if (eagle_) norm(&LayerWeights::head_norm, nullptr, "head_norm", c_.hidden);
     build_qkv();
     if (c_.qk_norm) {
       norm(&LayerWeights::q_norm, nullptr, "attn_q_norm", c_.head_size);
@@ -89,9 +108,10 @@ class Builder {
       if (c_.attention_bias) vector(&LayerWeights::qkv_bias, {{bias(kFusedQkv), {q + 2 * kv}}});
       return;
     }
-    add(&LayerWeights::qkv, {{weight("attn_q"), {q, c_.hidden}, interleaved_},
-                             {weight("attn_k"), {kv, c_.hidden}, interleaved_},
-                             {weight("attn_v"), {kv, c_.hidden}}});
+    const int64_t cols = eagle_ ? 2 * c_.hidden : c_.hidden;
+    add(&LayerWeights::qkv, {{weight("attn_q"), {q, cols}, interleaved_},
+                             {weight("attn_k"), {kv, cols}, interleaved_},
+                             {weight("attn_v"), {kv, cols}}});
     if (c_.attention_bias)
       vector(&LayerWeights::qkv_bias,
              {{bias("attn_q"), {q}, interleaved_}, {bias("attn_k"), {kv}, interleaved_}, {bias("attn_v"), {kv}}});
@@ -157,6 +177,8 @@ class Builder {
 
   // What the checkpoint calls the tensor with this name in GGUF.
   const char* stored(const char* name) const {
+    if (mtp_)
+      if (const char* layer = own_name(kMtpNames, name); layer != name) return layer;
     const char* own = own_name(family_.tensors, name);
     return gguf_ ? name : own != name ? own : own_name(kLlamaNames, name);
   }
@@ -166,6 +188,8 @@ class Builder {
   const ModelConfig& c_;
   const Family& family_;
   const bool gguf_;
+  const bool eagle_ = c_.head.kind == ModelConfig::Head::Kind::eagle3,
+             mtp_ = c_.head.kind == ModelConfig::Head::Kind::mtp;
   const bool fused_qkv_;  // q, k and v are stored as one tensor
   const int64_t interleaved_;
   int64_t layer_ = 0;

@@ -16,6 +16,7 @@ enum class NameStyle { hugging_face, gguf };
 // The weights of one model on a device. Absent ones (no bias, say) stay invalid.
 struct LayerWeights {
   WeightId attention_norm, attention_norm_bias;  // [hidden]
+  WeightId head_norm;                            // of EAGLE-3: [hidden]; the qkv of these has 2 hidden columns
   WeightId qkv, qkv_bias;                        // [(heads + 2 kv_heads) * head_size, hidden]: q over k over v
   WeightId q_norm, k_norm;                       // [head_size]
   WeightId output, output_bias;                  // [hidden, heads * head_size]
@@ -36,6 +37,8 @@ struct ModelWeights {
   WeightId head;                         // [vocab, hidden]; the embedding itself when tied
   WeightId final_norm, final_norm_bias;  // [hidden]
   WeightId inv_freq, local_inv_freq;     // [rope_dims / 2]
+  WeightId read_states;                  // of a head: [hidden, floats that it reads]; of MTP layers [hidden, 2 hidden]
+  WeightId states_norm, token_norm;      // of MTP layers: [hidden]
   std::vector<LayerWeights> layers;
 };
 
@@ -73,7 +76,8 @@ struct WeightNeed {
 
 struct ModelLayout {
   std::vector<WeightNeed> weights;
-  std::vector<std::string> ignored;  // tensors that may be there and are not needed
+  std::vector<std::string> ignored;             // tensors that may be there and are not needed,
+  std::vector<std::string> ignored_beginnings;  // and those whose names begin so
 };
 
 // Every tensor a model of this configuration has. Looks at the configuration alone.

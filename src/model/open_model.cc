@@ -8,6 +8,7 @@
 #include "model/config_read.h"
 #include "model/dummy.h"
 #include "model/families/family.h"
+#include "model/head_files.h"
 #include "model/pooling.h"
 
 namespace ingot {
@@ -30,6 +31,15 @@ ModelFiles open_hugging_face(const fs::path& dir, int threads) {
   files.config = read_hf_config(dir);
   const std::shared_ptr<SafetensorsCheckpoint> stored = SafetensorsCheckpoint::open(dir);
   files.checkpoint = stored;
+  if (files.config.head) {
+    if (files.config.packed.method != PackedFormat::Method::none)
+      throw_error(ErrorKind::declined,
+                  "{}: a head that guesses tokens is read from plain weights, not from packed ones", dir.string());
+    files.checkpoint = adapt_head(stored, files.config);
+    files.dir = dir;
+    files.config.weight_format = dominant_format(*files.checkpoint);
+    return files;
+  }
   if (files.config.packed.method != PackedFormat::Method::none)
     files.checkpoint = unpack_checkpoint(stored, files.config.packed, threads);
   files.checkpoint = with_wrapper_names(files.checkpoint, files.config);

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "core/error.h"
@@ -56,8 +57,12 @@ void CheckedWeights::refuse_leftovers(NameStyle style) const {
   std::set<std::string_view> known(layout_.ignored.begin(), layout_.ignored.end());
   for (const WeightNeed& need : layout_.weights)
     for (const TensorNeed& part : need.parts) known.insert(part.name);
+  const auto ignored = [this](const std::string& name) {
+    return std::ranges::any_of(layout_.ignored_beginnings,
+                               [&name](const std::string& beginning) { return name.starts_with(beginning); });
+  };
   for (const TensorView& tensor : checkpoint_.tensors())
-    if (!known.contains(tensor.name) && !is_derived(tensor.name))
+    if (!known.contains(tensor.name) && !is_derived(tensor.name) && !ignored(tensor.name))
       throw_error(ErrorKind::bad_file, "tensor {}: not part of a {} model with this {}", tensor.name,
                   config_.architecture, style == NameStyle::gguf ? "metadata" : "config.json");
 }

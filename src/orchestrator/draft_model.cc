@@ -302,6 +302,21 @@ void check_vocabulary(const Tokenizer& target, const Tokenizer& draft, const std
                   model, id, draft.token_text(id), target.token_text(id));
 }
 
+// A head has no tokenizer: numbers say whether it was made for the model.
+void check_head(const Engine& head, const EngineLimits& target, const std::string& model) {
+  const EngineLimits& limits = head.limits();
+  if (limits.reads_width != target.state_width)
+    throw_error(ErrorKind::declined,
+                "--draft-model {}: it reads {} floats of a row's hidden states, the model gives {}; take the head that "
+                "was made for this model",
+                model, limits.reads_width, target.state_width);
+  if (limits.token_ids != target.vocab)
+    throw_error(ErrorKind::declined,
+                "--draft-model {}: it was made for a model of {} tokens, this one has {}; take the head that was made "
+                "for this model",
+                model, limits.token_ids, target.vocab);
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> load_draft_engine(const LlmOptions& options, const Engine& target,
@@ -321,6 +336,10 @@ std::unique_ptr<Engine> load_draft_engine(const LlmOptions& options, const Engin
   engine.embeddings = false;
   engine.pooling = "auto";
   engine.progress = {};
+  if (std::exchange(engine.gives_states, false)) {  // a head reads them
+    engine.state_layers = {};
+    engine.head_of = options.engine.model;
+  }
   const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(engine.model, engine.load_format);
   if (tokenizer && target_tokenizer != nullptr) check_vocabulary(*target_tokenizer, *tokenizer, engine.model);
   std::unique_ptr<Engine> loaded;
@@ -331,6 +350,10 @@ std::unique_ptr<Engine> load_draft_engine(const LlmOptions& options, const Engin
   }
   if (!loaded->model().has_head)
     throw_error(ErrorKind::declined, "--draft-model {}: it has no output layer and guesses no tokens", engine.model);
+  if (loaded->limits().reads_width > 0) {
+    check_head(*loaded, limits, engine.model);
+    return loaded;
+  }
   if ((!tokenizer || target_tokenizer == nullptr) && loaded->limits().vocab != limits.vocab)
     throw_error(ErrorKind::declined,
                 "--draft-model {}: it has {} tokens, the model {}; take a draft model with the same vocabulary",

@@ -49,13 +49,8 @@ class DraftModel : public Drafter {
   double begin_us(const Sequence& sequence) const override;
   double reading_us() const override { return reading_us_; }
 
-  struct Counts {
-    uint64_t steps = 0;
-    double seconds = 0;
-  };
-  const Counts& counts() const { return counts_; }
-  // Appends a line for each fault of its blocks.
-  void check(std::vector<std::string>& faults) const;
+  Counts counts() const override { return counts_; }
+  void check(std::vector<std::string>& faults) const override;
 
  private:
   friend struct DraftCache;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "orchestrator/request.h"
@@ -41,6 +42,20 @@ class Drafter {
   virtual double begin_us(const Sequence&) const { return 0; }
   // What fill() took for what came before first drafts.
   virtual double reading_us() const { return 0; }
+
+  // Hidden states of the model that it reads: so many floats of a row; 0: none.
+  virtual int64_t state_width() const { return 0; }
+  // Those of a sequence's tokens from `position` on, once they are known to be its text.
+  virtual void take_states(Sequence&, int64_t /*position*/, std::span<const float>) {}
+
+  // Of a model that guesses.
+  struct Counts {
+    uint64_t steps = 0;
+    double seconds = 0;
+  };
+  virtual Counts counts() const { return {}; }
+  // Appends a line for each fault of its blocks.
+  virtual void check(std::vector<std::string>& /*faults*/) const {}
 };
 
 }  // namespace ingot

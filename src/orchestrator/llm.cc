@@ -59,11 +59,12 @@ std::vector<int32_t> find_end_ids(const Engine& engine, const Tokenizer* tokeniz
 }
 
 constexpr char kNoDraftModel[] = "--speculate draft needs a model that guesses: give --draft-model";
-constexpr std::string_view kHeads[] = {"mtp", "eagle", "eagle3", "medusa"};
+constexpr std::string_view kHeads[] = {"eagle", "medusa"};
 
-std::shared_ptr<DraftModel> make_draft_model(const LlmOptions& options, std::unique_ptr<Engine> engine, int64_t vocab) {
+std::shared_ptr<Drafter> make_draft_model(const LlmOptions& options, std::unique_ptr<Engine> engine, int64_t vocab) {
   if (options.speculate != Speculation::draft) return nullptr;
   if (!engine) throw_error(ErrorKind::bad_call, kNoDraftModel);
+  if (engine->limits().reads_width > 0) return std::make_shared<DraftHead>(std::move(engine), vocab);
   return std::make_shared<DraftModel>(std::move(engine), vocab);
 }
 
@@ -260,15 +261,21 @@ void choose_speculation(LlmOptions& options, const std::string& kind, const std:
     options.speculate = Speculation::draft;
     options.draft_model = draft_model;
     return;
+  } else if (kind == "mtp") {
+    options.speculate = Speculation::mtp;
   } else if (kind == "auto" || kind == "suffix") {
     options.speculate = Speculation::suffix;
+  } else if (kind == "eagle3") {
+    throw_error(ErrorKind::bad_call,
+                "--speculate eagle3: an EAGLE-3 head is given like any other model that guesses: --draft-model, with "
+                "--speculate draft, which is what auto means beside it");
   } else if (std::ranges::find(kHeads, kind) != std::end(kHeads)) {
     throw_error(ErrorKind::declined,
-                "--speculate {}: heads that guess tokens from a model's hidden state (MTP, EAGLE, Medusa) are not run "
-                "here; take a small model with the same vocabulary: --draft-model",
+                "--speculate {}: of heads that guess EAGLE-3's (--draft-model) and a model's own MTP layers (mtp) are "
+                "run here; or take a small model with the same vocabulary",
                 kind);
   } else {
-    throw_error(ErrorKind::bad_call, "--speculate {}: must be auto, off, lookup, suffix or draft", kind);
+    throw_error(ErrorKind::bad_call, "--speculate {}: must be auto, off, lookup, suffix, draft or mtp", kind);
   }
   if (has_model)
     throw_error(ErrorKind::bad_call,
@@ -277,15 +284,40 @@ void choose_speculation(LlmOptions& options, const std::string& kind, const std:
                 kind);
 }
 
+namespace {
+
+// Has the model give its states, where what guesses is a head.
+void expect_head(LlmOptions& options) {
+  try {
+    const std::optional<HeadNeeds> head = Engine::head_needs(options.draft_model, options.engine.model);
+    if (!head) return;
+    options.engine.gives_states = true;
+    options.engine.state_layers = head->state_layers;
+  } catch (const Error& error) {
+    throw_error(error.kind(), "--draft-model {}: {}", options.draft_model, error.what());
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Llm> Llm::load(const LlmOptions& given) {
   LlmOptions options = given;
+  if (options.speculate == Speculation::mtp) {
+    options.speculate = Speculation::draft;
+    options.draft_model = options.engine.model;
+    if (!Engine::head_needs(options.draft_model, options.engine.model))
+      throw_error(ErrorKind::declined,
+                  "--speculate mtp: {} has no MTP layers; take a model that guesses: --draft-model",
+                  options.engine.model);
+  }
   if (options.engine.ranks() > 1) check_ranks(options);
   if (!options.prefix_dir.empty() && options.engine.host_cache_bytes == 0) options.engine.host_cache_bytes = -1;
   // Without a tokenizer the model still serves token ids.
   std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options.engine.model, options.engine.load_format);
+  const bool drafts = options.speculate == Speculation::draft && !options.draft_model.empty();
+  if (drafts) expect_head(options);
   std::unique_ptr<Engine> engine = Engine::load(options.engine), draft_engine;
-  if (options.speculate == Speculation::draft && !options.draft_model.empty())
-    draft_engine = load_draft_engine(options, *engine, tokenizer.get());
+  if (drafts) draft_engine = load_draft_engine(options, *engine, tokenizer.get());
   return std::make_unique<Llm>(std::move(engine), std::move(tokenizer), options, std::move(draft_engine));
 }
 

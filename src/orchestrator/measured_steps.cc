@@ -28,7 +28,7 @@ double us_since(Watch::time_point begin) {
 
 }  // namespace
 
-double measured_step_us(Engine& engine, int32_t sequences, int32_t rows, bool all_draw) {
+double measured_step_us(Engine& engine, int32_t sequences, int32_t rows, bool all_draw, int64_t given_width) {
   const int64_t block_size = engine.limits().block_size;
   const std::vector<int32_t> ids(static_cast<size_t>(rows), 0);
   std::vector<int32_t> blocks(static_cast<size_t>(ceil_div(rows, block_size)));
@@ -37,6 +37,12 @@ double measured_step_us(Engine& engine, int32_t sequences, int32_t rows, bool al
     std::iota(blocks.begin(), blocks.end(), s * static_cast<int32_t>(blocks.size()));
     const int32_t first = builder.add(ids, 0, blocks);
     for (int32_t row = all_draw ? 0 : rows - 1; row < rows; ++row) builder.sample(first + row, {.temperature = 0});
+  }
+  if (given_width > 0) {
+    Step& step = builder.step();
+    step.given_width = static_cast<int32_t>(given_width);
+    step.states.assign(static_cast<size_t>(given_width * builder.rows()), 1.0f);
+    step.state_rows = step.sample_rows;
   }
   const Step& step = builder.finish();
   const Watch::time_point begin = Watch::now();

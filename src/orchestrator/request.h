@@ -23,7 +23,12 @@ namespace ingot {
 using Clock = std::chrono::steady_clock;
 
 struct DraftCache;
+struct HeadCache;
 struct Request;
+
+// Rows of which the hidden states are kept for a head that has not read them, and up to as many again: of a prompt its
+// last.
+inline constexpr int64_t kMostStates = 128;
 
 // A block of a sequence that is in host memory, and on its way to the device.
 struct BlockLoad {
@@ -65,7 +70,8 @@ struct Sequence {
   int32_t tried_tokens = 0;      // to be guessed for it alone, to see what comes of guesses
   TokenIndex index;              // of `tokens`
   Acceptance acceptance;
-  std::shared_ptr<DraftCache> draft_cache;  // what the draft model has of it
+  std::shared_ptr<DraftCache> draft_cache;  // what the draft model has of it,
+  std::shared_ptr<HeadCache> head_cache;    // or a head that guesses
 
   std::shared_ptr<GuidedText> guide;    // structured output: what its next token may be
   double logprob = 0;                   // sum over generated tokens, when scores are reported
@@ -100,6 +106,7 @@ struct Request {
   bool keep_all = false;                // nothing goes out before the end: best_of or beams
   bool forked = false;                  // choices 1.. were created
   bool keeps_rows = false;              // an embedding of more than the last row
+  bool gives_states = false;            // its rows give their hidden states, to a head that guesses
   std::vector<int32_t> named_stop_ids;  // stop tokens the caller named; sampling.stop_token_ids has the model's too
   int64_t list_words = 0;               // words of its token lists in a staged step
   uint64_t host_bytes = 0;

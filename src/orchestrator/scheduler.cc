@@ -313,6 +313,7 @@ void Scheduler::take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequen
                        .target = s.tokens[static_cast<size_t>(position + 1)]});
     }
   }
+  ask_states(part, first, start);
   s.computed += rows;
   part.end = s.computed;
   part.complete = s.computed == s.length();
@@ -341,11 +342,28 @@ void Scheduler::take_draft(ScheduledStep& scheduled, const std::shared_ptr<Seque
   tokens.insert(tokens.end(), s.draft.begin(), s.draft.end());
   const auto rows = static_cast<int32_t>(tokens.size());
   const int32_t first = builder_.add(tokens, s.computed, s.blocks);
-  scheduled.sequences.push_back(
-      {.sequence = sequence, .rows = rows, .sample = outputs(), .drafted = rows - 1, .complete = true});
+  ScheduledSequence& part = scheduled.sequences.emplace_back();
+  part = {.sequence = sequence, .rows = rows, .sample = outputs(), .drafted = rows - 1, .complete = true};
+  ask_states(part, first, s.computed);
   for (int32_t ahead = 0; ahead < rows; ++ahead) sample_row(s, first + ahead, static_cast<size_t>(ahead));
   ++s.computed;
   ++s.in_flight;
+}
+
+// Asks for the hidden states of the part's rows, the first of which is `first` and at position `start`: of a prompt the
+// last kMostStates, and as many of the step as the engine gives.
+void Scheduler::ask_states(ScheduledSequence& part, int32_t first, int64_t start) {
+  const Request& request = *part.sequence->request;
+  if (!request.gives_states) return;
+  std::vector<int32_t>& rows = builder_.step().state_rows;
+  const int64_t end = start + part.rows, room = limits_.max_state_rows - std::ssize(rows);
+  const int64_t from = std::max({start, request.prompt_len - kMostStates, end - room});
+  if (from >= end) return;
+  part.first_state = static_cast<int32_t>(rows.size());
+  part.states = static_cast<int32_t>(end - from);
+  part.states_from = from;
+  for (int64_t position = from; position < end; ++position)
+    rows.push_back(first + static_cast<int32_t>(position - start));
 }
 
 // Asks for a row's token, as the sequence's request wants it drawn; behind `ahead` tokens of its draft.

@@ -24,10 +24,13 @@ struct ScheduledSequence {
   int64_t end = 0;           // positions that are computed once these rows are
   int32_t first_score = -1;  // its first prompt score among the step's outputs; -1: none
   int32_t scores = 0;
-  int64_t scored_from = 0;  // position of the first scored token
-  int32_t sample = -1;      // its sampled token among the step's outputs; -1: none
-  int32_t drafted = 0;      // tokens that the rows behind that one verify, each with an output of its own
-  int32_t pooled = -1;      // its vector among the step's; -1: none
+  int64_t scored_from = 0;   // position of the first scored token
+  int32_t sample = -1;       // its sampled token among the step's outputs; -1: none
+  int32_t drafted = 0;       // tokens that the rows behind that one verify, each with an output of its own
+  int32_t pooled = -1;       // its vector among the step's; -1: none
+  int32_t first_state = -1;  // its first row among those that give their hidden states; -1: none does
+  int32_t states = 0;
+  int64_t states_from = 0;  // position of that row
   bool complete = false;    // these rows are the last of its tokens
 };
 
@@ -132,6 +135,7 @@ class Scheduler {
   bool reclaim(const Sequence& wanting, bool may_preempt);
   void take_rows(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence, int32_t rows);
   void take_draft(ScheduledStep& scheduled, const std::shared_ptr<Sequence>& sequence);
+  void ask_states(ScheduledSequence& part, int32_t first, int64_t start);
   void sample_row(Sequence& sequence, int32_t row, size_t ahead = 0);
   int32_t outputs() const { return static_cast<int32_t>(builder_.step().sample_rows.size()); }  // of the step so far
   void extend_hashes(Sequence& sequence);

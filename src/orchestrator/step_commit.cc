@@ -63,6 +63,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
     request.prompt_scores.push_back({.token = row.token, .logprob = row.logprob, .rank = row.rank, .top = row.top});
   }
   if (part.sample < 0) {
+    take_states(part, result);
     scheduler_.remember_blocks(*sequence);
     note_reading(part, now);
     if (part.complete) {  // only the prompt's scores, or its vector, were wanted
@@ -84,6 +85,7 @@ void StepLoop::commit_sequence(const ScheduledSequence& part, const StepResult& 
     scheduler_.park(sequence);
   } else {
     std::vector<int32_t> tokens = take_tokens(part, result);
+    take_states(part, result);
     if (sequence->guide && sequence->finish == FinishReason::none) masks_.post(sequence->guide, std::move(tokens));
     scheduler_.remember_blocks(*sequence);
     if (!request.forked) fork_choices(request);
@@ -133,6 +135,21 @@ std::vector<int32_t> StepLoop::take_tokens(const ScheduledSequence& part, const 
   stats_.accepted_tokens += static_cast<uint64_t>(accepted);
   for (int32_t i = 0; i < accepted; ++i) ++stats_.accepted_at_position[static_cast<size_t>(i)];
   return tokens;
+}
+
+// Hands the hidden states of the part's rows to the head that reads them: of a draft those up to the last that came
+// true.
+void StepLoop::take_states(const ScheduledSequence& part, const StepResult& result) {
+  if (part.first_state < 0) return;
+  Sequence& sequence = *part.sequence;
+  int64_t rows = part.states;
+  if (part.sample >= 0) rows = std::min(rows, sequence.known() - 1 - part.states_from);
+  if (rows <= 0) return;
+  const int64_t width = draft_model_->state_width();
+  draft_model_->take_states(
+      sequence, part.states_from,
+      std::span(result.states)
+          .subspan(static_cast<size_t>(part.first_state * width), static_cast<size_t>(rows * width)));
 }
 
 // Tokens beside the first of a step.

@@ -19,7 +19,7 @@ constexpr std::chrono::microseconds kMaskPatience{2000};
 constexpr std::chrono::milliseconds kMaskPause{5};  // with nothing to do but wait for masks or files
 constexpr std::chrono::seconds kLastSaves{5};       // of blocks, before the end
 
-std::shared_ptr<Drafter> make_drafter(Speculation kind, const std::shared_ptr<DraftModel>& draft_model) {
+std::shared_ptr<Drafter> make_drafter(Speculation kind, const std::shared_ptr<Drafter>& draft_model) {
   if (kind == Speculation::off) return nullptr;
   if (kind == Speculation::draft) return draft_model;
   return std::make_shared<TextDrafter>(kind == Speculation::suffix);
@@ -27,9 +27,8 @@ std::shared_ptr<Drafter> make_drafter(Speculation kind, const std::shared_ptr<Dr
 
 }  // namespace
 
-StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftModel> draft_model,
-                   const Tokenizer* tokenizer, Grammars& grammars, const LlmOptions& options, uint64_t most_requests,
-                   uint64_t most_host_bytes)
+StepLoop::StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<Drafter> draft_model, const Tokenizer* tokenizer,
+                   Grammars& grammars, const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes)
     : places(most_requests),
       host_bytes(most_host_bytes),
       engine_(engine),
@@ -247,6 +246,7 @@ void StepLoop::admit() {
     request->salt = tiers_.hasher().salt(request->spec.cache_salt);
     if (request->scores_prompt()) request->prompt_scores.push_back({.token = sequence->tokens[0]});
     begin(*sequence);
+    request->gives_states = draft_model_ && draft_model_->state_width() > 0 && speculator_.may_draft(*sequence);
     request->sequences.push_back(sequence);
     scheduler_.add(std::move(sequence));
     requests_.push_back(std::move(request));

@@ -14,7 +14,7 @@
 #include "core/fair_share.h"
 #include "ingot/engine.h"
 #include "ingot/llm.h"
-#include "orchestrator/draft_model.h"
+#include "orchestrator/drafter.h"
 #include "orchestrator/grammars.h"
 #include "orchestrator/guided_text.h"
 #include "orchestrator/part_count.h"
@@ -29,8 +29,8 @@ namespace ingot {
 // lock.
 class StepLoop {
  public:
-  // `draft_model`: null unless LlmOptions::speculate wants one.
-  StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<DraftModel> draft_model, const Tokenizer* tokenizer,
+  // `draft_model`: or a head; null unless LlmOptions::speculate wants one.
+  StepLoop(Engine& engine, PrefixTiers& tiers, std::shared_ptr<Drafter> draft_model, const Tokenizer* tokenizer,
            Grammars& grammars, const LlmOptions& options, uint64_t most_requests, uint64_t most_host_bytes);
   ~StepLoop();  // cancels what is running
 
@@ -69,6 +69,7 @@ class StepLoop {
 
   void commit_sequence(const ScheduledSequence& part, const StepResult& result, Clock::time_point now);
   std::vector<int32_t> take_tokens(const ScheduledSequence& part, const StepResult& result);
+  void take_states(const ScheduledSequence& part, const StepResult& result);
   bool came_true(int32_t drawn, int32_t guessed);
   void settle(const ScheduledStep& scheduled, const StepStats& stats, uint64_t accepted);
   void look(const ScheduledStep& scheduled);
@@ -91,7 +92,7 @@ class StepLoop {
   PrefixTiers& tiers_;
   MaskWorkers masks_;
   Scheduler scheduler_;
-  const std::shared_ptr<DraftModel> draft_model_;
+  const std::shared_ptr<Drafter> draft_model_;
   Speculator speculator_;
   std::mt19937_64 pretended_;                       // LlmOptions::draft_acceptance
   std::vector<std::unique_ptr<Request>> requests_;  // alive, by arrival

@@ -15,7 +15,7 @@ T* array_at(std::byte* memory, size_t offset) {
 }  // namespace
 
 OutputLayout OutputLayout::of(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab, int32_t pooled,
-                              int64_t pooled_dim) {
+                              int64_t pooled_dim, int32_t states, int64_t state_width) {
   OutputLayout out;
   out.max_rows = rows;
   out.max_top = top;
@@ -23,6 +23,8 @@ OutputLayout OutputLayout::of(int32_t rows, int32_t top, int32_t logits_rows, in
   out.vocab = vocab;
   out.max_pooled = pooled;
   out.pooled_dim = pooled_dim;
+  out.max_states = states;
+  out.state_width = state_width;
   const auto place = [&out](int64_t words) {
     const size_t offset = out.bytes;
     out.bytes += (static_cast<size_t>(words) * 4 + kLine - 1) / kLine * kLine;
@@ -35,6 +37,7 @@ OutputLayout OutputLayout::of(int32_t rows, int32_t top, int32_t logits_rows, in
   out.top_values = place(int64_t{rows} * top);
   out.logits = place(logits_rows * vocab);
   out.pooled = place(pooled * pooled_dim);
+  out.states = place(states * state_width);
   return out;
 }
 
@@ -130,6 +133,12 @@ std::vector<RowResult> read_rows(const OutputLayout& layout, std::span<const std
       row.top.push_back({out.top_ids[i], out.top_values[i]});
   }
   return rows;
+}
+
+std::vector<float> read_states(const OutputLayout& layout, std::span<const std::byte> memory, size_t rows) {
+  std::vector<float> states(rows * static_cast<size_t>(layout.state_width));
+  if (!states.empty()) std::memcpy(states.data(), memory.data() + layout.states, states.size() * sizeof(float));
+  return states;
 }
 
 std::vector<std::vector<float>> read_pooled(const OutputLayout& layout, std::span<const std::byte> memory,

@@ -27,10 +27,13 @@ struct OutputLayout {
   size_t pooled = 0;      // float [max_pooled][pooled_dim]
   int32_t max_pooled = 0;
   int64_t pooled_dim = 0;
+  size_t states = 0;  // float [max_states][state_width]: of one rank alone, never sent
+  int32_t max_states = 0;
+  int64_t state_width = 0;
   size_t bytes = 0;
 
   static OutputLayout of(int32_t rows, int32_t top, int32_t logits_rows, int64_t vocab, int32_t pooled = 0,
-                         int64_t pooled_dim = 0);
+                         int64_t pooled_dim = 0, int32_t states = 0, int64_t state_width = 0);
 
   // What a step of `rows` rows, `logits_rows` of them with full logits, and `vectors` pooled ones has written: the
   // front of each array.
@@ -69,6 +72,7 @@ void unpack_output(const OutputLayout& layout, const OutputCounts& counts, std::
 std::vector<RowResult> read_rows(const OutputLayout& layout, std::span<const std::byte> memory,
                                  std::span<const RowOutput> wanted);
 
+std::vector<float> read_states(const OutputLayout& layout, std::span<const std::byte> memory, size_t rows);
 std::vector<std::vector<float>> read_pooled(const OutputLayout& layout, std::span<const std::byte> memory,
                                             size_t vectors);
 

@@ -196,7 +196,8 @@ Moves order_moves(const Step& step, int64_t block_size) {
 
 }  // namespace
 
-StagedStep stage_step(const Step& step, int64_t vocab, int64_t block_size, int ring, std::span<std::byte> memory) {
+StagedStep stage_step(const Step& step, int64_t vocab, int64_t block_size, int ring, std::span<std::byte> memory,
+                      const EmbeddedRows* embedded) {
   Stager stager(memory);
   StagedStep staged;
   const Moves moves = order_moves(step, block_size);
@@ -225,6 +226,16 @@ StagedStep stage_step(const Step& step, int64_t vocab, int64_t block_size, int r
   staged.block_loads = stager.copy(moves.loads);
   staged.block_copies = stager.copy(step.block_copies);
   staged.block_zeros = stager.copy(step.blocks_to_zero);
+  staged.states = static_cast<int32_t>(step.state_rows.size());
+  staged.given_width = step.given_width;
+  staged.state_rows = stager.copy(step.state_rows);
+  staged.given = stager.copy(step.states);
+  if (embedded != nullptr) {
+    const auto width = static_cast<size_t>(embedded->width);
+    staged.embedded = stager.reserve(step.token_ids.size() * width * sizeof(float), 64);
+    for (size_t row = 0; row < step.token_ids.size(); ++row)
+      embedded->read(step.token_ids[row], step.positions[row], stager.at<float>(staged.embedded) + row * width);
+  }
   staged.sample_rows = stager.copy(step.sample_rows);
   staged.sampling = stager.reserve(step.sample_rows.size() * sizeof(StagedSampling), 64);
   staged.reset_words = stager.reserve(step.sampler_resets.size() * 4 * sizeof(int32_t), 64);
@@ -261,8 +272,11 @@ size_t stage_bytes(const EngineLimits& limits) {
                          rows * (4 + static_cast<int64_t>(sizeof(StagedSampling))) + limits.sampler_slots * 16 +
                          limits.max_seqs * 16;
   const int64_t drafts = rows * 4;
+  // A head's states, and rows of its embedding, which are as wide as those that it gives.
+  const int64_t states =
+      4 * (limits.max_state_rows + (limits.reads_width > 0 ? tokens : 0) * (limits.reads_width + limits.state_width));
   const int64_t masks = std::min<int64_t>(rows, limits.max_seqs) * ceil_div(limits.vocab, 32) * 4;
-  return static_cast<size_t>(arrays + drafts + masks + 4 * limits.max_list_words + 18 * 64);
+  return static_cast<size_t>(arrays + drafts + masks + states + 4 * limits.max_list_words + 21 * 64);
 }
 
 }  // namespace ingot

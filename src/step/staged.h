@@ -38,6 +38,11 @@ struct StagedStep {
   int32_t saves_first = 0, loads_first = 0;
   int32_t pooled = 0;       // sequences
   int32_t pooled_word = 0;  // of `pool`, from which on they are: PooledRows
+  int32_t states = 0;       // rows whose hidden states come back
+  int32_t given_width = 0;  // of `given`
+  size_t state_rows = 0;    // int32 [states]
+  size_t given = 0;         // float [T][given_width]: states that a head reads,
+  size_t embedded = 0;      // float [T][hidden]: and its tokens' rows of the embedding, where the host has that
   size_t token_ids = 0;     // int32 [T]; -1 - r: row r of the previous step's samples
   size_t positions = 0;     // int32 [T]
   size_t slots = 0;         // int64 [T]

@@ -97,6 +97,7 @@ void StepValidator::validate(const Step& step, const StepHistory& history) const
   check_resets(step, history);
   check_samples(step, history);
   check_pooled(step, history);
+  check_states(step);
 }
 
 void StepValidator::check_totals(const Step& step) const {
@@ -183,7 +184,7 @@ void StepValidator::check_tokens(const Step& step, const StepHistory& history) c
   for (int64_t row = 0; row < step.num_scheduled_tokens; ++row) {
     const int64_t id = step.token_ids[row];
     if (id >= 0) {
-      check_range("token_ids", row, id, 0, limits_.vocab);
+      check_range("token_ids", row, id, 0, limits_.token_ids > 0 ? limits_.token_ids : limits_.vocab);
       continue;
     }
     const int64_t source = -1 - id;
@@ -327,6 +328,27 @@ void StepValidator::check_pooled(const Step& step, const StepHistory& history) c
                        slot));
   }
   check_unique("pooled", scratch_, "is the slot of two sequences");
+}
+
+void StepValidator::check_states(const Step& step) const {
+  const auto rows = static_cast<int64_t>(step.state_rows.size());
+  if (rows > limits_.max_state_rows)
+    fail("state_rows", -1, rows, limits_.max_state_rows,
+         limits_.state_width == 0
+             ? "this engine gives no hidden states"
+             : fmt::format("has {} rows, a step gives the states of at most {}", rows, limits_.max_state_rows));
+  for (int64_t i = 0; i < rows; ++i)
+    check_range("state_rows", i, step.state_rows[i], i == 0 ? 0 : step.state_rows[i - 1] + 1,
+                step.num_scheduled_tokens);
+  const int64_t width = step.given_width;
+  if (limits_.reads_width == 0) {
+    check_equal("given_width", width, 0, "what a model reads");
+  } else if (step.num_scheduled_tokens > 0 && width != limits_.reads_width && width != limits_.state_width) {
+    fail("given_width", -1, width, limits_.reads_width,
+         fmt::format("is {}, but a head reads states of {}, or its own of {}", width, limits_.reads_width,
+                     limits_.state_width));
+  }
+  check_size("states", step.states.size(), step.num_scheduled_tokens * width, "num_scheduled_tokens * given_width");
 }
 
 void StepValidator::check_sampling(const SamplingParams& p, int64_t row) const {

@@ -45,6 +45,7 @@ class StepValidator {
   void check_resets(const Step& step, const StepHistory& history) const;
   void check_samples(const Step& step, const StepHistory& history) const;
   void check_pooled(const Step& step, const StepHistory& history) const;
+  void check_states(const Step& step) const;
 
   EngineLimits limits_;
   mutable std::vector<int64_t> scratch_;  // sorted copies for the uniqueness checks

@@ -24,6 +24,8 @@ class StepView {
   const int32_t* block_loads() const { return at<int32_t>(step_.block_loads); }
   const int32_t* block_copies() const { return at<int32_t>(step_.block_copies); }
   const int32_t* block_zeros() const { return at<int32_t>(step_.block_zeros); }
+  const int32_t* state_rows() const { return at<int32_t>(step_.state_rows); }
+  const float* floats(size_t offset) const { return at<float>(offset); }
   const int32_t* sample_rows() const { return at<int32_t>(step_.sample_rows); }
   const StagedSampling* sampling() const { return at<StagedSampling>(step_.sampling); }
   const int32_t* resets() const { return at<int32_t>(step_.reset_words); }

@@ -193,7 +193,7 @@ void ReferenceBackend::run(const NormOp& op) {
       out[static_cast<size_t>(i)] =
           (in[i] - mean) * scale * weight(op.weight).values[static_cast<size_t>(i)] + bias(op.bias, i);
     if (op.f32_copy.bytes > 0) std::copy(out.begin(), out.end(), at(op.f32_copy) + r * op.dim);
-    float* to = at(op.out) + r * op.dim;
+    float* to = at(op.out) + r * op.stride() + op.out_column;
     for (int64_t i = 0; i < op.dim; ++i)
       to[i] = static_cast<float>(out[static_cast<size_t>(i)] + (op.accumulate ? to[i] : 0.0));
   }
@@ -472,6 +472,17 @@ void ReferenceBackend::run(const PoolOp& op) {
     for (int64_t i = 0; i < op.dim; ++i)
       vectors[s * op.dim + i] = static_cast<float>(result[static_cast<size_t>(i)] / length);
   }
+}
+
+void ReferenceBackend::run(const TakeStatesOp& op) {
+  std::copy_n(staged<float>(op.embedded ? has_.step.embedded : has_.step.given), has_.step.tokens * op.dim, at(op.out));
+}
+
+void ReferenceBackend::run(const GiveStatesOp& op) {
+  auto* states = reinterpret_cast<float*>(output_[has_.step.ring].data() + has_.output.states);
+  for (int64_t r = 0; r < has_.step.states; ++r)
+    std::copy_n(at(op.in) + staged<int32_t>(has_.step.state_rows)[r] * op.dim, op.dim,
+                states + r * has_.output.state_width + op.column);
 }
 
 void ReferenceBackend::submit_step(int) {

@@ -47,6 +47,8 @@ class ReferenceBackend : public Backend {
   void run(const ExpertLinearOp& op);
   void run(const ExpertSumOp& op);
   void run(const GatherRowsOp& op);
+  void run(const TakeStatesOp& op);
+  void run(const GiveStatesOp& op);
   void run(const SampleOp& op);
   void run(const PoolOp& op);
   void run(const SumRanksOp&) {}  // it is alone

@@ -56,7 +56,8 @@ class Decline : public ::testing::Test {
 
 TEST_F(Decline, WithOneSentence) {
   expect("qwen3-bf16", {{"architectures", {"PhiForCausalLM"}}}, "architecture PhiForCausalLM is not supported");
-  expect("qwen3-bf16", {{"architectures", {"LlamaForCausalLMEagle3"}}}, "LlamaForCausalLMEagle3 guesses tokens from");
+  expect("qwen3-bf16", {{"architectures", {"EagleLlamaForCausalLM"}}}, "EagleLlamaForCausalLM guesses tokens from");
+  expect("qwen3-bf16", {{"architectures", {"LlamaForCausalLMEagle3"}}}, "an EAGLE-3 head of 2 layers is not run here");
   expect("qwen3-bf16", {{"num_nextn_predict_layers", 1}},
          "num_nextn_predict_layers is 1: layers that guess tokens (MTP)");
   expect("qwen3-bf16", {{"quantization_config", {{"quant_method", "exl2"}}}}, "quantized with exl2 are not supported");

@@ -326,8 +326,10 @@ class SpeculationTest(unittest.TestCase):
     def test_what_does_not_go_together_is_refused(self):
         for options, words in (
             ({"speculate": "draft"}, "give --draft-model"),
-            ({"speculate": "eagle3"}, "are not run here"),
-            ({"speculate": "perhaps"}, "must be auto, off, lookup, suffix or draft"),
+            ({"speculate": "medusa"}, "MTP layers .mtp. are run here"),
+            ({"speculate": "mtp"}, "has no MTP layers"),
+            ({"speculate": "eagle3"}, "--draft-model"),
+            ({"speculate": "perhaps"}, "must be auto, off, lookup, suffix, draft or mtp"),
         ):
             with self.assertRaisesRegex(ingot.Error, words):
                 tiny(**options)

@@ -142,9 +142,11 @@ class Cpu final : public Backend {
   }
 
   void reserve_tasks() {
-    // Every sequence takes at least two words of the stage.
+    // Every sequence takes at least two words of the stage; what is beyond is for the states that a head reads.
+    constexpr int64_t kMostSequences = 1 << 19;
     if (context_.attention && stage_bytes_ > 0)
-      context_.attention->reserve_tasks(static_cast<int64_t>(stage_bytes_ / 8), rings_.size());
+      context_.attention->reserve_tasks(std::min(static_cast<int64_t>(stage_bytes_ / 8), kMostSequences),
+                                        rings_.size());
   }
 
   // -- outside a step --

@@ -16,7 +16,7 @@ void run(const NormOp& op, const Job& job) {
   job.worker.share((op.rows + kRows - 1) / kRows, [&](int64_t task) {
     const int64_t end = std::min(op.rows, (task + 1) * kRows);
     for (int64_t row = task * kRows; row < end; ++row) {
-      float* out = device.floats(op.out) + row * op.dim;
+      float* out = device.floats(op.out) + row * op.stride() + op.out_column;
       float* normed = op.accumulate ? device.work.as<float>() + job.worker.index() * op.dim : out;
       normalize(in + row * op.dim, weight, bias, op.eps, op.dim, normed);
       if (op.f32_copy.bytes > 0) std::copy_n(normed, op.dim, device.floats(op.f32_copy) + row * op.dim);

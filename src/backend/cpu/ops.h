@@ -19,6 +19,8 @@ void run(const ExpertSumOp& op, const Job& job);
 void run(const GatherRowsOp& op, const Job& job);
 void run(const SampleOp& op, const Job& job);
 void run(const PoolOp& op, const Job& job);
+void run(const TakeStatesOp& op, const Job& job);
+void run(const GiveStatesOp& op, const Job& job);
 void run(const SumRanksOp& op, const Job& job);
 void run(const GatherRanksOp& op, const Job& job);
 void run(const ShareTokensOp& op, const Job& job);

@@ -56,6 +56,8 @@ struct Describe {
   Work operator()(const GatherRowsOp&) const { return {"gather rows"}; }
   Work operator()(const SampleOp&) const { return {"sample"}; }
   Work operator()(const PoolOp&) const { return {"pool"}; }
+  Work operator()(const TakeStatesOp&) const { return {"take states"}; }
+  Work operator()(const GiveStatesOp&) const { return {"give states"}; }
   Work operator()(const SumRanksOp&) const { return {"sum ranks"}; }
   Work operator()(const GatherRanksOp&) const { return {"gather ranks"}; }
   Work operator()(const ShareTokensOp&) const { return {"share tokens"}; }

@@ -42,6 +42,8 @@ struct Context {
   BufferPtr partials;             // sums of matrix products that are split or in cuts, made when steps are rehearsed
   BufferPtr output;               // of the step's samples and pooled sequences
   size_t pooled = 0;              // OutputLayout::pooled
+  size_t states = 0;              // OutputLayout::states,
+  int64_t state_width = 0;        // and how wide its rows are
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<HostBlocks> host_blocks;
   std::unique_ptr<Attention> attention;

@@ -208,6 +208,8 @@ class Metal final : public Backend {
     context_.input = memory_.new_private(stage_bytes, "input");
     context_.output = memory_.new_zeros(output.bytes, "output");
     context_.pooled = output.pooled;
+    context_.states = output.states;
+    context_.state_width = output.state_width;
     std::vector<std::span<std::byte>> stages;
     rings_.resize(static_cast<size_t>(rings));
     for (Ring& ring : rings_) {
@@ -320,7 +322,9 @@ class Metal final : public Backend {
           metal::encode(one, context_);
         },
         op);
-    if (std::holds_alternative<SampleOp>(op) || std::holds_alternative<PoolOp>(op)) samples_ = true;
+    if (std::holds_alternative<SampleOp>(op) || std::holds_alternative<PoolOp>(op) ||
+        std::holds_alternative<GiveStatesOp>(op))
+      samples_ = true;
   }
 
   void submit_step(int index) override {
@@ -402,6 +406,7 @@ class Metal final : public Backend {
     for (const size_t offset : {out.top_ids, out.top_values}) copy(offset, rows * top);
     copy(out.logits, logits_rows * static_cast<size_t>(out.vocab));
     copy(out.pooled, static_cast<size_t>(has_.step.pooled * out.pooled_dim));
+    copy(out.states, static_cast<size_t>(has_.step.states * out.state_width));
     blit->updateFence(fence_.get());
     blit->endEncoding();
   }

@@ -13,16 +13,24 @@ void encode(const NormOp& op, Context& context) {
   encoder.use(kernel, {Constant::b(kNormLayer, op.kind == NormKind::layer), Constant::b(kNormWeight, bool(weight)),
                        Constant::b(kNormBias, bool(bias)), Constant::b(kNormAdd, op.accumulate),
                        Constant::b(kNormCopy, op.f32_copy.bytes > 0)});
-  const int64_t elements = op.rows * op.dim;
+  const int64_t elements = op.rows * op.dim, column = op.out_column;
+  // From the first row's values to the last row's end.
+  const int64_t written = op.rows * op.stride() - column;
+  const auto from_column = [column](BufferView view, size_t bytes) {
+    view.offset += static_cast<size_t>(column) * bytes;
+    return view;
+  };
   encoder.read(0, context.words(op.in, elements));
   if (weight) encoder.weight(1, weight);
   if (bias) encoder.weight(2, bias);
   if (op.accumulate)
-    encoder.update(3, context.words(op.out, elements));
+    encoder.update(3, from_column(context.words(op.out, written), 4));
   else
-    encoder.write(3, op.f32_out ? context.words(op.out, elements) : context.activations(op.out, elements));
+    encoder.write(3, op.f32_out ? from_column(context.words(op.out, written), 4)
+                                : from_column(context.activations(op.out, written), 2));
   if (op.f32_copy.bytes > 0) encoder.write(5, context.words(op.f32_copy, elements));
-  encoder.value(4, NormParams{.eps = op.eps, .dim = static_cast<uint32_t>(op.dim)});
+  encoder.value(
+      4, NormParams{.eps = op.eps, .dim = static_cast<uint32_t>(op.dim), .width = static_cast<uint32_t>(op.stride())});
   // Two vectors of four a thread: short rows do not keep more busy. The choice depends on the dimension alone: so does
   // the order of sums.
   const int64_t simdgroups = std::clamp<int64_t>((op.dim + 255) / 256, 1, 32);

@@ -19,6 +19,8 @@ void encode(const ExpertSumOp& op, Context& context);
 void encode(const GatherRowsOp& op, Context& context);
 void encode(const SampleOp& op, Context& context);  // three or four
 void encode(const PoolOp& op, Context& context);
+void encode(const TakeStatesOp& op, Context& context);
+void encode(const GiveStatesOp& op, Context& context);
 void encode(const SumRanksOp& op, Context& context);     // two, or three of four ranks
 void encode(const GatherRanksOp& op, Context& context);  // one a rank on rank 0
 void encode(const ShareTokensOp& op, Context& context);

@@ -74,7 +74,8 @@ struct Family {
   const char* hf;          // in config.json's architectures
   const char* model_type;  // in config.json
   const char* gguf;        // general.architecture, and ModelConfig::architecture
-  bool reads_gguf = true;  // false: another family of that architecture does
+  bool reads_gguf = true;  // false: another family of that architecture does, or none
+  bool head = false;       // its checkpoints are no models, but guess for one
 
   ModelConfig base;               // what all its models have in common, and what config.json may leave out
   std::vector<Setting> settings;  // beside those that all families have
@@ -92,6 +93,9 @@ struct Family {
   // Safetensors that do not hold [out, in] matrices under one set of names, as if they did.
   std::shared_ptr<Checkpoint> (*adapt)(std::shared_ptr<const Checkpoint> stored, int threads) = nullptr;
 };
+
+// Whether a config.json is that of an EAGLE-3 head, which has a family of its own by what it has beside its names.
+bool is_eagle3(const JsonView& json);
 
 namespace families {
 #define INGOT_FAMILY(name) extern const Family name;

@@ -77,7 +77,7 @@ template <typename T>
 [[kernel]] STARTS_EARLY void norm(device const float* in [[buffer(0)]],  // [rows, dim]
                      device const float* weight [[buffer(1), function_constant(NORM_WEIGHT)]],
                      device const float* bias [[buffer(2), function_constant(NORM_BIAS)]],
-                     device T* out [[buffer(3)]],  // [rows, dim]
+                     device T* out [[buffer(3)]],  // [rows, width]
                      constant NormParams& p [[buffer(4)]],
                      device float* copies [[buffer(5), function_constant(NORM_COPY)]],  // [rows, dim]
                      uint row [[threadgroup_position_in_grid]],
@@ -88,9 +88,9 @@ template <typename T>
   threadgroup float parts[32];
   const uint threads = simdgroups * 32;
   device const float* x = in + ulong(row) * p.dim;
-  device T* y = out + ulong(row) * p.dim;
+  device T* y = out + ulong(row) * p.width;
   device float* copy = NORM_COPY ? copies + ulong(row) * p.dim : nullptr;
-  if (p.dim % 4 == 0) {
+  if (p.dim % 4 == 0 && p.width % 4 == 0) {
     norm_row<T>((device const float4*)x, (device const float4*)weight, (device const float4*)bias,
                 (device vec<T, 4>*)y, (device float4*)copy, p, parts, thread_index, lane, simdgroup, simdgroups);
     return;

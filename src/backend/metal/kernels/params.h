@@ -62,12 +62,14 @@ enum FunctionConstant : uint32_t {
 struct NormParams {
   float eps;
   uint32_t dim;
+  uint32_t width;  // of a row of the result
 };
 
 SHARED_CONSTANT uint32_t kRowThreads = 256;  // of a threadgroup: gather_rows, rope_table, prepare_blocks, expert_sum
 
 struct GatherRowsParams {
   uint32_t dim;
+  uint32_t width;  // of a row of the result
 };
 
 struct RopeTableParams {
@@ -314,7 +316,7 @@ struct SampleResetParams {
 
 #undef SHARED_CONSTANT
 #ifndef __METAL_VERSION__
-static_assert(sizeof(NormParams) == 8 && sizeof(GatherRowsParams) == 4 && sizeof(RopeTableParams) == 12 &&
+static_assert(sizeof(NormParams) == 12 && sizeof(GatherRowsParams) == 8 && sizeof(RopeTableParams) == 12 &&
               sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
 static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearColumns) == 72 && sizeof(LinearParams) == 196 &&
               sizeof(EmbedParams) == 136 && sizeof(GemmUnpackParams) == 68 && sizeof(GemmFinishParams) == 32);
