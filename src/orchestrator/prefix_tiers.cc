@@ -14,6 +14,8 @@ namespace {
 // Copied in a step, of each kind, while somebody reads along: a share of what the step takes, and where the copies come
 // before its rows a fraction of a millisecond at most; some of them when nobody does.
 constexpr double kShareBefore = 0.1, kShareBeside = 0.3;
+// A turn of the work on files beside such steps: as much of one, and what a look at the clock is worth at least.
+constexpr double kTurnShare = 0.1, kTurnUs = 100, kMostTurnUs = 2000;
 constexpr size_t kStreamBytes = size_t{4} << 20;
 constexpr size_t kIdleBytes = size_t{64} << 20;
 
@@ -63,6 +65,9 @@ std::unique_ptr<PrefixTiers> PrefixTiers::open(Engine& engine, const LlmOptions&
 void PrefixTiers::begin_step(bool streams, double step_us) {
   saves_left_ = loads_left_ = !streams ? idle_blocks_ : step_us > 0 ? blocks_beside(step_us) : stream_blocks_;
   leaving_left_ = idle_blocks_;
+  // What computes the steps may be the cores that files are read on.
+  if (disk_ && !moves_beside_)
+    disk_->stand_back(!streams ? 0 : step_us > 0 ? std::clamp(kTurnShare * step_us, kTurnUs, kMostTurnUs) : kTurnUs);
 }
 
 int64_t PrefixTiers::blocks_beside(double step_us) const {
