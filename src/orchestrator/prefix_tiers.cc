@@ -16,6 +16,7 @@ namespace {
 constexpr double kShareBefore = 0.1, kShareBeside = 0.3;
 // A turn of the work on files beside such steps: as much of one, and what a look at the clock is worth at least.
 constexpr double kTurnShare = 0.1, kTurnUs = 100, kMostTurnUs = 2000;
+constexpr double kFollow = 1.1;  // how a copy's price follows what steps measure
 constexpr size_t kStreamBytes = size_t{4} << 20;
 constexpr size_t kIdleBytes = size_t{64} << 20;
 
@@ -137,6 +138,14 @@ void PrefixTiers::finish(const Step& step, bool good) {
   counts_.loaded_blocks += step.block_loads.size();
   counts_.saved_blocks += step.block_saves.size();
   if (disk_ && !step.block_saves.empty()) disk_->wake();
+}
+
+// Before there was any work copies were measured of memory that was warm; those of steps find it cold, or touch it for
+// the first time. Follows their median by small steps: one that was held up by something else moves it no further.
+void PrefixTiers::learn_price(size_t blocks, double us) {
+  if (blocks == 0 || us <= 0) return;
+  const double each_us = us / static_cast<double>(blocks);
+  move_us_ = move_us_ <= 0 ? each_us : move_us_ * (each_us > move_us_ ? kFollow : 1 / kFollow);
 }
 
 void PrefixTiers::forget_device() {

@@ -81,8 +81,11 @@ class Scheduler {
   void retire(const std::shared_ptr<Sequence>& sequence);
   // A step failed: what any block contains is unknown, and whoever holds some is computed again.
   void start_over();
-  // A step was waited for, or never will be: its saves and loads are over.
-  void finish_moves(const Step& step, bool good) { tiers_.finish(step, good); }
+  // A step was waited for, or never will be: its saves and loads are over. `move_us`: what they took; 0: not known.
+  void finish_moves(const Step& step, bool good, double move_us = 0) {
+    tiers_.finish(step, good);
+    tiers_.learn_price(step.block_saves.size() + step.block_loads.size(), move_us);
+  }
   bool has_unsaved() const { return tiers_.has_unsaved(); }
 
   int32_t decoding() const;  // running sequences whose prompts are computed
