@@ -15,6 +15,10 @@ constexpr double kLongestUs = 150e3;
 
 constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
 
+constexpr int64_t kFar = 512;           // tokens before the rows, from which reading them may show
+constexpr int32_t kMostUndivided = 32;  // rows: a known prompt leaves less than a block of them
+constexpr double kReadings = 2;         // that rows may cost to be not worth another
+
 constexpr double kGapKept = 0.9995;  // of a gap's length, a step
 
 constexpr double kRowShare = 0.3;  // of a row's time, that one more costs before anything was measured
@@ -135,7 +139,7 @@ void Pacer::learn_gap(double gap_us, double drafting_us, double run_us) {
   follow(gap_us_, gap_us_ == 0 ? std::min(idle_us, run_us / 2) : idle_us);
 }
 
-void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
+void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int64_t read) {
   if (run_us <= 0) return;
   gap_us_ *= kGapKept;
   if (prefill_rows == 0) {
@@ -145,7 +149,20 @@ void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
   }
   mixed_steps_ = decode_rows > 0 ? mixed_steps_ + 1 : 0;
   const double rest = run_us - (decode_rows > 0 ? decode_us(decode_rows) : 0);
-  if (rest > 0) follow(prefill_us_, rest / prefill_rows);
+  if (rest <= 0) return;
+  const double rows_us = prefill_us_ * prefill_rows, all_read_us = read_us_ * static_cast<double>(read);
+  // What takes more of a step is what the step tells about. That reading costs anything is noticed where rows do not
+  // explain half of what they took.
+  const bool reading = rows_us > 0 && read >= kFar && std::max(all_read_us, rest - rows_us) > rows_us;
+  if (reading)
+    follow(read_us_, std::max(rest - rows_us, 0.0) / static_cast<double>(read));
+  else
+    follow(prefill_us_, std::max(rest - all_read_us, rows_us / 2) / prefill_rows);
+}
+
+bool Pacer::undivided(int32_t rows, int64_t read) const {
+  return target_us_ == 0 && read_us_ > 0 && rows <= kMostUndivided &&
+         rows * prefill_us_ <= kReadings * read_us_ * static_cast<double>(read);
 }
 
 }  // namespace ingot

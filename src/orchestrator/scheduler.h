@@ -38,11 +38,12 @@ struct ScheduledStep {
   int32_t drafts = 0;
   int32_t draft_rows = 0;  // of sequences with a draft, in all
   int32_t prefill_rows = 0;
-  bool follows = false;    // another step was in flight when this was scheduled
-  bool waited = false;     // the step before it was waited for first
-  double drafting_us = 0;  // in which its drafts were guessed,
-  double reading_us = 0;   // and of that, texts read that were new to the draft model
-  int32_t hopeful = 0;     // sequences that were waited for, or left out, for a draft's sake
+  int64_t prefill_reads = 0;  // tokens before those rows
+  bool follows = false;       // another step was in flight when this was scheduled
+  bool waited = false;        // the step before it was waited for first
+  double drafting_us = 0;     // in which its drafts were guessed,
+  double reading_us = 0;      // and of that, texts read that were new to the draft model
+  int32_t hopeful = 0;        // sequences that were waited for, or left out, for a draft's sake
   bool empty() const { return sequences.empty() && !moves_blocks(step); }
 };
 

@@ -13,7 +13,7 @@ void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) 
   const Clock::time_point now = Clock::now();
   Pacer& pacer = scheduler_.pacer();
   if (scheduled.drafts == 0 && !scheduled.sequences.empty())
-    pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
+    pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us, scheduled.prefill_reads);
   if (scheduled.prefill_rows == 0 && !scheduled.sequences.empty())
     pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
   if (scheduled.waited) pacer.learn_gap(result.stats.gap_us, scheduled.drafting_us, result.stats.run_us);
