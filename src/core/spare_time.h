@@ -16,7 +16,7 @@ inline constexpr size_t kRestBytes = size_t{32} << 10;
 class SpareTime {
  public:
   // Of a core's time while it is limited.
-  static constexpr double kShare = 0.2;
+  static constexpr double kShare = 0.25;
 
   // From any thread: a turn may take so long; 0: there is no limit.
   void limit(double turn_us) { turn_us_.store(turn_us, std::memory_order_relaxed); }

@@ -17,7 +17,7 @@ constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: 
 
 constexpr int64_t kFar = 512;           // tokens before the rows, from which reading them may show
 constexpr int32_t kMostUndivided = 32;  // rows: a known prompt leaves less than a block of them
-constexpr double kReadings = 2;         // that rows may cost to be not worth another
+constexpr double kReadings = 3;         // that rows may cost to be not worth another
 
 constexpr double kGapKept = 0.9995;  // of a gap's length, a step
 
@@ -160,9 +160,11 @@ void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int6
     follow(prefill_us_, std::max(rest - all_read_us, rows_us / 2) / prefill_rows);
 }
 
+void Pacer::expect_reading(double us_per_token) { follow(expected_read_us_, us_per_token); }
+
 bool Pacer::undivided(int32_t rows, int64_t read) const {
-  return target_us_ == 0 && read_us_ > 0 && rows <= kMostUndivided &&
-         rows * prefill_us_ <= kReadings * read_us_ * static_cast<double>(read);
+  const double all_read_us = (read_us_ > 0 ? read_us_ : expected_read_us_) * static_cast<double>(read);
+  return target_us_ == 0 && all_read_us > 0 && rows <= kMostUndivided && rows * prefill_us_ <= kReadings * all_read_us;
 }
 
 }  // namespace ingot

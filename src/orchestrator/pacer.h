@@ -18,6 +18,8 @@ class Pacer {
   int32_t prefill_rows(int32_t decode_rows, int32_t prompts = 0) const;
   // `read`: tokens before the prefill rows, whose K and V they read.
   void learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int64_t read = 0);
+  // What reading seems to cost as long as no such step has told: what it takes of a step without prefill rows.
+  void expect_reading(double us_per_token);
   // Whether the last rows of a prompt go into one step beside streams, although they are more than prefill_rows().
   // Reading what is before them may cost more than they do, and each further step would read it once more.
   bool undivided(int32_t rows, int64_t read) const;
@@ -60,7 +62,8 @@ class Pacer {
   std::vector<double> expected_ = std::vector<double>(kMostRows + 1, 0.0);  // likewise; 0: unknown
   double prefill_us_ = 0;                                                   // a row
   double read_us_ = 0;                                                      // a token before the rows; 0: unknown
-  int32_t mixed_steps_ = 0;                                                 // in a row
+  double expected_read_us_ = 0;
+  int32_t mixed_steps_ = 0;  // in a row
   double gap_us_ = 0;
 };
 

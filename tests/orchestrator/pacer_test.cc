@@ -73,6 +73,17 @@ TEST(Pacer, TheLastRowsOfALongPromptAreNotDivided) {
   EXPECT_NEAR(pacer.prefill_rows(4), rows, 2);
 }
 
+TEST(Pacer, WhatReadingCostsIsExpectedFromStepsOfStreams) {
+  Pacer pacer(0, 8, 2048);
+  pacer.learn(0, 16, 16 * 500);
+  pacer.learn(4, 0, 4000);
+  pacer.expect_reading(1);
+  EXPECT_TRUE(pacer.undivided(16, 4000));
+  EXPECT_FALSE(pacer.undivided(16, 2000));
+  pacer.learn(4, 4, 4000 + 4 * 500 + 6000, 4000);
+  EXPECT_TRUE(pacer.undivided(16, 2000)) << "by now it was seen";
+}
+
 TEST(Pacer, ATargetHoldsForTheLastRowsToo) {
   Pacer pacer(10, 8, 2048);
   pacer.learn(0, 16, 16 * 500);
