@@ -16,8 +16,8 @@ namespace {
 constexpr double kShareBefore = 0.1, kShareBeside = 0.3;
 // A turn of the work on files beside such steps: as much of one, and what a look at the clock is worth at least.
 constexpr double kTurnShare = 0.1, kTurnUs = 100, kMostTurnUs = 2000;
-constexpr double kFollow = 1.1;  // how a copy's price follows what steps measure
-constexpr size_t kStreamBytes = size_t{4} << 20;
+constexpr double kFollow = 1.1;                   // how a copy's price follows what steps measure
+constexpr size_t kStreamBytes = size_t{2} << 20;  // a huge page: memory's first touch may cost milliseconds for each
 constexpr size_t kIdleBytes = size_t{64} << 20;
 
 int64_t blocks_in(size_t bytes, size_t block_bytes) {

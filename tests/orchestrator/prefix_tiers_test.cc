@@ -31,15 +31,15 @@ TEST(PrefixTiers, CopiesAreAShareOfAStep) {
   };
   ASSERT_FALSE(engine->limits().moves_beside) << "on the CPU copies come before the rows";
   EXPECT_EQ(allowed(true, 1e-3), 1) << "it goes on, however quick the steps";
-  EXPECT_EQ(allowed(true, 1e9), (4 << 20) / block_bytes) << "and never holds anybody up for long";
-  EXPECT_EQ(allowed(true, 0), (4 << 20) / block_bytes) << "nothing is known yet";
+  EXPECT_EQ(allowed(true, 1e9), (2 << 20) / block_bytes) << "and never holds anybody up for long";
+  EXPECT_EQ(allowed(true, 0), (2 << 20) / block_bytes) << "nothing is known yet";
   EXPECT_EQ(allowed(false, 0), (64 << 20) / block_bytes);
   // The price of a copy is what steps measure: here ten microseconds, or a thousand.
   const auto learn = [&](double us) {
     for (int i = 0; i < 200; ++i) tiers.learn_price(4, 4 * us);
   };
   learn(10);
-  EXPECT_NEAR(allowed(true, 4000), 40, 5) << "a tenth of the step";
+  EXPECT_NEAR(allowed(true, 1000), 10, 2) << "a tenth of the step";
   learn(1000);
   EXPECT_NEAR(allowed(true, 100e3), 10, 2);
   tiers.learn_price(0, 50);
