@@ -150,21 +150,20 @@ void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int6
   mixed_steps_ = decode_rows > 0 ? mixed_steps_ + 1 : 0;
   const double rest = run_us - (decode_rows > 0 ? decode_us(decode_rows) : 0);
   if (rest <= 0) return;
-  const double rows_us = prefill_us_ * prefill_rows, all_read_us = read_us_ * static_cast<double>(read);
-  // What takes more of a step is what the step tells about. That reading costs anything is noticed where rows do not
-  // explain half of what they took.
-  const bool reading = rows_us > 0 && read >= kFar && std::max(all_read_us, rest - rows_us) > rows_us;
-  if (reading)
-    follow(read_us_, std::max(rest - rows_us, 0.0) / static_cast<double>(read));
-  else
-    follow(prefill_us_, std::max(rest - all_read_us, rows_us / 2) / prefill_rows);
+  follow(prefill_us_, rest / prefill_rows);
+  if (read < kFar)
+    follow(row_us_, rest / prefill_rows);
+  else if (decode_rows > 0 && row_us_ > 0)
+    follow(read_us_, std::max(rest - row_us_ * prefill_rows, 0.0) / static_cast<double>(read));
 }
 
 void Pacer::expect_reading(double us_per_token) { follow(expected_read_us_, us_per_token); }
 
 bool Pacer::undivided(int32_t rows, int64_t read) const {
+  if (target_us_ > 0 || rows > kMostUndivided) return false;
+  const double row_us = row_us_ > 0 ? row_us_ : prefill_us_;
   const double all_read_us = (read_us_ > 0 ? read_us_ : expected_read_us_) * static_cast<double>(read);
-  return target_us_ == 0 && all_read_us > 0 && rows <= kMostUndivided && rows * prefill_us_ <= kReadings * all_read_us;
+  return all_read_us > 0 && rows * row_us <= kReadings * all_read_us;
 }
 
 }  // namespace ingot

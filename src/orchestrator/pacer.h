@@ -60,8 +60,9 @@ class Pacer {
 
   std::vector<Price> rows_ = std::vector<Price>(kMostRows + 1);             // by number of rows
   std::vector<double> expected_ = std::vector<double>(kMostRows + 1, 0.0);  // likewise; 0: unknown
-  double prefill_us_ = 0;                                                   // a row
-  double read_us_ = 0;                                                      // a token before the rows; 0: unknown
+  double prefill_us_ = 0;  // a row, with its part of what is read before it
+  double row_us_ = 0;      // a row that has little before it
+  double read_us_ = 0;     // a token before the rows; 0: unknown
   double expected_read_us_ = 0;
   int32_t mixed_steps_ = 0;  // in a row
   double gap_us_ = 0;
