@@ -15,7 +15,9 @@ constexpr double kLongestUs = 150e3;
 
 constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
 
-constexpr int64_t kFar = 512;  // tokens before a row, from which reading them may show
+constexpr int64_t kFar = 512;           // tokens before the rows, from which reading them may show
+constexpr int32_t kMostUndivided = 32;  // rows: a known prompt leaves less than a block of them
+constexpr double kReadings = 3;         // that rows may cost to be not worth another
 
 constexpr double kGapKept = 0.9995;  // of a gap's length, a step
 
@@ -149,7 +151,7 @@ void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int6
   const double rest = run_us - (decode_rows > 0 ? decode_us(decode_rows) : 0);
   if (rest <= 0) return;
   follow(prefill_us_, rest / prefill_rows);
-  if (read < kFar * prefill_rows)
+  if (read < kFar)
     follow(row_us_, rest / prefill_rows);
   else if (decode_rows > 0 && row_us_ > 0)
     follow(read_us_, std::max(rest - row_us_ * prefill_rows, 0.0) / static_cast<double>(read));
@@ -157,11 +159,11 @@ void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int6
 
 void Pacer::expect_reading(double us_per_token) { follow(expected_read_us_, us_per_token); }
 
-int32_t Pacer::rows_behind(int64_t tokens, int32_t rows) const {
-  const double reading_us = (read_us_ > 0 ? read_us_ : expected_read_us_) * static_cast<double>(tokens);
-  const double price = (row_us_ > 0 ? row_us_ : prefill_us_) + reading_us;
-  if (tokens < kFar || price <= prefill_us_) return rows;
-  return std::min(rows, std::max(kFewest, static_cast<int32_t>(rows * prefill_us_ / price)));
+bool Pacer::undivided(int32_t rows, int64_t read) const {
+  if (target_us_ > 0 || rows > kMostUndivided) return false;
+  const double row_us = row_us_ > 0 ? row_us_ : prefill_us_;
+  const double all_read_us = (read_us_ > 0 ? read_us_ : expected_read_us_) * static_cast<double>(read);
+  return all_read_us > 0 && rows * row_us <= kReadings * all_read_us;
 }
 
 }  // namespace ingot

@@ -38,7 +38,7 @@ struct ScheduledStep {
   int32_t drafts = 0;
   int32_t draft_rows = 0;  // of sequences with a draft, in all
   int32_t prefill_rows = 0;
-  int64_t prefill_reads = 0;  // tokens before those rows, of all together
+  int64_t prefill_reads = 0;  // tokens before those rows
   bool follows = false;       // another step was in flight when this was scheduled
   bool waited = false;        // the step before it was waited for first
   double drafting_us = 0;     // in which its drafts were guessed,
