@@ -3,8 +3,8 @@
 
     scripts/python_test.sh bench/prefix_tiers.py [-m MODEL] [--tokens 4000] [--rounds 3] [--streams 4] [--parts ttft,streams]
 
-Each round starts with an empty folder: one process computes the prompt, the next finds it. Then streams run alone and with known prompts
-coming in from files; printed are the median and the 99th percentile of the gaps between two tokens of a stream.
+Each round starts with an empty folder: one process computes the prompt, the next finds it. Then streams run by turns alone and with two known
+prompts coming in from files; printed are the median and the 99th percentile of the gaps between two tokens of a stream, and of the rounds' ratios the median.
 """
 
 import argparse
@@ -87,20 +87,23 @@ def main():
               f"ratio {statistics.median(known) / statistics.median(computed):.3f}", flush=True)
 
     if "streams" in args.parts:
-        prompts = [prompt(args.tokens, 10 + i) for i in range(2)]
+        rounds = [[prompt(args.tokens, 10 + 2 * i), prompt(args.tokens, 11 + 2 * i)] for i in range(args.rounds)]
+        ratios = []
         with tempfile.TemporaryDirectory() as place:
             folder = pathlib.Path(place) / "cache"
             with serve(folder) as server:
-                for text in prompts:
+                for text in [text for prompts in rounds for text in prompts]:
                     asyncio.run(first_token(server, text))
             with serve(folder) as server:
-                quiet, _ = asyncio.run(gaps_beside(server, args.streams, args.seconds, []))
-                beside, asked = asyncio.run(gaps_beside(server, args.streams, args.seconds, prompts))
-        for seconds, tokens, cached in asked:
-            print(f"beside streams: {tokens} prompt tokens, {cached} cached: first token after {seconds:.3f} s")
-        for name, gaps in (("quiet", quiet), ("beside", beside)):
-            print(f"{name}: {args.streams} streams, {len(gaps)} gaps: median {1e3 * percentile(gaps, 0.5):.1f} ms, p99 {1e3 * percentile(gaps, 0.99):.1f} ms")
-        print(f"p99: {percentile(beside, 0.99) / percentile(quiet, 0.99):.2f} times the quiet one")
+                for prompts in rounds:
+                    quiet, _ = asyncio.run(gaps_beside(server, args.streams, args.seconds, []))
+                    beside, asked = asyncio.run(gaps_beside(server, args.streams, args.seconds, prompts))
+                    for seconds, tokens, cached in asked:
+                        print(f"beside streams: {tokens} prompt tokens, {cached} cached: first token after {seconds:.3f} s")
+                    for name, gaps in (("quiet", quiet), ("beside", beside)):
+                        print(f"{name}: {args.streams} streams, {len(gaps)} gaps: median {1e3 * percentile(gaps, 0.5):.1f} ms, p99 {1e3 * percentile(gaps, 0.99):.1f} ms", flush=True)
+                    ratios.append(percentile(beside, 0.99) / percentile(quiet, 0.99))
+        print(f"p99: {statistics.median(ratios):.2f} times the quiet one; by round {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
 
 
 if __name__ == "__main__":

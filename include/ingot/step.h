@@ -164,6 +164,7 @@ struct StepStats {
   double encode_us = 0;             // host time of the encode phase
   double run_us = 0;                // device time
   double gap_us = 0;                // device idle time before this step, since the previous one ended
+  double move_us = 0;               // of run_us: copies to and from host blocks, where they come before the rows
   uint64_t weight_bytes = 0;        // weights read, as stored on the device
   uint64_t kv_bytes = 0;            // K and V read
   uint64_t wire_bytes = 0;          // sent to other ranks by this one, inputs of the step not counted,

@@ -39,8 +39,9 @@ struct SamplerLayout {
 };
 
 struct StepTimes {
-  double run_us = 0;  // device time of the step
-  double gap_us = 0;  // idle since the previous step ended; 0 for the first
+  double run_us = 0;   // device time of the step
+  double gap_us = 0;   // idle since the previous step ended; 0 for the first
+  double move_us = 0;  // of run_us: copies to and from host blocks, where they come before the rows
   uint64_t weight_bytes = 0, kv_bytes = 0;
   uint64_t wire_bytes = 0, wire_messages = 0;  // sent to other ranks
   uint64_t collectives = 0;                    // operations of all ranks together

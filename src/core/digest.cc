@@ -4,6 +4,7 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 
@@ -44,11 +45,17 @@ EVP_MAC_CTX* hmac_context() {
 
 }  // namespace
 
-Digest sha256(Pieces pieces) {
+Digest sha256(Pieces pieces, const Rest& rest) {
   thread_local const MdContext context(EVP_MD_CTX_new());
   Digest digest;
   bool good = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
-  for (const auto piece : pieces) good = good && EVP_DigestUpdate(context.get(), piece.data(), piece.size()) == 1;
+  for (std::span<const std::byte> left : pieces)
+    while (good && !left.empty()) {
+      const auto part = left.first(rest ? std::min(left.size(), kRestBytes) : left.size());
+      good = EVP_DigestUpdate(context.get(), part.data(), part.size()) == 1;
+      left = left.subspan(part.size());
+      if (rest) rest();
+    }
   good = good && EVP_DigestFinal_ex(context.get(), reinterpret_cast<unsigned char*>(digest.data()), nullptr) == 1;
   if (!good) fail_digest();
   return digest;

@@ -1,6 +1,7 @@
 #include "core/threads.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #if defined(__linux__)
@@ -167,6 +168,12 @@ void lower_thread_priority() {
 #elif defined(__APPLE__)
   pthread_set_qos_class_self_np(QOS_CLASS_UTILITY, 0);
 #endif
+}
+
+double thread_us() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
 }
 
 }  // namespace ingot

@@ -103,4 +103,7 @@ class ThreadPool {
 // The calling thread's work can wait for that of others.
 void lower_thread_priority();
 
+// What the calling thread has had of a core, in microseconds: a busy machine adds nothing to it.
+double thread_us();
+
 }  // namespace ingot

@@ -192,6 +192,7 @@ StepResult Engine::Impl::wait(StepTicket ticket) {
   result.stats.waits = static_cast<uint32_t>(device.counters().waits - waits_before);
   result.stats.run_us = times.run_us;
   result.stats.gap_us = times.gap_us;
+  result.stats.move_us = times.move_us;
   result.stats.weight_bytes = times.weight_bytes;
   result.stats.kv_bytes = times.kv_bytes;
   result.stats.wire_bytes = times.wire_bytes;

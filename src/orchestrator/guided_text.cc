@@ -1,10 +1,10 @@
 #include "orchestrator/guided_text.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 
 #include "core/error.h"
+#include "core/threads.h"
 #include "ingot/tokenizer.h"
 
 namespace ingot {
@@ -14,12 +14,6 @@ constexpr double kDearUs = 1000;      // of the processor, for a mask of late
 constexpr uint64_t kTendEvery = 256;  // masks
 constexpr size_t kMostForced = 256;   // bytes looked at
 constexpr size_t kLongestJump = 64;   // tokens
-
-double thread_us() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
-}
 
 std::string spell(const grammar::Vocabulary& vocabulary, const std::vector<int32_t>& ids) {
   std::string spelled;

@@ -15,6 +15,10 @@ constexpr double kLongestUs = 150e3;
 
 constexpr int32_t kRowTile = 8;  // devices compute rows in tiles of this many: a started tile is paid for whole
 
+constexpr int64_t kFar = 512;           // tokens before the rows, from which reading them may show
+constexpr int32_t kMostUndivided = 32;  // rows: a known prompt leaves less than a block of them
+constexpr double kReadings = 3;         // that rows may cost to be not worth another
+
 constexpr double kGapKept = 0.9995;  // of a gap's length, a step
 
 constexpr double kRowShare = 0.3;  // of a row's time, that one more costs before anything was measured
@@ -135,7 +139,7 @@ void Pacer::learn_gap(double gap_us, double drafting_us, double run_us) {
   follow(gap_us_, gap_us_ == 0 ? std::min(idle_us, run_us / 2) : idle_us);
 }
 
-void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
+void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int64_t read) {
   if (run_us <= 0) return;
   gap_us_ *= kGapKept;
   if (prefill_rows == 0) {
@@ -145,7 +149,21 @@ void Pacer::learn(int32_t decode_rows, int32_t prefill_rows, double run_us) {
   }
   mixed_steps_ = decode_rows > 0 ? mixed_steps_ + 1 : 0;
   const double rest = run_us - (decode_rows > 0 ? decode_us(decode_rows) : 0);
-  if (rest > 0) follow(prefill_us_, rest / prefill_rows);
+  if (rest <= 0) return;
+  follow(prefill_us_, rest / prefill_rows);
+  if (read < kFar)
+    follow(row_us_, rest / prefill_rows);
+  else if (decode_rows > 0 && row_us_ > 0)
+    follow(read_us_, std::max(rest - row_us_ * prefill_rows, 0.0) / static_cast<double>(read));
+}
+
+void Pacer::expect_reading(double us_per_token) { follow(expected_read_us_, us_per_token); }
+
+bool Pacer::undivided(int32_t rows, int64_t read) const {
+  if (target_us_ > 0 || rows > kMostUndivided) return false;
+  const double row_us = row_us_ > 0 ? row_us_ : prefill_us_;
+  const double all_read_us = (read_us_ > 0 ? read_us_ : expected_read_us_) * static_cast<double>(read);
+  return all_read_us > 0 && rows * row_us <= kReadings * all_read_us;
 }
 
 }  // namespace ingot

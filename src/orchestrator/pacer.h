@@ -16,7 +16,13 @@ class Pacer {
   // Most prefill rows beside `decode_rows` streams; without streams a step may take longer. Now and then 0.
   // The more prompts wait for each decoding sequence, the longer the step may get.
   int32_t prefill_rows(int32_t decode_rows, int32_t prompts = 0) const;
-  void learn(int32_t decode_rows, int32_t prefill_rows, double run_us);
+  // `read`: tokens before the prefill rows, whose K and V they read.
+  void learn(int32_t decode_rows, int32_t prefill_rows, double run_us, int64_t read = 0);
+  // What reading seems to cost as long as no such step has told: what it takes of a step without prefill rows.
+  void expect_reading(double us_per_token);
+  // Whether the last rows of a prompt go into one step beside streams, although they are more than prefill_rows().
+  // Reading what is before them may cost more than they do, and each further step would read it once more.
+  bool undivided(int32_t rows, int64_t read) const;
 
   // Whether to wait for the step in flight before the next is submitted, although `free_rows` of it could go on at
   // once: its `guided_rows` need their tokens on the host first, and would miss the next step.
@@ -54,7 +60,10 @@ class Pacer {
 
   std::vector<Price> rows_ = std::vector<Price>(kMostRows + 1);             // by number of rows
   std::vector<double> expected_ = std::vector<double>(kMostRows + 1, 0.0);  // likewise; 0: unknown
-  double prefill_us_ = 0;
+  double prefill_us_ = 0;  // a row, with its part of what is read before it
+  double row_us_ = 0;      // a row that has little before it
+  double read_us_ = 0;     // a token before the rows; 0: unknown
+  double expected_read_us_ = 0;
   int32_t mixed_steps_ = 0;  // in a row
   double gap_us_ = 0;
 };

@@ -14,7 +14,10 @@ namespace {
 // Copied in a step, of each kind, while somebody reads along: a share of what the step takes, and where the copies come
 // before its rows a fraction of a millisecond at most; some of them when nobody does.
 constexpr double kShareBefore = 0.1, kShareBeside = 0.3;
-constexpr size_t kStreamBytes = size_t{4} << 20;
+// A turn of the work on files beside such steps: as much of one, and what a look at the clock is worth at least.
+constexpr double kTurnShare = 0.1, kTurnUs = 100, kMostTurnUs = 2000;
+constexpr double kFollow = 1.1;                   // how a copy's price follows what steps measure
+constexpr size_t kStreamBytes = size_t{2} << 20;  // a huge page: memory's first touch may cost milliseconds for each
 constexpr size_t kIdleBytes = size_t{64} << 20;
 
 int64_t blocks_in(size_t bytes, size_t block_bytes) {
@@ -63,6 +66,9 @@ std::unique_ptr<PrefixTiers> PrefixTiers::open(Engine& engine, const LlmOptions&
 void PrefixTiers::begin_step(bool streams, double step_us) {
   saves_left_ = loads_left_ = !streams ? idle_blocks_ : step_us > 0 ? blocks_beside(step_us) : stream_blocks_;
   leaving_left_ = idle_blocks_;
+  // What computes the steps may be the cores that files are read on.
+  if (disk_ && !moves_beside_)
+    disk_->stand_back(!streams ? 0 : step_us > 0 ? std::clamp(kTurnShare * step_us, kTurnUs, kMostTurnUs) : kTurnUs);
 }
 
 int64_t PrefixTiers::blocks_beside(double step_us) const {
@@ -132,6 +138,14 @@ void PrefixTiers::finish(const Step& step, bool good) {
   counts_.loaded_blocks += step.block_loads.size();
   counts_.saved_blocks += step.block_saves.size();
   if (disk_ && !step.block_saves.empty()) disk_->wake();
+}
+
+// Before there was any work copies were measured of memory that was warm; those of steps find it cold, or touch it for
+// the first time. Follows their median by small steps: one that was held up by something else moves it no further.
+void PrefixTiers::learn_price(size_t blocks, double us) {
+  if (blocks == 0 || us <= 0) return;
+  const double each_us = us / static_cast<double>(blocks);
+  move_us_ = move_us_ <= 0 ? each_us : move_us_ * (each_us > move_us_ ? kFollow : 1 / kFollow);
 }
 
 void PrefixTiers::forget_device() {

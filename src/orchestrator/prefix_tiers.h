@@ -71,6 +71,8 @@ class PrefixTiers {
   void give_moves(Step& step);
   // The step has been waited for; without `good` nobody knows what its saves contain.
   void finish(const Step& step, bool good);
+  // So many blocks were copied before a step's rows, in so long.
+  void learn_price(size_t blocks, double us);
   // Nobody knows what the device's blocks contain.
   void forget_device();
 
@@ -93,7 +95,7 @@ class PrefixTiers {
   std::unique_ptr<HostTier> host_;
   std::unique_ptr<DiskTier> disk_;
   int64_t stream_blocks_ = 0, idle_blocks_ = 0;  // that may be copied in a step
-  double move_us_ = 0;                           // that a copy takes
+  double move_us_ = 0;                           // that a copy takes, by what was measured
   bool moves_beside_ = false;
   int64_t saves_left_ = 0, leaving_left_ = 0, loads_left_ = 0;
   std::vector<BlockCopy> saves_, loads_;               // of the next step

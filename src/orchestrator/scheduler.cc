@@ -149,12 +149,16 @@ void Scheduler::schedule_prompts(ScheduledStep& scheduled) {
   if (parts_ > 1) budget = std::min(budget, part_of_prompts());
   const auto take = [&](const std::shared_ptr<Sequence>& sequence) {
     int64_t rows = std::min<int64_t>(budget, sequence->missing());
+    if (streams > 0 && rows < sequence->missing() && sequence->missing() <= limits_.max_step_tokens - builder_.rows() &&
+        pacer_.undivided(static_cast<int32_t>(sequence->missing()), sequence->computed))
+      rows = sequence->missing();
     const int64_t samples_left = limits_.max_sample_rows - outputs();
     if (samples_left < 1) return false;
     if (sequence->request->scores_prompt()) rows = std::min(rows, samples_left);
     const int64_t history = sequence->request->needs_slot() ? sequence->known() : 0;
     if (reset_words_ + history > limits_.max_list_words / 2) return false;
     if (!make_writable(*sequence, sequence->computed, false)) return false;
+    scheduled.prefill_reads += sequence->computed;
     take_rows(scheduled, sequence, static_cast<int32_t>(rows));
     budget -= static_cast<int32_t>(rows);
     scheduled.prefill_rows += static_cast<int32_t>(rows);

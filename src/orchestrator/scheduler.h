@@ -41,11 +41,12 @@ struct ScheduledStep {
   int32_t drafts = 0;
   int32_t draft_rows = 0;  // of sequences with a draft, in all
   int32_t prefill_rows = 0;
-  bool follows = false;    // another step was in flight when this was scheduled
-  bool waited = false;     // the step before it was waited for first
-  double drafting_us = 0;  // in which its drafts were guessed,
-  double reading_us = 0;   // and of that, texts read that were new to the draft model
-  int32_t hopeful = 0;     // sequences that were waited for, or left out, for a draft's sake
+  int64_t prefill_reads = 0;  // tokens before those rows
+  bool follows = false;       // another step was in flight when this was scheduled
+  bool waited = false;        // the step before it was waited for first
+  double drafting_us = 0;     // in which its drafts were guessed,
+  double reading_us = 0;      // and of that, texts read that were new to the draft model
+  int32_t hopeful = 0;        // sequences that were waited for, or left out, for a draft's sake
   bool empty() const { return sequences.empty() && !moves_blocks(step); }
 };
 
@@ -84,8 +85,11 @@ class Scheduler {
   void retire(const std::shared_ptr<Sequence>& sequence);
   // A step failed: what any block contains is unknown, and whoever holds some is computed again.
   void start_over();
-  // A step was waited for, or never will be: its saves and loads are over.
-  void finish_moves(const Step& step, bool good) { tiers_.finish(step, good); }
+  // A step was waited for, or never will be: its saves and loads are over. `move_us`: what they took; 0: not known.
+  void finish_moves(const Step& step, bool good, double move_us = 0) {
+    tiers_.finish(step, good);
+    tiers_.learn_price(step.block_saves.size() + step.block_loads.size(), move_us);
+  }
   bool has_unsaved() const { return tiers_.has_unsaved(); }
 
   int32_t decoding() const;  // running sequences whose prompts are computed

@@ -1,5 +1,6 @@
 // What comes of a step: its tokens go to their sequences, and its times to whoever learns from them.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "orchestrator/beam_search.h"
@@ -13,7 +14,14 @@ void StepLoop::commit(const ScheduledStep& scheduled, const StepResult& result) 
   const Clock::time_point now = Clock::now();
   Pacer& pacer = scheduler_.pacer();
   if (scheduled.drafts == 0 && !scheduled.sequences.empty())
-    pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us);
+    pacer.learn(scheduled.decode_rows, scheduled.prefill_rows, result.stats.run_us, scheduled.prefill_reads);
+  if (scheduled.prefill_rows == 0 && scheduled.drafts == 0 && result.stats.kv_bytes > 0) {
+    // As if each byte took as long as any other.
+    const auto kv = static_cast<double>(result.stats.kv_bytes),
+               all = kv + static_cast<double>(result.stats.weight_bytes);
+    const std::vector<int32_t>& lens = scheduled.step.seq_lens;
+    pacer.expect_reading(result.stats.run_us * kv / all / std::accumulate(lens.begin(), lens.end(), 1.0));
+  }
   if (scheduled.prefill_rows == 0 && !scheduled.sequences.empty())
     pacer.learn_rows(scheduled.decode_rows + scheduled.draft_rows, result.stats.run_us);
   if (scheduled.waited) pacer.learn_gap(result.stats.gap_us, scheduled.drafting_us, result.stats.run_us);

@@ -296,7 +296,7 @@ void StepLoop::finish_oldest() {
     scheduler_.start_over();
     return;
   }
-  scheduler_.finish_moves(step.scheduled.step, true);
+  scheduler_.finish_moves(step.scheduled.step, true, result.stats.move_us);
   commit(step.scheduled, result);
   update_stats(step.scheduled, result.stats);
 }

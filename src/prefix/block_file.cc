@@ -26,17 +26,18 @@ std::vector<std::byte> block_file_head(const BlockContent& content, size_t paylo
   return head;
 }
 
-Digest block_file_check(std::span<const std::byte> head, std::span<const std::byte> payload) {
-  return sha256({head, payload});
+Digest block_file_check(std::span<const std::byte> head, std::span<const std::byte> payload, const Rest& rest) {
+  return sha256({head, payload}, rest);
 }
 
-bool read_block_file(const ReadBytes& read, const BlockContent& content, std::span<std::byte> payload) {
+bool read_block_file(const ReadBytes& read, const BlockContent& content, std::span<std::byte> payload,
+                     const Rest& rest) {
   const std::vector<std::byte> expected = block_file_head(content, payload.size());
   std::vector<std::byte> head(expected.size());
   Digest check;
   if (!read(head) || head != expected || !read(payload) || !read(check)) return false;
   std::byte more;
-  return check == block_file_check(head, payload) && !read({&more, 1});
+  return check == block_file_check(head, payload, rest) && !read({&more, 1});
 }
 
 }  // namespace ingot

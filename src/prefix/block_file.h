@@ -15,13 +15,14 @@
 namespace ingot {
 
 std::vector<std::byte> block_file_head(const BlockContent& content, size_t payload_bytes);
-Digest block_file_check(std::span<const std::byte> head, std::span<const std::byte> payload);
+Digest block_file_check(std::span<const std::byte> head, std::span<const std::byte> payload, const Rest& rest = {});
 
 // Fills the span; false: there are fewer bytes.
 using ReadBytes = std::function<bool(std::span<std::byte>)>;
 
 // Reads what was written of this content into `payload`; false: it is something else, or damaged, and `payload` is
 // anything.
-bool read_block_file(const ReadBytes& read, const BlockContent& content, std::span<std::byte> payload);
+bool read_block_file(const ReadBytes& read, const BlockContent& content, std::span<std::byte> payload,
+                     const Rest& rest = {});
 
 }  // namespace ingot

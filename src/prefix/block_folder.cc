@@ -43,12 +43,13 @@ class File {
   explicit operator bool() const { return fd_ >= 0; }
   int fd() const { return fd_; }
 
-  bool read(std::span<std::byte> bytes) const {
+  bool read(std::span<std::byte> bytes, const Rest& rest = {}) const {
     while (!bytes.empty()) {
-      const ssize_t n = ::read(fd_, bytes.data(), bytes.size());
+      const ssize_t n = ::read(fd_, bytes.data(), rest ? std::min(bytes.size(), kRestBytes) : bytes.size());
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return false;
       bytes = bytes.subspan(static_cast<size_t>(n));
+      if (rest) rest();
     }
     return true;
   }
@@ -134,7 +135,7 @@ BlockFolder::Found BlockFolder::read(const BlockContent& content, std::span<std:
   const fs::path path = file_of(content);
   const File file(path, O_RDONLY);
   if (!file) return Found::no;
-  if (!read_block_file([&](std::span<std::byte> bytes) { return file.read(bytes); }, content, payload)) {
+  if (!read_block_file([&](std::span<std::byte> bytes) { return file.read(bytes, rest_); }, content, payload, rest_)) {
     ::unlink(path.c_str());
     return Found::damaged;
   }
@@ -151,8 +152,8 @@ void BlockFolder::write(const BlockContent& content, std::span<const std::byte> 
   if (touch(content)) return;
   if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST) fail_on(path, "cannot be written");
   const std::vector<std::byte> head = block_file_head(content, payload.size());
-  const Digest check = block_file_check(head, payload);
-  write_whole(path, beside(path), {head, payload, check});
+  const Digest check = block_file_check(head, payload, rest_);
+  write_whole(path, beside(path), {head, payload, check}, rest_);
   const uint64_t bytes = head.size() + payload.size() + check.size();
   bytes_ += bytes;
   untrimmed_bytes_ += bytes;
@@ -174,6 +175,7 @@ void BlockFolder::trim() {
   for (auto it = fs::recursive_directory_iterator(path_ / "blocks", error);
        !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
     std::error_code gone;  // deleted meanwhile: not ours to mind
+    if (rest_) rest_();
     if (!it->is_regular_file(gone)) continue;
     const fs::file_time_type used = it->last_write_time(gone);
     const uint64_t bytes = it->file_size(gone);
@@ -192,6 +194,7 @@ void BlockFolder::trim() {
     for (const Kept& file : kept) {
       if (sum <= most_bytes_ - most_bytes_ / 10) break;
       if (::unlink(file.path.c_str()) == 0) sum -= file.bytes;
+      if (rest_) rest_();
     }
   }
   bytes_ = sum;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/digest.h"
 #include "prefix/block_hash.h"
@@ -29,6 +30,8 @@ class BlockFolder {
 
   const Digest& secret() const { return secret_; }
   const std::filesystem::path& path() const { return path_; }
+  // Called between parts of what takes long.
+  void set_rest(Rest rest) { rest_ = std::move(rest); }
 
   enum class Found : uint8_t { yes, no, damaged };
   // A damaged file is deleted.
@@ -52,6 +55,7 @@ class BlockFolder {
   std::filesystem::path path_;
   uint64_t most_bytes_;
   Digest secret_;
+  Rest rest_;
   uint64_t bytes_ = 0;
   uint64_t untrimmed_bytes_ = 0;  // written since trim()
 };

@@ -33,6 +33,7 @@ BlockContent BlockLookup::content(size_t i) const {
 DiskTier::DiskTier(std::unique_ptr<BlockFolder> folder, HostTier& host,
                    std::function<std::span<std::byte>(int32_t)> bytes_of, std::function<void(const std::string&)> warn)
     : folder_(std::move(folder)), host_(host), bytes_of_(std::move(bytes_of)), warn_(std::move(warn)) {
+  folder_->set_rest([this] { spare_.rest(); });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -41,6 +42,7 @@ DiskTier::~DiskTier() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
+  spare_.limit(0);
   changed_.notify_one();
   thread_.join();
 }
@@ -134,7 +136,10 @@ void DiskTier::touch_files() {
     const std::lock_guard lock(mutex_);
     blocks.swap(untouched_);
   }
-  for (const auto& [hash, position] : blocks) folder_->touch({hash, position, {}});
+  for (const auto& [hash, position] : blocks) {
+    folder_->touch({hash, position, {}});
+    spare_.rest();
+  }
 }
 
 // Reads up to the first block that is neither in host memory nor in a file.

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/spare_time.h"
 #include "prefix/block_folder.h"
 #include "prefix/block_hash.h"
 #include "prefix/host_tier.h"
@@ -71,6 +72,9 @@ class DiskTier {
   void used(std::span<const BlockHash> hashes);
   bool writing() const { return writing_; }
   bool looking() const;
+  // Answers are being computed beside which the thread must not be noticed: each turn of its work takes so long at
+  // most, with longer pauses between. 0: there are none, or what computes them needs no core.
+  void stand_back(double turn_us) { spare_.limit(turn_us); }
   // Waits until a lookup is done or a block was written, when there is something of either to do; at most so long.
   void wait_for_any(std::chrono::microseconds most);
   DiskCounts counts() const;
@@ -96,6 +100,7 @@ class DiskTier {
   bool stop_ = false;
   DiskCounts counts_;
   std::atomic<bool> writing_{true};
+  SpareTime spare_;  // the thread's
   std::thread thread_;
 };
 

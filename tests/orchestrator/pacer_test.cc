@@ -53,6 +53,42 @@ TEST(Pacer, ManyPromptsForFewStreamsGetMoreOfAStep) {
   EXPECT_LE(pacer.prefill_rows(2, 1000), 30);
 }
 
+// The rest of a known prompt: a step for every few rows of it would read all that is known each time.
+TEST(Pacer, TheLastRowsOfALongPromptAreNotDivided) {
+  constexpr int64_t kKnown = 4000;
+  Pacer pacer(0, 8, 2048);
+  pacer.learn(0, 16, 16 * 500);
+  pacer.learn(4, 0, 4000);
+  EXPECT_FALSE(pacer.undivided(16, kKnown)) << "nobody knows what reading costs";
+  const int32_t rows = pacer.prefill_rows(4);
+  EXPECT_LT(rows, 8);
+  pacer.learn(4, rows, 4000 + 500 * rows + 6000, kKnown);
+  EXPECT_TRUE(pacer.undivided(16, kKnown));
+  EXPECT_FALSE(pacer.undivided(16, kKnown / 10)) << "there is little to read";
+  EXPECT_FALSE(pacer.undivided(33, 10 * kKnown)) << "streams do not wait for that many";
+  for (int i = 0; i < 100; ++i) pacer.learn(4, rows, 4000 + 500 * rows + 1000, kKnown);
+  EXPECT_FALSE(pacer.undivided(16, kKnown)) << "it became cheap";
+}
+
+TEST(Pacer, WhatReadingCostsIsExpectedFromStepsOfStreams) {
+  Pacer pacer(0, 8, 2048);
+  pacer.learn(0, 16, 16 * 500);
+  pacer.learn(4, 0, 4000);
+  pacer.expect_reading(1);
+  EXPECT_TRUE(pacer.undivided(16, 4000));
+  EXPECT_FALSE(pacer.undivided(16, 2000));
+  pacer.learn(4, 4, 4000 + 4 * 500 + 6000, 4000);
+  EXPECT_TRUE(pacer.undivided(16, 2000)) << "by now it was seen";
+}
+
+TEST(Pacer, ATargetHoldsForTheLastRowsToo) {
+  Pacer pacer(10, 8, 2048);
+  pacer.learn(0, 16, 16 * 500);
+  pacer.learn(4, 0, 4000);
+  pacer.learn(4, 4, 4000 + 4 * 500 + 6000, 4000);
+  EXPECT_FALSE(pacer.undivided(16, 4000));
+}
+
 TEST(Pacer, APromptAlwaysMovesOn) {
   Pacer pacer(1, 8, 2048);
   pacer.learn(8, 0, 100000);

@@ -35,13 +35,15 @@ class SchedulerRig {
     return enter(std::move(child));
   }
   ScheduledStep schedule() { return scheduler_.schedule(false); }
-  void step() {
-    for (const ScheduledSequence& part : schedule().sequences) {
+  ScheduledStep step() {
+    ScheduledStep scheduled = schedule();
+    for (const ScheduledSequence& part : scheduled.sequences) {
       if (part.sample < 0) continue;
       part.sequence->tokens.push_back(7);
       part.sequence->in_flight = 0;
       part.sequence->in_flight_row = -1;
     }
+    return scheduled;
   }
   std::vector<std::string> faults() const {
     std::vector<std::string> faults;
@@ -49,6 +51,7 @@ class SchedulerRig {
     return faults;
   }
   const BlockPool& pool() const { return scheduler_.pool(); }
+  Pacer& pacer() { return scheduler_.pacer(); }
 
  private:
   static EngineLimits limits(int32_t blocks) {
@@ -89,6 +92,25 @@ TEST(Scheduler, ABlockThatIsNoLongerSharedIsNotCopied) {
   rig.step();
   EXPECT_EQ(first->computed, 8);
   EXPECT_EQ(first->blocks, blocks) << "copied although nobody else had it";
+  EXPECT_THAT(rig.faults(), ::testing::IsEmpty());
+}
+
+// Beside a stream: by twos, until what is before the rest costs so much that it is not read again for less than all of
+// it.
+TEST(Scheduler, TheRestOfAPromptIsNotDivided) {
+  SchedulerRig rig(16);
+  rig.add(6);
+  rig.step();
+  rig.pacer().learn(0, 16, 16 * 500);
+  rig.pacer().learn(1, 0, 2000);
+  rig.pacer().expect_reading(1000);
+  rig.add(20);
+  std::vector<std::pair<int32_t, int64_t>> steps;
+  for (int i = 0; i < 4; ++i) {
+    const ScheduledStep scheduled = rig.step();
+    steps.emplace_back(scheduled.prefill_rows, scheduled.prefill_reads);
+  }
+  EXPECT_THAT(steps, ::testing::ElementsAre(std::pair(2, 0), std::pair(2, 2), std::pair(16, 4), std::pair(0, 0)));
   EXPECT_THAT(rig.faults(), ::testing::IsEmpty());
 }
 

@@ -81,6 +81,23 @@ TEST(DiskTier, WritesWhatHostMemoryHasAndReadsItAgain) {
   EXPECT_EQ(counts.damaged, 0u);
 }
 
+// Beside streams the thread works in turns; they change nothing but the time it takes.
+TEST(DiskTier, StandsBackBesideStreams) {
+  const FreshFolder place;
+  {
+    Tiers tiers(place.path(), 8);
+    tiers.disk->stand_back(1);
+    for (uint32_t i = 0; i < 6; ++i) tiers.put(i);
+    tiers.write_all();
+    EXPECT_EQ(tiers.disk->counts().written_blocks, 6u);
+  }
+  Tiers tiers(place.path(), 8);
+  tiers.disk->stand_back(1);
+  EXPECT_EQ(tiers.look(0, 6)->read(), 6);
+  for (uint32_t i = 0; i < 6; ++i) EXPECT_TRUE(tiers.holds(i)) << i;
+  EXPECT_EQ(tiers.disk->counts().damaged, 0u);
+}
+
 TEST(DiskTier, HoldsWhatItFoundUntilTheLookupIsGone) {
   const FreshFolder place;
   Tiers tiers(place.path(), 3);

@@ -210,6 +210,7 @@ class Cpu final : public Backend {
     const StepTimes& ran = rings_[index].step.times;
     times.run_us = ran.run_us;
     times.gap_us = ran.gap_us;
+    times.move_us = ran.move_us;
     times.weight_bytes += ran.weight_bytes;
     times.wire_bytes = ran.wire_bytes;
     times.wire_messages = ran.wire_messages;

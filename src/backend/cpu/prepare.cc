@@ -1,5 +1,7 @@
 #include "backend/cpu/ops.h"
 
+#include <chrono>
+
 namespace ingot::cpu {
 
 void run(const PrepareOp&, const Job& job) {
@@ -13,6 +15,8 @@ void run(const PrepareOp&, const Job& job) {
   const auto host = [&](int32_t block) {
     return job.device.host_blocks.data() + static_cast<size_t>(block) * block_bytes;
   };
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
   job.worker.share(cache.layout().layers, [&](int64_t layer) {
     for (int32_t i = 0; i < step.saves; ++i)
       cache.save_block(layer, view.block_saves()[2 * i], host(view.block_saves()[2 * i + 1]));
@@ -22,6 +26,8 @@ void run(const PrepareOp&, const Job& job) {
     for (int32_t i = 0; i < step.copies; ++i)
       cache.copy_block(layer, view.block_copies()[2 * i], view.block_copies()[2 * i + 1]);
   });
+  if (job.worker.index() == 0 && step.saves + step.loads > 0)
+    job.step.times.move_us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
 }  // namespace ingot::cpu
