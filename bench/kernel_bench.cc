@@ -372,6 +372,28 @@ void run(const Options& options) {
         }
     metal::tried_wide.reset();
   }
+  if (options.activation == DType::f16) {
+    // Few rows of blocks whose simdgroups share x, behind one way that does not. `matrix` counts panels of both
+    // matrices of a gated product.
+    for (const DType format : {DType::q4_k, DType::q8_0})
+      for (metal::LinearVariant tried : {metal::LinearVariant{.matrix = 4},
+                                         {.matrix = 4, .shared = 16, .crowd = 512},
+                                         {.matrix = 4, .shared = 8, .crowd = 512},
+                                         {.matrix = 2, .shared = 20, .split = true, .crowd = 768},
+                                         {.matrix = 2, .shared = 10, .split = true, .crowd = 768}}) {
+        tried.unroll = format == DType::q8_0 ? 4 : 2;  // 256 columns
+        const std::string f = fmt::format(" {} {}", dtype_name(format), metal::name_of(metal::LinearWay{false, tried}));
+        for (const int64_t rows : {1, 8, 16}) {
+          metal::tried_variant = tried;
+          if (tried.split || tried.shared == 0) bench.linear("down" + f, kHidden, kFfn, rows, format);
+          if (tried.split) continue;
+          bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
+          metal::tried_variant->matrix /= 2;
+          bench.gated("gate+up" + f, rows, format);
+        }
+      }
+    metal::tried_variant.reset();
+  }
   if (options.activation == DType::bf16)
     for (const int64_t rows : {1, 8, 16, 64}) bench.experts(rows);
   for (const int64_t rows : {1, 64}) bench.norm(rows);

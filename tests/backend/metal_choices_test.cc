@@ -90,9 +90,14 @@ std::vector<Tuned> tuned_by_hand() {
       of(kNibbles, 16, 131072, 5120, {.matrix = 4, .unroll = 2}),
       of(kNibbles, 16, 6144, 5120, {.matrix = 6, .unroll = 2}),
       of(kNibbles, 16, 4096, 4096, {.matrix = 2, .unroll = 2}),
+      of(kNibbles, 1, 131072, 5120, {.matrix = 4, .unroll = 2, .shared = 16, .crowd = 512}),
+      of(kNibbles, 16, 131072, 5120, {.matrix = 4, .unroll = 2, .shared = 16, .crowd = 512}),
+      of(kNibbles, 16, 5120, 32768, {.matrix = 2, .unroll = 2, .shared = 20, .split = true, .crowd = 768}),
       of(kNibbles, 64, 6144, 5120, {.matrix = 2, .unroll = 1}),
       gated(kNibbles, 8, {.matrix = 2, .unroll = 2, .crowd = 512}),
       gated(kNibbles, 16, {.matrix = 2, .unroll = 2}),
+      gated(kNibbles, 1, {.matrix = 2, .unroll = 2, .shared = 16, .crowd = 512}),
+      gated(kNibbles, 16, {.matrix = 2, .unroll = 2, .shared = 16, .crowd = 512}),
       of(kBlocks, 8, 131072, 5120, {.matrix = 4, .unroll = 2, .crowd = 512}),
       of(kBlocks, 8, 4096, 16384, {.matrix = 2, .unroll = 2, .crowd = 768}),
       of(kBlocks, 8, 6144, 5120, {.matrix = 2, .unroll = 4}),
@@ -116,6 +121,23 @@ TEST(MetalCandidates, HaveWhatWasTunedByHand) {
         << name_of(ProductKey::of(tuned.shape)) << ", " << tuned.shape.rows
         << " rows: " << name_of(LinearWay{false, tuned.variant});
   }
+}
+
+// By default few rows of 4 bits share x where threadgroups are enough for all multiprocessors, and only where there is
+// threadgroup memory for it.
+TEST(MetalCandidates, FewRowsOfNibblesShareX) {
+  const auto chosen = [](const LinearShape& shape) { return linear_variant(shape, kNvidiaFamily); };
+  for (const int64_t rows : {1, 8, 16}) {
+    EXPECT_EQ(chosen(shape_of(DType::q4_k, rows, 131072, 5120)).shared, 16);
+    EXPECT_EQ(chosen(shape_of(DType::q4_k, rows, 32768, 5120, true)).shared, 16);
+    EXPECT_TRUE(chosen(shape_of(DType::q4_k, rows, 5120, 32768)).split);
+    EXPECT_EQ(chosen(shape_of(DType::q4_k, rows, 6144, 5120)).shared, 0);
+    EXPECT_EQ(chosen(shape_of(DType::q8_0, rows, 131072, 5120)).shared, 0);
+    LinearShape small = shape_of(DType::q4_k, rows, 131072, 5120);
+    small.threadgroup_bytes = kAppleBytes / 2;
+    EXPECT_EQ(chosen(small).shared, 0);
+  }
+  EXPECT_EQ(chosen(shape_of(DType::q4_k, 17, 131072, 5120)).shared, 0);
 }
 
 // The default first, each way once and by a name of its own, all of them within the device; and not too many to time.

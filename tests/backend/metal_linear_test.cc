@@ -374,6 +374,35 @@ TEST(MetalLinearShared, SplitRowsAddToTheResidual) {
   EXPECT_EQ(run(watched(), p), want);
 }
 
+// Few rows of blocks that share x: slices one after another, the last one shorter, or one a threadgroup. Some of the
+// simdgroups have no outputs.
+TEST(MetalLinearShared, BlocksHaveTheBitsOfSlices) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(DType::q4_k, 45, 256 * 9, 53), up = stored_matrix(DType::q4_k, 45, 256 * 9, 54);
+  for (const bool gated : {false, true}) {
+    Product p = product(*w, 13);
+    p.bias = normal_floats(45, 3);
+    if (gated) {
+      p.up = up.get();
+      p.shape.activation = ActivationKind::silu;
+      p.in = normal_floats(13 * w->spec.cols, 7, 0.02f);
+    }
+    p.variant = LinearVariant{};
+    const std::vector<std::byte> want = run(watched(), p);
+    check(p, want, "unit by unit");
+    Product one = slice(p, 4, 1);
+    p.variant = LinearVariant{.unroll = 2, .shared = 4};
+    ASSERT_TRUE(fits(p.shape, *p.variant, kNvidiaFamily));
+    EXPECT_EQ(run(watched(), p), want) << "all columns";
+    if (gated && !soak()) continue;
+    p.variant->split = !gated;
+    p.variant->matrix = gated ? 1 : 2;
+    EXPECT_EQ(run(watched(), p), want) << "two panels";
+    one.variant = p.variant;
+    EXPECT_EQ(run(watched(), one), rows_of(want, 13, 4, 1)) << "alone";
+  }
+}
+
 // Every way out.
 TEST(MetalLinearOut, AddsToTheResidual) {
   const auto w = stored_matrix(DType::q8_0, 45, 96, 21);

@@ -32,8 +32,9 @@ TEST(MetalWide, TakesManyRowsWhereThereAreWarpgroups) {
   EXPECT_FALSE(wide.takes(shape_of(DType::bf16, 65, 5120, 5152)));  // half a turn would be left
   EXPECT_TRUE(wide.takes(shape_of(DType::q4_k, 17, 5120, 5120)));
   EXPECT_FALSE(wide.takes(shape_of(DType::q4_k, 16, 5120, 5120)));
-  EXPECT_TRUE(wide.takes(shape_of(DType::q4_k, 9, 65536, 5120)));  // 512 tiles
-  EXPECT_FALSE(wide.takes(shape_of(DType::q4_k, 8, 65536, 5120)));
+  EXPECT_TRUE(wide.takes(shape_of(DType::q8_0, 9, 65536, 5120)));  // 512 tiles
+  EXPECT_FALSE(wide.takes(shape_of(DType::q8_0, 8, 65536, 5120)));
+  EXPECT_FALSE(wide.takes(shape_of(DType::q4_k, 16, 65536, 5120)));  // simdgroups share x
   EXPECT_FALSE(wide.takes(shape_of(DType::q4_0, 17, 5120, 5120 + 32)));
   LinearShape experts = shape_of(DType::bf16, 256, 5120, 5120);
   experts.experts = 8;

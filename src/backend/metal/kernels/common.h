@@ -219,6 +219,21 @@ METAL_FUNC void matrix_load_lanes(thread simdgroup_matrix<T, 8, 8>* m, device co
   matrix_set_wide(m, MatrixPair<T>::of(bits.x), MatrixPair<T>::of(bits.y), MatrixPair<T>::of(bits.z),
                   MatrixPair<T>::of(bits.w), transpose, part, lane);
 }
+// The same from threadgroup memory, 32 times 16 bytes: lane l's are at matrix_turned(l, turn), `turn` up to 7, so that
+// who puts runs of several such blocks there side by side finds banks of their own.
+METAL_FUNC uint matrix_turned(uint place, uint turn) { return kWideMatrices ? place ^ turn : place; }
+template <typename T>
+METAL_FUNC void matrix_load_turned(thread simdgroup_matrix<T, 8, 8>* m, threadgroup const uint4* from, uint turn,
+                                   bool transpose, uint lane) {
+#ifdef SOFTMETAL_WIDE_MATRICES
+  const uint4 bits = from[matrix_turned(lane, turn)];
+  softmetal_set_wide(m, MatrixPair<T>::of(bits.x), MatrixPair<T>::of(bits.y), MatrixPair<T>::of(bits.z),
+                     MatrixPair<T>::of(bits.w), transpose);
+#else
+  MATRIX_UNROLL for (uint j = 0; j < 4; ++j)
+      simdgroup_load(m[j], (threadgroup const T*)from + j * 8, 32, ulong2(0, 0), transpose);
+#endif
+}
 // Sixteen rows of 32 columns of 16 bits in threadgroup memory, 64 times 16 bytes, for matrix_load_pair: lane l gives
 // eight columns, run l % 4, of rows l / 4 and l / 4 + 8. Where they are put is the device's business.
 METAL_FUNC void matrix_put_pair(threadgroup uint4* to, uint4 upper, uint4 lower, uint lane) {

@@ -1,11 +1,13 @@
 // out = x W^T for any number of rows of x and every packed format (linear_formats.h), on the matrix unit, in one order
 // of summation (linear_params.h) and two ways:
 //
-// few rows  Up to 64 rows share a read of W, slices of whose columns are summed side by side (linear_slices.h).
+// few rows  Up to 64 rows share a read of W, slices of whose columns are summed side by side (linear_slices.h), or
+//           one after another by simdgroups that share x (there, and linear_slices_shared.h).
 // tiles     More rows, through threadgroup memory, one slice after another (linear_tiles.h).
 //
 // Results are added to a bias, passed through an activation with a second matrix (gated), converted, or added to `out`.
 #include "linear_slices.h"
+#include "linear_slices_shared.h"
 #include "linear_tiles.h"
 
 // Threads: as many as must find registers on a multiprocessor at the least. T: what is multiplied.
@@ -23,7 +25,9 @@ template <typename T, uint Threads>
     threadgroup uchar* memory [[threadgroup(0)]], uint group [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint simdgroups [[simdgroups_per_threadgroup]]) {
-  if (LINEAR_SHARED > 0)
+  if (LINEAR_SHARED > 0 && LINEAR_BLOCKS)
+    linear_shared_blocks(w, w_up, x, bias, bias_up, out, p, partials, memory, group, thread_index, simdgroup, lane);
+  else if (LINEAR_SHARED > 0)
     linear_shared<T>(w, w_up, x, bias, bias_up, out, p, partials, memory, group, thread_index, simdgroup, lane);
   else
     linear_matrix<T>(w, w_up, x, bias, bias_up, out, p, cuts, items, starts, order, memory, group, thread_index,
@@ -62,10 +66,12 @@ template [[host_name("linear_many_bfloat")]] [[kernel]] decltype(linear_many<bfl
 #endif
 
 // Adds up what linear_shared left of each slice, in order: a thread has four outputs of a row.
-[[kernel]] void linear_add(device const float* bias [[buffer(3)]], device uchar* out [[buffer(5)]],
-                           constant LinearParams& p [[buffer(6)]], device const float* partials [[buffer(10)]],
-                           uint2 group [[threadgroup_position_in_grid]],
-                           uint thread_index [[thread_index_in_threadgroup]]) {
+[[kernel]] STARTS_EARLY void linear_add(device const float* bias [[buffer(3)]], device uchar* out [[buffer(5)]],
+                                        constant LinearParams& p [[buffer(6)]],
+                                        device const float* partials [[buffer(10)]],
+                                        uint2 group [[threadgroup_position_in_grid]],
+                                        uint thread_index [[thread_index_in_threadgroup]]) {
+  wait_for_dispatches();
   const uint padded = (p.outputs + 7) / 8 * 8;
   const uint row = group.y, output = (group.x * kLinearAddThreads + thread_index) * 4;
   if (output >= p.outputs) return;

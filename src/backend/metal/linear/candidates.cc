@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace ingot::metal {
 namespace {
@@ -38,6 +39,17 @@ void add_streams(const LinearShape& shape, int family, std::vector<LinearVariant
     for (int matrix = 1; matrix <= (gated ? 1 : 2); ++matrix)
       all.push_back({.matrix = matrix, .unroll = unroll, .crowd = 768});
   }
+}
+
+// Few rows of blocks that take x from threadgroup memory, 256 columns at a time: as many simdgroups as find registers,
+// or half of them, so that a multiprocessor has two threadgroups.
+void add_shared_blocks(const LinearShape& shape, std::vector<LinearVariant>& all) {
+  const int unroll = static_cast<int>(kSuperColumns / (4 * packed_unit_columns(shape.format)));
+  for (const auto& [panels, shared, crowd] : {std::array{4, 16, 512}, {4, 8, 512}, {2, 24, 768}})
+    all.push_back(
+        {.matrix = shape.activation ? panels / 2 : panels, .unroll = unroll, .shared = shared, .crowd = crowd});
+  for (const auto& [panels, shared, crowd] : {std::array{2, 20, 768}, {2, 10, 768}, {4, 10, 512}, {3, 14, 512}})
+    all.push_back({.matrix = panels, .unroll = unroll, .shared = shared, .split = true, .crowd = crowd});
 }
 
 // 17 rows and more that take x from threadgroup memory.
@@ -128,6 +140,8 @@ std::vector<LinearWay> candidate_ways(const LinearShape& shape, int family, bool
   const int64_t rows = rows_together(shape);
   if (rows <= (fits_streams(shape) ? kMostUnrolledRows : kFewRows)) add_streams(shape, family, variants);
   if (rows > kFewRows && rows <= kMostUnrolledRows && family == kNvidiaFamily) add_shared(shape, variants);
+  if (rows <= kFewRows && is_block_quantized(shape.format) && family == kNvidiaFamily)
+    add_shared_blocks(shape, variants);
   if (rows >= kTileRows) add_tiles(shape, family, variants);
   std::vector<LinearWay> ways = {default_way(shape, family, library)};
   const auto add = [&ways](const LinearWay& way) {

@@ -18,18 +18,47 @@ constexpr LinearVariant kStreams{.matrix = 2, .unroll = 1};
 
 bool is_plain(DType format) { return format == DType::f16 || format == DType::bf16; }
 
-// Three parts of x, and the sums of slices for each simdgroup.
+// Few rows at a time: what the kernels are specialised for.
+int64_t row_bucket(int64_t rows) { return rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : kMostStreamedRows; }
+
+// Three parts of x, and the sums of slices for each simdgroup; of blocks two parts, and a corner for each beside.
 int64_t shared_bytes(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
   const int64_t eights = shape.activation ? 2 * variant.matrix : variant.matrix;
-  return rows * (3 * variant.unroll * 64 + (variant.split ? 0 : variant.shared * eights * 8 * 4));
+  const int64_t sums = variant.split ? 0 : variant.shared * eights * 8 * 4;  // a row
+  if (is_block_quantized(shape.format))
+    return rows * (2 * variant.unroll * 4 * packed_unit_columns(shape.format) * 2 + sums) + variant.shared * 512;
+  return rows * (3 * variant.unroll * 64 + sums);
 }
 
-// Slices must be equally long, and whole turns of the loop.
+// Slices must be whole turns of the loop; of numbers equally long, of blocks only where they are taken one by one.
 bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t rows) {
   const int64_t slice = slice_columns(shape.format, shape.cols);
+  if (is_block_quantized(shape.format)) {
+    const int64_t turn = variant.unroll * 4 * packed_unit_columns(shape.format);
+    return shape.experts == 0 && shape.cuts == 0 && rows <= kMostRows && shape.x_stride % 8 == 0 &&
+           turn % kSuperColumns == 0 && shape.cols % turn == 0 && (!variant.split || slice % turn == 0) &&
+           variant.shared * 32 <= variant.crowd && shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
+  }
   return shape.experts == 0 && shape.cuts == 0 && is_plain(shape.format) && rows >= kSharedRows &&
          shape.cols % slice == 0 && slice % (32 * variant.unroll) == 0 &&
          shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
+}
+
+// Few rows of 4 bits whose simdgroups share x, near the best on an H200: where a threadgroup of 512 rows of W leaves no
+// multiprocessor idle, and, a slice a threadgroup, where columns are many.
+std::optional<LinearVariant> shared_blocks(const LinearShape& shape) {
+  constexpr int64_t kManyOutputs = 60000, kSplitOutputs = 4096, kSplitColumns = 16384;
+  const bool gated = shape.activation.has_value();
+  const DTypeInfo& info = dtype_info(shape.format);
+  if (!is_block_quantized(shape.format) || info.layout.low_bits != 4 || info.layout.high_bits != 0) return {};
+  if (!fits_streams(shape) || shape.rows > kMostRows) return {};
+  LinearVariant variant{.matrix = 4, .unroll = 2, .shared = 16, .crowd = 512};
+  if (shape.outputs * (gated ? 2 : 1) < kManyOutputs) {
+    if (gated || shape.outputs <= kSplitOutputs || shape.cols < kSplitColumns) return {};
+    variant = {.matrix = 2, .unroll = 2, .shared = 20, .split = true, .crowd = 768};
+  }
+  if (!fits_shared(shape, variant, row_bucket(shape.rows))) return {};
+  return variant;
 }
 
 // Unrolled on NVIDIA's GPUs: near the best of most shapes on an H200. More panels a simdgroup read the activations less
@@ -37,6 +66,7 @@ bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t
 LinearVariant streams_variant(const LinearShape& shape, int64_t rows) {
   constexpr int64_t kBusyOutputs = 16384, kSplitOutputs = 4096, kSplitColumns = 16384;
   if (is_block_quantized(shape.format)) {
+    if (const auto shared = shared_blocks(shape)) return *shared;
     const bool bytes = shape.format == DType::q8_0;
     if (rows > kMostRows) return {.matrix = 2, .unroll = bytes ? 4 : 1};
     // Two matrices count once here: panels are halved behind this.
@@ -54,9 +84,6 @@ LinearVariant streams_variant(const LinearShape& shape, int64_t rows) {
     return {.matrix = 4, .unroll = 2, .shared = 8, .split = !busy, .crowd = 512};
   return {.matrix = 2, .unroll = 1};
 }
-
-// Few rows at a time: what the kernels are specialised for.
-int64_t row_bucket(int64_t rows) { return rows <= 8 ? 8 : rows <= 16 ? 16 : rows <= 32 ? 32 : kMostStreamedRows; }
 
 // Turns of both operands, and results behind them or in their place: kernels/linear_tiles.h.
 size_t tile_bytes(const LinearVariant& variant, DType type) {
@@ -166,6 +193,8 @@ bool fits_copies(const LinearShape& shape) {
   if (shape.activation && shape.format_up != shape.format) return false;
   return shape.cols % (is_block_quantized(shape.format) ? 2 * kLinearTurn : kLinearTurn) == 0;
 }
+
+bool shares_blocks(const LinearShape& shape) { return shared_blocks(shape).has_value(); }
 
 int64_t most_few_rows(const LinearShape& shape, int family) {
   if (shape.experts > 0) return kMostRows;

@@ -58,7 +58,8 @@ struct LinearVariant {
   bool totals = false;    // tiles: sums of the slices so far wait in threadgroup memory
   int matrix = 1;         // few rows: 8 outputs times this a simdgroup
   int unroll = 0;      // few rows: steps loaded together, 1 to 4, of what fits_streams(); 0: any product, unit by unit
-  int shared = 0;      // simdgroups with outputs of their own that share x, 16-bit weights and 32 or 64 rows; 0: none
+  int shared = 0;      // simdgroups with outputs of their own that share x, of 16-bit weights and 32 or 64 rows or of
+                       // blocks and up to 16; 0: none
   bool split = false;  // shared: threadgroups take one slice each, and another dispatch adds them
   int crowd = 256;     // unrolled: threads that must find registers on a multiprocessor; 256, 512 or 768
 
@@ -77,6 +78,8 @@ DType tile_type(const LinearShape& shape);
 // LINEAR_ACTIVATION of the kernels.
 uint32_t activation_number(const LinearShape& shape);
 LinearOut linear_out(const LinearShape& shape);
+// Whether few rows of blocks take x from threadgroup memory by default, on NVIDIA's GPUs.
+bool shares_blocks(const LinearShape& shape);
 // Rows that one read of the weights is for, if the way has room for them: all, or those of an item of experts.
 int64_t rows_together(const LinearShape& shape);
 // How many of them are still few.

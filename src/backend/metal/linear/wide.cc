@@ -9,7 +9,8 @@ namespace ingot::metal {
 namespace {
 
 constexpr int64_t kMostTileRows = 128;
-// Blocks of more rows go by warpgroups; of more than the second number where that keeps all multiprocessors busy.
+// Blocks of more rows go by warpgroups; of more than the second number where that keeps all multiprocessors busy, and
+// simdgroups do not share x.
 constexpr int64_t kFewBlockRows = 16, kFewBusyRows = 8;
 constexpr int64_t kTurnBytes = kLinearTurn * 2;                       // of a row of x
 constexpr size_t kRingBytes = 216 << 10, kHalfRingBytes = 110 << 10;  // for the rings of one threadgroup, of two
@@ -31,7 +32,8 @@ bool Wide::takes(const LinearShape& shape) const {
   if (cores_ == 0 || shape.experts > 0 || shape.cuts > 0 || !fits_streams(shape)) return false;
   if (shape.threadgroup_bytes < static_cast<int64_t>(kRingBytes) + 1024) return false;
   if (is_block_quantized(shape.format))
-    return tried_wide || shape.rows > kFewBlockRows || (shape.rows > kFewBusyRows && busy(shape));
+    return tried_wide || shape.rows > kFewBlockRows ||
+           (shape.rows > kFewBusyRows && !tried_variant && busy(shape) && !shares_blocks(shape));
   return shape.cols % kLinearTurn == 0 && shape.rows > 64;
 }
 
