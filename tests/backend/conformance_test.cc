@@ -426,6 +426,50 @@ TEST_P(Conformance, RoutersReadUnroundedRows) {
   RecordProperty("flips_of_rounded_rows", flips(rounded));
 }
 
+// Rows that are not rounded on their way have the same bits alone and beside others, in every format of the weights.
+TEST_P(Conformance, UnroundedProducts) {
+  struct Shape {
+    int64_t rows, outputs, cols;
+    DType type;
+    bool bias;
+  };
+  const std::vector<Shape> shapes = {{13, 35, 1184, DType::bf16, false}, {9, 8, 45, DType::f16, true},
+                                     {11, 19, 256, DType::q4_k, false},  {2, 130, 2048, DType::bf16, true},
+                                     {17, 12, 96, DType::f32, false},    {8, 24, 352, DType::q8_0, false}};
+  for (const Shape& s : few(bf16() ? 2 : 6, shapes)) {
+    SetUp();
+    if (is_block_quantized(s.type) && device_->info().name == "cpu") continue;  // it multiplies blocks as bytes
+    const auto weight = make_matrix(random_, s.type, s.outputs, s.cols);
+    const std::vector<float> in = random_floats(random_, static_cast<size_t>(s.rows * s.cols), 0.3f);
+    const std::vector<float> bias = random_floats(random_, static_cast<size_t>(s.outputs));
+    RegionPlan plan;
+    LinearOp all{.rows = s.rows, .in = plan.take(in.size()), .f32_out = true};
+    all.f32_in = true;
+    all.out = plan.take(static_cast<size_t>(s.rows * s.outputs));
+    LinearOp one = all;
+    one.rows = 1;
+    one.in = plan.take(static_cast<size_t>(s.cols));
+    one.out = plan.take(static_cast<size_t>(s.outputs));
+    const int64_t last = s.rows - 1;
+    both([&](Backend& backend) {
+      backend.create_scratch(plan.bytes());
+      backend.create_io(4096, OutputLayout::of(1, 1, 1, 16));
+      all.weight = one.weight = backend.load_matrix(weight->spec);
+      if (s.bias) all.bias = one.bias = backend.load_vector("bias", bias);
+      put(backend, all.in, in, true);
+      put(backend, one.in, {in.begin() + last * s.cols, in.end()}, true);
+    });
+    run(TestStep{}, [&](Backend& backend) {
+      backend.encode(all);
+      backend.encode(one);
+    });
+    compare(all.out, static_cast<size_t>(s.rows * s.outputs), 3e-5, "results", true);
+    const std::vector<float> got = get(*device_, all.out, static_cast<size_t>(s.rows * s.outputs), true);
+    const std::vector<float> alone = get(*device_, one.out, static_cast<size_t>(s.outputs), true);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), got.begin() + last * s.outputs)) << dtype_name(s.type);
+  }
+}
+
 // A mixture of experts from the router's logits to the residual stream; every table in between is compared too.
 TEST_P(Conformance, Experts) {
   struct Shape {

@@ -45,6 +45,8 @@ enum FunctionConstant : uint32_t {
   kEmbedFormat = 40,
   kEmbedFormatPositions,
   kEmbedHasPositions,
+  kUnroundedFormat,
+  kUnroundedRows,
   kAttentionHeadSize = 50,
   kAttentionBlockSize,
   kAttentionWindow,
@@ -167,6 +169,7 @@ struct LinearParams {
   uint32_t wide_stages, wide_turns;  // stages of weights and turns of x that linear_wide has room for
 };
 
+SHARED_CONSTANT uint32_t kUnroundedParts = 8;  // of the columns of a product whose rows are not rounded
 SHARED_CONSTANT uint32_t kLinearMostCuts = 4;
 SHARED_CONSTANT uint32_t kLinearMostSlices = 8;
 SHARED_CONSTANT uint32_t kWideOutputs = 128, kWideThreads = 384;

@@ -83,6 +83,8 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
   const BufferView bias = shape.bias ? from(operands.bias, first, DType::f32) : BufferView{};
   const BufferView bias_up = shape.bias_up ? from(operands.bias_up, first, DType::f32) : BufferView{};
   const BufferView up = operands.up != nullptr ? operands.up->view(*operands.up_segment) : BufferView{};
+  if (is_unrounded(shape, context.activation))
+    return encode_unrounded(context, shape, {weight.view(segment), up, in, bias, bias_up, out});
   if (context.wide.takes(shape))
     return context.wide.encode(context, shape, {weight.view(segment), up, in, bias, bias_up, out});
   const bool library = context.gemm.takes(shape);

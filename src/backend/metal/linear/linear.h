@@ -53,6 +53,10 @@ void encode_product(Context& context, LinearShape shape, const Operands& operand
 void encode_plan(Context& context, const LinearShape& shape, const LinearPlan& plan, const GemmOperands& buffers,
                  const Operands& route);
 
+// Rows that are not rounded to activations of `activation` on their way (LinearOp::f32_in) have a kernel of their own.
+bool is_unrounded(const LinearShape& shape, DType activation);
+void encode_unrounded(Context& context, const LinearShape& shape, const GemmOperands& buffers);
+
 // Rows of one expert that are multiplied at a time; from the rows of the step, rounded up to a power of two.
 int64_t expert_item_rows(const ExpertRoute& route, int family);
 
