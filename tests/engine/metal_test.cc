@@ -201,7 +201,7 @@ TEST(MetalProfile, NamesEachProduct) {
 }
 TEST(MetalProfile, NamesThoseOfExperts) {
   expect_profile("qwen3moe-bf16", {"qkv", "attn_out", "experts gate_up", "experts down", "head"},
-                 {"router linear_few_float"});  // it reads rows that were not rounded
+                 {"router linear_unrounded"});  // it reads rows that were not rounded
 }
 
 #ifndef __APPLE__

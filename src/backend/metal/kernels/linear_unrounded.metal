@@ -60,9 +60,8 @@ METAL_FUNC Float8 unrounded_x(device const float* row, uint col, uint cols, bool
         const Float8 weights = packed_decode(UNROUNDED_FORMAT, units[i], scales, chunk);
         PACKED_UNROLL for (uint r = 0; r < UNROUNDED_ROWS; ++r) {
           const ulong at = min(first_row + r, p.rows - 1);  // of rows that are not there the last one again
-          const Float8 v = UNROUNDED_ROWS == 1
-                               ? alone[i][chunk]
-                               : unrounded_x(x + at * p.x_stride, unit * columns + chunk * 8, cols, whole);
+          Float8 v = alone[i][chunk];
+          if (UNROUNDED_ROWS > 1) v = unrounded_x(x + at * p.x_stride, unit * columns + chunk * 8, cols, whole);
           PACKED_UNROLL for (uint j = 0; j < 4; ++j) sums[r] = fma(weights.low[j], v.low[j], sums[r]);
           PACKED_UNROLL for (uint j = 0; j < 4; ++j) sums[r] = fma(weights.high[j], v.high[j], sums[r]);
         }
