@@ -15,7 +15,7 @@ namespace {
 constexpr double kHeadPrior = 0.6;      // the chance of a guess, for a sequence of which nothing is known
 constexpr int32_t kMostHeadRows = 512;  // of a step
 constexpr int64_t kFewHeadRows = 4;     // that every draft begins with: those of the tokens that came with the last
-constexpr int64_t kKept = 32;           // positions of which the states stay when they were read, to begin with anew
+constexpr int64_t kKeptStates = 32;           // positions of which the states stay when they were read, to begin with anew
 constexpr int32_t kMeasuredRows = 64;
 constexpr int64_t kDraftsCounted = 32;  // that reading a text counts on
 constexpr double kStale = 1 << 16;      // offers that nobody took, until what was measured would count for nothing
@@ -81,7 +81,7 @@ void DraftHead::offer(Guess& guess, int32_t most) {
   const HeadCache* cache = sequence.head_cache.get();
   if (failures_ >= kMostHeadFailures || cache == nullptr || cache->end() < sequence.known() - 1) return;
   ++offers_;
-  guess.most = static_cast<int32_t>(std::min<int64_t>(most, limits_.max_model_len - kKept));
+  guess.most = static_cast<int32_t>(std::min<int64_t>(most, limits_.max_model_len - kKeptStates));
   guess.prior = kHeadPrior;
 }
 
@@ -184,7 +184,7 @@ bool DraftHead::read(std::vector<Line>& lines) {
     step.states.insert(step.states.end(), states, states + count * limits_.reads_width);
     cache.next = line.first + count;
     if (cache.next > line.last) drawing.push_back(&line);
-    if (cache.next - cache.from > 4 * kKept) cache.forget_before(cache.next - kKept);
+    if (cache.next - cache.from > 4 * kKeptStates) cache.forget_before(cache.next - kKeptStates);
     reads |= count > kFewHeadRows;
     room -= count;
     ++sequences;
