@@ -12,49 +12,30 @@
 namespace ingot {
 namespace {
 
-constexpr double kHeadPrior = 0.6;      // the chance of a guess, for a sequence of which nothing is known
-constexpr int32_t kMostHeadRows = 512;  // of a step
 constexpr int64_t kFewHeadRows = 4;     // that every draft begins with: those of the tokens that came with the last
-constexpr int64_t kKeptStates = 32;           // positions of which the states stay when they were read, to begin with anew
+constexpr int64_t kKeptStates = 32;     // positions of which the states stay when they were read, to begin with anew
 constexpr int32_t kMeasuredRows = 64;
 constexpr int64_t kDraftsCounted = 32;  // that reading a text counts on
-constexpr double kStale = 1 << 16;      // offers that nobody took, until what was measured would count for nothing
-constexpr int kMostHeadFailures = 3;    // in a row; then it is left alone
 
 }  // namespace
 
-HeadCache::HeadCache(DraftHead& owner) : head(owner) { head.caches_.push_back(this); }
-
-HeadCache::~HeadCache() {
-  head.release(*this);
-  std::erase(head.caches_, this);
-}
+HeadCache::HeadCache(DraftHead& owner) : DraftBlocks(owner), width(owner.state_width()) {}
 
 // What is left is moved: so this is not for every step.
 void HeadCache::forget_before(int64_t position) {
-  states.erase(states.begin(), states.begin() + (position - from) * head.state_width());
+  states.erase(states.begin(), states.begin() + (position - from) * width);
   from = position;
 }
 
-int64_t HeadCache::end() const { return from + std::ssize(states) / head.state_width(); }
+int64_t HeadCache::end() const { return from + std::ssize(states) / width; }
 
-DraftHead::DraftHead(std::unique_ptr<Engine> engine, int64_t vocab)
-    : engine_(std::move(engine)),
-      limits_(engine_->limits()),
-      vocab_(vocab),
-      pool_(limits_.num_blocks, limits_.block_size),
-      builder_(limits_.block_size),
-      pacer_(0, limits_.max_seqs, limits_.max_step_tokens) {
-  measure();
+void HeadCache::check(std::vector<std::string>& faults) const {
+  if (std::ssize(states) > 2 * kMostStates * width)
+    faults.push_back(fmt::format("the head: states of {} positions are kept", end() - from));
 }
 
-DraftHead::~DraftHead() = default;
-
-// What steps take, before anybody waits for one: a price that is wrong at first would never be corrected.
-void DraftHead::measure() {
-  const auto most = std::min<int64_t>({limits_.max_seqs, limits_.num_blocks, Pacer::kMostRows});
-  for (int32_t sequences = 1; sequences <= most; sequences *= 2)
-    pacer_.learn_rows(sequences, measured_step_us(*engine_, sequences, 1, true, limits_.state_width));
+DraftHead::DraftHead(std::unique_ptr<Engine> engine, int64_t vocab)
+    : EngineDrafter("the head", std::move(engine), vocab) {
   const auto rows = static_cast<int32_t>(
       std::min<int64_t>({kMeasuredRows, limits_.max_step_tokens, limits_.max_model_len, limits_.max_sample_rows}));
   if (ceil_div(rows, limits_.block_size) > limits_.num_blocks) return;
@@ -79,15 +60,10 @@ void DraftHead::take_states(Sequence& sequence, int64_t position, std::span<cons
 void DraftHead::offer(Guess& guess, int32_t most) {
   const Sequence& sequence = *guess.sequence;
   const HeadCache* cache = sequence.head_cache.get();
-  if (failures_ >= kMostHeadFailures || cache == nullptr || cache->end() < sequence.known() - 1) return;
+  if (given_up() || cache == nullptr || cache->end() < sequence.known() - 1) return;
   ++offers_;
   guess.most = static_cast<int32_t>(std::min<int64_t>(most, limits_.max_model_len - kKeptStates));
-  guess.prior = kHeadPrior;
-}
-
-double DraftHead::token_us(int32_t sequences) const {
-  const double age = std::max(0.5, 1 - static_cast<double>(offers_) / kStale);
-  return sequences == 0 ? 0 : age * pacer_.rows_us(std::min(sequences, Pacer::kMostRows));
+  guess.prior = kPrior;
 }
 
 // Reading a text is paid for by all the drafts that follow.
@@ -113,10 +89,8 @@ void DraftHead::fill(std::span<Guess> guesses) {
     for (bool more = read(lines); more;) more = guess_more(lines);
     failures_ = 0;
   } catch (const std::exception&) {
-    ++failures_;
     for (Guess& guess : guesses) guess.tokens.clear();
-    for (HeadCache* cache : caches_) release(*cache);
-    pool_.forget_all();
+    fail();
   }
 }
 
@@ -138,29 +112,6 @@ bool DraftHead::begin(Line& line) {
   return true;
 }
 
-// Where there is no block, those of whoever guessed longest ago are taken.
-bool DraftHead::extend_blocks(HeadCache& cache, int64_t rows) {
-  const auto wanted = static_cast<size_t>(ceil_div(rows, limits_.block_size));
-  while (cache.blocks.size() < wanted) {
-    if (const int32_t block = pool_.allocate(); block >= 0) {
-      cache.blocks.push_back(block);
-      continue;
-    }
-    HeadCache* oldest = nullptr;
-    for (HeadCache* other : caches_)
-      if (other->used != uses_ && !other->blocks.empty() && (oldest == nullptr || other->used < oldest->used))
-        oldest = other;
-    if (oldest == nullptr) return false;
-    release(*oldest);
-  }
-  return true;
-}
-
-void DraftHead::release(HeadCache& cache) {
-  pool_.release_all(cache.blocks);
-  cache.begin = cache.next = 0;
-}
-
 // The positions that are new, and the first guess of the sequences whose last is among them. The others go on reading
 // with their next draft.
 bool DraftHead::read(std::vector<Line>& lines) {
@@ -169,7 +120,7 @@ bool DraftHead::read(std::vector<Line>& lines) {
   builder_.clear();
   Step& step = builder_.step();
   std::vector<Line*> drawing;
-  int64_t room = std::min(kMostHeadRows, limits_.max_step_tokens);
+  int64_t room = std::min(kMostRead, limits_.max_step_tokens);
   int32_t sequences = 0;
   bool reads = false;
   for (Line& line : lines) {
@@ -235,31 +186,7 @@ void DraftHead::run(std::vector<Line*>& drawing, bool reads) {
     drawing[i]->guess->tokens.push_back(token);
     drawing[i]->output = static_cast<int32_t>(i);
   }
-  if (reads) {
-    pacer_.learn(0, rows, seconds * 1e6);
-    reading_us_ += seconds * 1e6;
-  } else {
-    pacer_.learn_rows(rows, seconds * 1e6);
-  }
-  ++counts_.steps;
-  counts_.seconds += seconds;
-}
-
-void DraftHead::check(std::vector<std::string>& faults) const {
-  pool_.check(faults);
-  std::vector<int32_t> holders(static_cast<size_t>(pool_.size()), 0);
-  for (const HeadCache* cache : caches_) {
-    for (const int32_t block : cache->blocks) ++holders[static_cast<size_t>(block)];
-    if (cache->next - cache->begin > std::ssize(cache->blocks) * limits_.block_size)
-      faults.push_back(
-          fmt::format("the head: {} positions in {} blocks", cache->next - cache->begin, cache->blocks.size()));
-    if (std::ssize(cache->states) > 2 * kMostStates * limits_.reads_width)
-      faults.push_back(fmt::format("the head: states of {} positions are kept", cache->end() - cache->from));
-  }
-  for (int32_t block = 0; block < pool_.size(); ++block)
-    if (holders[static_cast<size_t>(block)] != pool_.holders(block))
-      faults.push_back(fmt::format("the head's block {}: {} holders counted, {} tables have it", block,
-                                   pool_.holders(block), holders[static_cast<size_t>(block)]));
+  count_step(rows, reads, seconds);
 }
 
 }  // namespace ingot

@@ -1,7 +1,5 @@
 #include "orchestrator/draft_model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -16,42 +14,21 @@
 namespace ingot {
 namespace {
 
-constexpr double kModelPrior = 0.6;     // the chance of a guess, for a sequence of which nothing is known
-constexpr int32_t kMostRead = 512;      // rows of a step: what is new to the model must not hold up the streams
 constexpr int64_t kFewRows = 2;         // that every draft begins with: what was drawn last, and the last guess
 constexpr int64_t kTokensPerDraft = 4;  // about, that a draft brings
 constexpr int64_t kMostDrafts = 128;    // that a reading counts on: answers mostly end before they must
 constexpr int32_t kMeasured = 32;       // rows of text that are measured first
 constexpr double kQuickUs = 5e3;        // a step that is
-constexpr double kOld = 1 << 16;        // offers that nobody took, until what was measured would count for nothing
-constexpr int kMostFailures = 3;        // in a row; then it is left alone
 
 }  // namespace
 
-DraftCache::DraftCache(DraftModel& owner) : model(owner) { model.caches_.push_back(this); }
-
-DraftCache::~DraftCache() {
-  model.release(*this);
-  std::erase(model.caches_, this);
+void DraftCache::forget() {
+  tokens.clear();
+  agreed = remembered = 0;
 }
 
 DraftModel::DraftModel(std::unique_ptr<Engine> engine, int64_t vocab)
-    : engine_(std::move(engine)),
-      limits_(engine_->limits()),
-      vocab_(vocab),
-      pool_(limits_.num_blocks, limits_.block_size),
-      builder_(limits_.block_size),
-      pacer_(0, limits_.max_seqs, limits_.max_step_tokens) {
-  measure();
-}
-
-DraftModel::~DraftModel() = default;
-
-// What steps take, before anybody waits for one: a price that is wrong at first would never be corrected.
-void DraftModel::measure() {
-  const auto most = std::min<int64_t>({limits_.max_seqs, limits_.num_blocks, Pacer::kMostRows});
-  for (int32_t sequences = 1; sequences <= most; sequences *= 2)
-    pacer_.learn_rows(sequences, measured_step_us(*engine_, sequences, 1, true));
+    : EngineDrafter("the draft model", std::move(engine), vocab) {
   const auto read = [this](int64_t most) {
     const auto rows = static_cast<int32_t>(std::min<int64_t>({most, limits_.max_step_tokens, limits_.max_model_len}));
     if (ceil_div(rows, limits_.block_size) > limits_.num_blocks) return 0.0;
@@ -65,15 +42,10 @@ void DraftModel::measure() {
 
 void DraftModel::offer(Guess& guess, int32_t most) {
   const Sequence& sequence = *guess.sequence;
-  if (failures_ >= kMostFailures) return;
+  if (given_up()) return;
   ++offers_;
   guess.most = static_cast<int32_t>(std::min<int64_t>(most, limits_.max_model_len - sequence.length()));
-  guess.prior = kModelPrior;
-}
-
-double DraftModel::token_us(int32_t sequences) const {
-  const double age = std::max(0.5, 1 - static_cast<double>(offers_) / kOld);
-  return sequences == 0 ? 0 : age * pacer_.rows_us(std::min(sequences, Pacer::kMostRows));
+  guess.prior = kPrior;
 }
 
 // Reading a text is paid for by all the drafts that follow.
@@ -108,11 +80,9 @@ void DraftModel::fill(std::span<Guess> guesses) {
     }
     failures_ = 0;
   } catch (const std::exception&) {
-    ++failures_;
     while (!flying_.empty()) drop_step();
     for (Guess& guess : guesses) guess.tokens.clear();
-    for (DraftCache* cache : caches_) release(*cache);
-    pool_.forget_all();
+    fail();
   }
   for (Guess& guess : guesses) {
     const auto unknown = [this](int32_t token) { return token < 0 || token >= vocab_; };
@@ -158,30 +128,6 @@ void DraftModel::remember_blocks(const Sequence& sequence, DraftCache& cache) {
     pool_.remember(cache.blocks[i],
                    {sequence.hashes[i], cache.remembered, std::span(sequence.tokens).subspan(i * size, size)});
   }
-}
-
-// Where there is no block, those of whoever guessed longest ago are taken.
-bool DraftModel::extend_blocks(DraftCache& cache, int64_t length) {
-  const auto wanted = static_cast<size_t>(ceil_div(length, limits_.block_size));
-  while (cache.blocks.size() < wanted) {
-    if (const int32_t block = pool_.allocate(); block >= 0) {
-      cache.blocks.push_back(block);
-      continue;
-    }
-    DraftCache* oldest = nullptr;
-    for (DraftCache* other : caches_)
-      if (other->used != uses_ && !other->blocks.empty() && (oldest == nullptr || other->used < oldest->used))
-        oldest = other;
-    if (oldest == nullptr) return false;
-    release(*oldest);
-  }
-  return true;
-}
-
-void DraftModel::release(DraftCache& cache) {
-  pool_.release_all(cache.blocks);
-  cache.tokens.clear();
-  cache.agreed = cache.remembered = 0;
 }
 
 // The text that is new, and the first guess of those whose text ends in the step. The others go on reading with their
@@ -265,29 +211,7 @@ void DraftModel::take(const Flight& flight) {
     if (line.asked > std::ssize(tokens)) line.cache->tokens.push_back(tokens.back());  // it is being computed
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - std::exchange(taken_, Clock::now())).count();
-  if (flight.reads) {
-    pacer_.learn(0, flight.rows, seconds * 1e6);
-    reading_us_ += seconds * 1e6;
-  } else {
-    pacer_.learn_rows(flight.rows, seconds * 1e6);
-  }
-  ++counts_.steps;
-  counts_.seconds += seconds;
-}
-
-void DraftModel::check(std::vector<std::string>& faults) const {
-  pool_.check(faults);
-  std::vector<int32_t> holders(static_cast<size_t>(pool_.size()), 0);
-  for (const DraftCache* cache : caches_) {
-    for (const int32_t block : cache->blocks) ++holders[static_cast<size_t>(block)];
-    if (std::ssize(cache->tokens) > std::ssize(cache->blocks) * limits_.block_size)
-      faults.push_back(
-          fmt::format("the draft model: {} positions in {} blocks", cache->tokens.size(), cache->blocks.size()));
-  }
-  for (int32_t block = 0; block < pool_.size(); ++block)
-    if (holders[static_cast<size_t>(block)] != pool_.holders(block))
-      faults.push_back(fmt::format("the draft model's block {}: {} holders counted, {} tables have it", block,
-                                   pool_.holders(block), holders[static_cast<size_t>(block)]));
+  count_step(flight.rows, flight.reads, seconds);
 }
 
 namespace {
@@ -331,7 +255,7 @@ std::unique_ptr<Engine> load_draft_engine(const LlmOptions& options, const Engin
   engine.kv_blocks = limits.num_blocks;  // whatever the target has room for can be guessed for
   engine.max_model_len = 0;
   engine.max_seqs = limits.max_seqs;
-  engine.max_step_tokens = std::max(std::min(limits.max_step_tokens, kMostRead), limits.max_seqs);
+  engine.max_step_tokens = std::max(std::min(limits.max_step_tokens, EngineDrafter::kMostRead), limits.max_seqs);
   engine.max_logits_rows = 1;
   engine.embeddings = false;
   engine.pooling = "auto";
