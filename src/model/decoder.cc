@@ -198,45 +198,43 @@ void Decoder::read_states(const StagedStep& step, Backend& device) const {
                          .role = "read states"});
 }
 
-// The input of a head's attention: the embedding, then the states, each normed.
-void Decoder::norm_both(int64_t rows, const LayerWeights& w, Backend& device) const {
+// `left` and `right`, each normed, side by side.
+void Decoder::norm_beside(int64_t rows, Region left, WeightId left_weight, Region right, WeightId right_weight,
+                          Backend& device) const {
   NormOp op = {.kind = config_.norm,
                .eps = config_.norm_eps,
                .rows = rows,
                .dim = config_.hidden,
-               .in = scratch_.embedded,
-               .weight = w.attention_norm,
+               .in = left,
+               .weight = left_weight,
                .out = scratch_.normed,
                .out_width = 2 * config_.hidden};
   device.encode(op);
-  op.in = scratch_.residual;
-  op.weight = w.head_norm;
+  op.in = right;
+  op.weight = right_weight;
   op.out_column = config_.hidden;
   device.encode(op);
+}
+
+// The input of a head's attention: the embedding, then the states, each normed.
+void Decoder::norm_both(int64_t rows, const LayerWeights& w, Backend& device) const {
+  norm_beside(rows, scratch_.embedded, w.attention_norm, scratch_.residual, w.head_norm, device);
   if (!config_.head.norm_before_residual) return;
-  op.out = stream_;
-  op.out_width = op.out_column = 0;
-  op.f32_out = true;
-  device.encode(op);
+  device.encode(NormOp{.kind = config_.norm,
+                       .eps = config_.norm_eps,
+                       .rows = rows,
+                       .dim = config_.hidden,
+                       .in = scratch_.residual,
+                       .weight = w.head_norm,
+                       .out = stream_,
+                       .f32_out = true});
 }
 
 // The rows of an MTP layer: the model's final states, or its own, beside the embedding of their tokens, each normed.
 void Decoder::read_final_states(const StagedStep& step, Backend& device) const {
   device.encode(TakeStatesOp{.embedded = true, .dim = config_.hidden, .out = scratch_.embedded});
   device.encode(TakeStatesOp{.dim = config_.hidden, .out = scratch_.given});
-  NormOp op = {.kind = config_.norm,
-               .eps = config_.norm_eps,
-               .rows = step.tokens,
-               .dim = config_.hidden,
-               .in = scratch_.given,
-               .weight = weights_.states_norm,
-               .out = scratch_.normed,
-               .out_width = 2 * config_.hidden};
-  device.encode(op);
-  op.in = scratch_.embedded;
-  op.weight = weights_.token_norm;
-  op.out_column = config_.hidden;
-  device.encode(op);
+  norm_beside(step.tokens, scratch_.given, weights_.states_norm, scratch_.embedded, weights_.token_norm, device);
   device.encode(LinearOp{.rows = step.tokens,
                          .in = scratch_.normed,
                          .weight = weights_.read_states,

@@ -75,6 +75,8 @@ class Decoder {
   void end(const StagedStep& step, Backend& device) const;
   void embed(const StagedStep& step, Backend& device) const;
   void read_states(const StagedStep& step, Backend& device) const;
+  void norm_beside(int64_t rows, Region left, WeightId left_weight, Region right, WeightId right_weight,
+                   Backend& device) const;
   void norm_both(int64_t rows, const LayerWeights& weights, Backend& device) const;
   void read_final_states(const StagedStep& step, Backend& device) const;
   void final_states(const Rows& rows, Backend& device) const;

@@ -2,15 +2,24 @@
 
 namespace ingot::metal {
 
-void encode(const GatherRowsOp& op, Context& context) {
-  const StagedStep& step = context.step;
+namespace {
+
+// The rows of `in`, [tokens, dim], that are named at `which`, `count` of them, `width` words apart in `out`.
+void gather(Context& context, Region in, int64_t dim, size_t which, int64_t count, BufferView out, int64_t width) {
   Encoder& encoder = context.encoder;
   encoder.use("gather_rows");
-  encoder.read(0, context.words(op.in, step.tokens * op.dim));
-  encoder.read(1, context.staged(step.sample_rows));
-  encoder.write(2, context.words(op.out, step.samples * op.dim));
-  encoder.value(3, GatherRowsParams{.dim = static_cast<uint32_t>(op.dim), .width = static_cast<uint32_t>(op.dim)});
-  encoder.dispatch({groups_of(op.dim, kRowThreads), static_cast<NS::UInteger>(step.samples), 1}, {kRowThreads, 1, 1});
+  encoder.read(0, context.words(in, context.step.tokens * dim));
+  encoder.read(1, context.staged(which));
+  encoder.write(2, out);
+  encoder.value(3, GatherRowsParams{.dim = static_cast<uint32_t>(dim), .width = static_cast<uint32_t>(width)});
+  encoder.dispatch({groups_of(dim, kRowThreads), static_cast<NS::UInteger>(count), 1}, {kRowThreads, 1, 1});
+}
+
+}  // namespace
+
+void encode(const GatherRowsOp& op, Context& context) {
+  const StagedStep& step = context.step;
+  gather(context, op.in, op.dim, step.sample_rows, step.samples, context.words(op.out, step.samples * op.dim), op.dim);
 }
 
 void encode(const TakeStatesOp& op, Context& context) {
@@ -28,15 +37,9 @@ void encode(const TakeStatesOp& op, Context& context) {
 
 void encode(const GiveStatesOp& op, Context& context) {
   const StagedStep& step = context.step;
-  Encoder& encoder = context.encoder;
-  encoder.use("gather_rows");
-  encoder.read(0, context.words(op.in, step.tokens * op.dim));
-  encoder.read(1, context.staged(step.state_rows));
-  encoder.write(2, {context.output.get(), context.states + static_cast<size_t>(op.column) * 4,
-                    static_cast<size_t>(step.states * context.state_width - op.column) * 4});
-  encoder.value(
-      3, GatherRowsParams{.dim = static_cast<uint32_t>(op.dim), .width = static_cast<uint32_t>(context.state_width)});
-  encoder.dispatch({groups_of(op.dim, kRowThreads), static_cast<NS::UInteger>(step.states), 1}, {kRowThreads, 1, 1});
+  const BufferView out = {context.output.get(), context.states + static_cast<size_t>(op.column) * 4,
+                          static_cast<size_t>(step.states * context.state_width - op.column) * 4};
+  gather(context, op.in, op.dim, step.state_rows, step.states, out, context.state_width);
 }
 
 }  // namespace ingot::metal
