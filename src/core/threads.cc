@@ -28,12 +28,12 @@ inline void pause_cpu() {
 
 // Waits until `word` differs from `old`: spins a little, then sleeps.
 template <typename T>
-void wait_for_change(const std::atomic<T>& word, T old) {
+void wait_for_change(const Awaited<T>& word, T old) {
   for (int i = 0; i < kSpins; ++i) {
-    if (word.load(std::memory_order_acquire) != old) return;
+    if (word.load() != old) return;
     pause_cpu();
   }
-  while (word.load(std::memory_order_acquire) == old) word.wait(old, std::memory_order_acquire);
+  word.wait(old);
 }
 
 constexpr uint64_t kItemMask = 0xFFFFFFFF;
@@ -54,7 +54,7 @@ int64_t Worker::claim(uint32_t phase, int64_t n) {
     const auto item = static_cast<int64_t>(items & kItemMask);
     if (n == 0) {  // the first to come ends it
       if (pool_->items_.compare_exchange_weak(items, first_item(phase + 1), std::memory_order_acq_rel)) {
-        pool_->wake_phase();
+        pool_->phase_ends_.add(1);
         return -1;
       }
       continue;
@@ -69,7 +69,7 @@ void Worker::finish_item(uint32_t phase, int64_t n) {
   if (pool_->items_done_.fetch_add(1, std::memory_order_acq_rel) + 1 < n) return;
   pool_->items_done_.store(0, std::memory_order_relaxed);
   pool_->items_.store(first_item(phase + 1), std::memory_order_release);
-  pool_->wake_phase();
+  pool_->phase_ends_.add(1);  // whoever sleeps looks again
 }
 
 void Worker::wait_for_end(uint32_t phase) {
@@ -79,16 +79,10 @@ void Worker::wait_for_end(uint32_t phase) {
     pause_cpu();
   }
   for (;;) {
-    const uint32_t ends = pool_->phase_ends_.load(std::memory_order_acquire);
+    const uint32_t ends = pool_->phase_ends_.load();
     if (over()) return;
-    pool_->phase_ends_.wait(ends, std::memory_order_acquire);
+    pool_->phase_ends_.wait(ends);
   }
-}
-
-// A phase has ended: whoever sleeps looks again.
-void ThreadPool::wake_phase() {
-  phase_ends_.fetch_add(1, std::memory_order_release);
-  phase_ends_.notify_all();
 }
 
 ThreadPool::ThreadPool(int count) {
@@ -99,36 +93,31 @@ ThreadPool::ThreadPool(int count) {
 
 ThreadPool::~ThreadPool() {
   stopping_.store(true, std::memory_order_relaxed);
-  posted_.fetch_add(1, std::memory_order_release);
-  posted_.notify_all();
+  posted_.add(1);
   for (std::thread& thread : threads_) thread.join();
 }
 
 uint64_t ThreadPool::post(Job job) {
-  const uint64_t number = posted_.load(std::memory_order_relaxed) + 1;
+  const uint64_t number = posted_.load() + 1;
   if (number > kMaxQueued) wait(number - kMaxQueued);
   jobs_[number % kMaxQueued] = std::move(job);
-  posted_.store(number, std::memory_order_release);
-  posted_.notify_all();
+  posted_.store(number);
   return number;
 }
 
 void ThreadPool::wait(uint64_t number) {
-  for (uint64_t done = finished_.load(std::memory_order_acquire); done < number;
-       done = finished_.load(std::memory_order_acquire))
-    finished_.wait(done, std::memory_order_acquire);
+  for (uint64_t done = finished_.load(); done < number; done = finished_.load()) finished_.wait(done);
 }
 
 void ThreadPool::work(int index) {
   Worker worker(this, index);
   for (uint64_t done = 0;; ++done) {
     wait_for_change(posted_, done);
-    if (stopping_.load(std::memory_order_relaxed) && posted_.load(std::memory_order_acquire) == done + 1) return;
+    if (stopping_.load(std::memory_order_relaxed) && posted_.load() == done + 1) return;
     jobs_[(done + 1) % kMaxQueued](worker);
     arrive_and_wait();
     if (index == 0) {
-      finished_.store(done + 1, std::memory_order_release);
-      finished_.notify_all();
+      finished_.store(done + 1);
     } else {
       wait_for_change(finished_, done);
     }
@@ -139,11 +128,10 @@ void ThreadPool::work(int index) {
 }
 
 void ThreadPool::arrive_and_wait() {
-  const uint32_t generation = generation_.load(std::memory_order_acquire);
+  const uint32_t generation = generation_.load();
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
     arrived_.store(0, std::memory_order_relaxed);
-    generation_.store(generation + 1, std::memory_order_release);
-    generation_.notify_all();
+    generation_.store(generation + 1);
     return;
   }
   wait_for_change(generation_, generation);

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/awaited.h"
+
 namespace ingot {
 
 class ThreadPool;
@@ -84,19 +86,18 @@ class ThreadPool {
   friend class Worker;
   void work(int index);
   void arrive_and_wait();
-  void wake_phase();
 
   std::vector<std::thread> threads_;
   Job jobs_[kMaxQueued];
-  alignas(64) std::atomic<uint64_t> posted_{0};
-  alignas(64) std::atomic<uint64_t> finished_{0};
+  alignas(64) Awaited<uint64_t> posted_;
+  alignas(64) Awaited<uint64_t> finished_;
   alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<uint32_t> generation_{0};
+  alignas(64) Awaited<uint32_t> generation_;
   // The phase under way and the next of its items, 32 bits each, in one word: whoever takes an item knows of which
   // phase it is.
   alignas(64) std::atomic<uint64_t> items_{0};
   alignas(64) std::atomic<int64_t> items_done_{0};   // of that phase
-  alignas(64) std::atomic<uint32_t> phase_ends_{0};  // counted, for those who sleep
+  alignas(64) Awaited<uint32_t> phase_ends_;         // counted, for those who sleep
   std::atomic<bool> stopping_{false};
 };
 

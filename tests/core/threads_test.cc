@@ -94,6 +94,41 @@ TEST(ThreadPool, JobsRunInOrder) {
   EXPECT_EQ(order, expected);
 }
 
+// Two threads answer each other, the one too late to be waited for at times, the other too early: a wake that is lost
+// leaves both asleep.
+template <typename T>
+void expect_every_change_is_seen() {
+  constexpr int kRounds = 20000;
+  Awaited<T> asked, answered;
+  std::thread other([&] {
+    for (T i = 0; i < kRounds; ++i) {
+      asked.wait(i);
+      answered.add(1);
+    }
+  });
+  for (T i = 0; i < kRounds; ++i) {
+    if (i % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    asked.store(i + 1);
+    answered.wait(i);
+    ASSERT_EQ(answered.load(), i + 1);
+  }
+  other.join();
+}
+
+TEST(Awaited, EveryChangeIsSeen) {
+  expect_every_change_is_seen<uint32_t>();
+  expect_every_change_is_seen<uint64_t>();
+}
+
+TEST(Awaited, AllWhoSleepWake) {
+  Awaited<uint32_t> word;
+  std::vector<std::thread> sleepers;
+  for (int i = 0; i < 4; ++i) sleepers.emplace_back([&word] { word.wait(0); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  word.store(1);
+  for (std::thread& sleeper : sleepers) sleeper.join();
+}
+
 TEST(ThreadPool, SleepsWhenIdle) {
   ThreadPool pool(4);
   pool.run([](Worker& worker) { worker.sync(); });
