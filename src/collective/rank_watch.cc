@@ -28,7 +28,7 @@ RankWatch::RankWatch(int rank, std::vector<std::string> machines, const std::vec
     peers_.back()->rank = other;
     peers_.back()->grace = rank_ == 0 || other == 0 ? 0 : kGraceBeats;
   }
-  judge_ = std::thread([this] { judge(); });
+  judge_ = std::thread([this, begun = std::chrono::steady_clock::now()] { judge(begun); });
 }
 
 RankWatch::~RankWatch() {
@@ -70,10 +70,10 @@ std::string RankWatch::name_of(int rank) const {
 }
 
 // One that stood still itself finds the others gone when it goes on: they have ended because of that, and said so.
-void RankWatch::judge() {
+void RankWatch::judge(std::chrono::steady_clock::time_point begun) {
   using Clock = std::chrono::steady_clock;
   std::unique_lock lock(mutex_);
-  Clock::time_point looked = Clock::now(), stood_still;
+  Clock::time_point looked = begun, stood_still;
   for (;;) {
     std::string why;
     changed_.wait_for(lock, kBeat, [&] { return stops_ || !(why = verdict()).empty(); });

@@ -55,7 +55,7 @@ class RankWatch {
   };
 
   Peer* find(int rank) const;
-  void judge();
+  void judge(std::chrono::steady_clock::time_point begun);
   std::string verdict() const;  // why the group must end; empty: it need not
   void count();
 

@@ -97,7 +97,7 @@ class HubCase(unittest.TestCase):
         return [row for row in json.loads(self.ingot("list", "--json")) if not row.get("default")]
 
     def wait_for_bytes(self, count):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for path in self.repo.glob("blobs/*.incomplete"):
                 with contextlib.suppress(FileNotFoundError):  # it got its name meanwhile

@@ -65,7 +65,7 @@ class FailuresTest(HubCase):
         self.hub.fail("GET .*/model-00002", 99, fake_hub.status(404))
         start = time.monotonic()
         self.assertIn("lists it but does not have it", self.refused("pull", NAME))
-        self.assertLess(time.monotonic() - start, 20)
+        self.assertLess(time.monotonic() - start, 45, "nobody waits until the other may ask again")
 
     def test_expired_address(self):
         files = shards(1)

@@ -104,23 +104,12 @@ TEST_P(LlmHeadOn, AnswersAreThoseOfPlainDecoding) {
   expect_clean(*llm);
 }
 
-// Side by side, in chunks, with too few blocks for all: sequences lose theirs while their drafts are being verified,
-// and find beginnings of which the head knows no states.
+// In chunks, and with beginnings of which the head knows no states.
 TEST_P(LlmHeadOn, AnswersInACrowdThatIsPreempted) {
   LlmOptions crowd = options(true);
   crowd.engine.kv_blocks = little() ? 18 : 40;
   if (!little()) crowd.engine.max_step_tokens = 24;
-  const std::unique_ptr<Llm> llm = pair_.llm(crowd);
-  std::vector<std::shared_ptr<Generation>> running;
-  for (const GenerationRequest& request : requests_) running.push_back(llm->submit(request));
-  for (size_t i = 0; i < count_; ++i) expect_equal(collect(*running[i]), want_[i], i);
-  const LlmStats stats = llm->stats();
-  if (count_ >= 60) {
-    EXPECT_GT(stats.preemptions, 0u);
-  }
-  EXPECT_GT(stats.drafts, 0u);
-  running.clear();
-  expect_clean(*llm);
+  expect_equal_in_a_crowd(*pair_.llm(crowd), requests_, want_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LlmHeadOn, ::testing::Values("cpu"));
@@ -158,12 +147,13 @@ TEST(LlmHead, GuessesFromTheStatesAlone) {
   options.draft_tokens = 1;
   options.engine.max_step_tokens = 24;
   const std::unique_ptr<Llm> llm = pair.llm(options);
-  std::vector<std::shared_ptr<Generation>> running;
+  std::vector<GenerationRequest> requests;
   for (int32_t i = 0; i < 8; ++i) {
     std::vector<int32_t> prompt = successors(40 * i, static_cast<size_t>(1 + 9 * i));
     prompt.push_back(31 * i + 2);
-    running.push_back(llm->submit(greedy(prompt, 60)));
+    requests.push_back(greedy(prompt, 60));
   }
+  std::vector<std::shared_ptr<Generation>> running = submit_together(*llm, requests);
   for (int32_t i = 0; i < 8; ++i)
     EXPECT_EQ(collect(*running[static_cast<size_t>(i)])[0].token_ids, successors(31 * i + 2, 60));
   const LlmStats stats = llm->stats();
@@ -243,11 +233,8 @@ TEST(LlmHead, WithFewBlocks) {
   const std::unique_ptr<Llm> plain = pair.llm(pair.options(false)), llm = pair.llm(options, few);
   std::mt19937 random(31);
   std::vector<GenerationRequest> requests;
-  std::vector<std::shared_ptr<Generation>> running;
-  for (int i = 0; i < 24; ++i) {
-    requests.push_back(random_request(random, 100, 80));
-    running.push_back(llm->submit(requests.back()));
-  }
+  for (int i = 0; i < 24; ++i) requests.push_back(random_request(random, 100, 80));
+  std::vector<std::shared_ptr<Generation>> running = submit_together(*llm, requests);
   for (size_t i = 0; i < requests.size(); ++i) expect_equal(collect(*running[i]), answer(*plain, requests[i]), i);
   EXPECT_GT(llm->stats().accepted_tokens, 0u);
   running.clear();
@@ -303,15 +290,14 @@ TEST(LlmHead, MtpLayersOfTheModelItself) {
     options.draft_tokens = 4;
     options.engine.kv_blocks = 48;
     const std::unique_ptr<Llm> llm = Llm::load(options);
-    std::vector<std::shared_ptr<Generation>> running;
     std::vector<GenerationRequest> requests;
     for (int32_t i = 1; i < 12; ++i) {
       GenerationRequest request = greedy({i, 5 * i, 31, 7 * i}, 60);
       if (i % 3 == 0) request.sampling.temperature = 0.8f;
       request.sampling.seed = static_cast<uint64_t>(i);
       requests.push_back(request);
-      running.push_back(llm->submit(request));
     }
+    std::vector<std::shared_ptr<Generation>> running = submit_together(*llm, requests);
     for (size_t i = 0; i < requests.size(); ++i) expect_equal(collect(*running[i]), answer(*plain, requests[i]), i);
     const LlmStats stats = llm->stats();
     EXPECT_GT(stats.drafts, 0u);

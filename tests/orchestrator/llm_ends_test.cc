@@ -135,9 +135,8 @@ TEST(LlmEnds, FailedStepFailsItsRequestsAndTheLoopGoesOn) {
   for (const bool overlap : {true, false}) {
     LlmOptions options = tiny_options();
     options.overlap = overlap;
-    std::unique_ptr<Engine> engine = Engine::load(options.engine);
-    Backend& device = EngineInternals::device(*engine);
-    Llm llm(std::move(engine), nullptr, options);
+    FailingLlm failing(options);
+    auto& [device, llm] = failing;
     int failed = 0;
     for (int round = 0; round < (test::kSanitized ? 10 : 30); ++round) {
       // A new prompt each time: blocks that a failed step left unwritten hold something else.
@@ -175,9 +174,8 @@ TEST(LlmEnds, ADeviceThatAlwaysFailsEndsEveryRequest) {
   for (const bool overlap : {true, false}) {
     LlmOptions options = tiny_options();
     options.overlap = overlap;
-    std::unique_ptr<Engine> engine = Engine::load(options.engine);
-    Backend& device = EngineInternals::device(*engine);
-    Llm llm(std::move(engine), nullptr, options);
+    FailingLlm failing(options);
+    auto& [device, llm] = failing;
     const std::vector<Choice> expected = answer(llm, greedy(random_ids(30, llm.limits().vocab, 0), 20));
     device.inject_failure(std::numeric_limits<int>::max());
     std::vector<std::shared_ptr<Generation>> generations;

@@ -7,11 +7,13 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "backend/backend.h"
+#include "engine/internals.h"
 #include "engine/sequences.h"
+#include "eventually.h"
 #include "ingot/llm.h"
 #include "text/tokenizer_load.h"
 
@@ -98,10 +100,32 @@ class LoopGate {
   bool is_open_ = false;
 };
 
+// They run side by side, however slowly this thread gets on: the loop stands still from the first token of the first
+// until all of them are there.
+inline std::vector<std::shared_ptr<Generation>> submit_together(Llm& llm,
+                                                                const std::vector<GenerationRequest>& requests) {
+  std::vector<std::shared_ptr<Generation>> running;
+  LoopGate gate;
+  for (const GenerationRequest& request : requests)
+    running.push_back(llm.submit(request, running.empty() ? gate.notify() : nullptr));
+  return running;
+}
+
+// An Llm of token ids above a device that can be made to fail.
+struct FailingLlm {
+  explicit FailingLlm(const LlmOptions& options) : FailingLlm(Engine::load(options.engine), options) {}
+
+  Backend& device;
+  Llm llm;
+
+ private:
+  FailingLlm(std::unique_ptr<Engine> engine, const LlmOptions& options)
+      : device(EngineInternals::device(*engine)), llm(std::move(engine), nullptr, options) {}
+};
+
 // Nothing is left over: no request, no held block, and the books are right.
 inline void expect_clean(Llm& llm) {
-  for (int i = 0; i < 30000 && !llm.idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(llm.idle());
+  EXPECT_TRUE(test::eventually([&llm] { return llm.idle(); }));
   for (const std::string& fault : llm.check_integrity()) ADD_FAILURE() << fault;
   const LlmStats stats = llm.stats();
   EXPECT_EQ(stats.running, 0);

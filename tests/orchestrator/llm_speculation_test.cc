@@ -71,23 +71,12 @@ TEST_P(LlmSpeculationOn, AnswersAreThoseOfPlainDecoding) {
   }
 }
 
-// Side by side, with too few blocks for all: sequences lose theirs while their drafts are being verified.
 TEST_P(LlmSpeculationOn, AnswersInACrowdThatIsPreempted) {
   for (const Speculation kind : {Speculation::draft, Speculation::suffix}) {
     if (little() && kind == Speculation::suffix) continue;
     LlmOptions options = with(kind, options_);
     options.engine.kv_blocks = little() ? 18 : 40;
-    const std::unique_ptr<Llm> llm = speculating(options, word_tokenizer());
-    std::vector<std::shared_ptr<Generation>> running;
-    for (const GenerationRequest& request : requests_) running.push_back(llm->submit(request));
-    for (size_t i = 0; i < count_; ++i) expect_equal(collect(*running[i]), want_[i], i);
-    const LlmStats stats = llm->stats();
-    if (count_ >= 60) {
-      EXPECT_GT(stats.preemptions, 0u);
-    }
-    EXPECT_GT(stats.drafts, 0u);
-    running.clear();
-    expect_clean(*llm);
+    expect_equal_in_a_crowd(*speculating(options, word_tokenizer()), requests_, want_);
   }
 }
 
@@ -128,11 +117,8 @@ TEST(LlmSpeculation, ADraftModelWithFewBlocks) {
   Llm llm(Engine::load(options.engine), word_tokenizer(), options, Engine::load(few));
   std::mt19937 random(31);
   std::vector<GenerationRequest> requests;
-  std::vector<std::shared_ptr<Generation>> running;
-  for (int i = 0; i < 24; ++i) {
-    requests.push_back(random_request(random, 100, 80));
-    running.push_back(llm.submit(requests.back()));
-  }
+  for (int i = 0; i < 24; ++i) requests.push_back(random_request(random, 100, 80));
+  const std::vector<std::shared_ptr<Generation>> running = submit_together(llm, requests);
   for (size_t i = 0; i < requests.size(); ++i) expect_equal(collect(*running[i]), answer(*plain, requests[i]), i);
   EXPECT_GT(llm.stats().accepted_tokens, 0u);
   expect_clean(llm);

@@ -32,12 +32,11 @@ using Answers = std::vector<std::vector<Choice>>;
 
 Answers answers_of_stages(Llm& llm, bool at_once) {
   Answers answers;
-  std::vector<std::shared_ptr<Generation>> running;
-  for (GenerationRequest& request : mixed_requests()) {
-    running.push_back(llm.submit(std::move(request)));
-    if (!at_once) answers.push_back(collect(*running.back()));
+  if (at_once) {
+    for (const auto& generation : submit_together(llm, mixed_requests())) answers.push_back(collect(*generation));
+  } else {
+    for (const GenerationRequest& request : mixed_requests()) answers.push_back(answer(llm, request));
   }
-  for (size_t i = 0; at_once && i < running.size(); ++i) answers.push_back(collect(*running[i]));
   expect_clean(llm);
   return answers;
 }
@@ -88,9 +87,9 @@ TEST(LlmStages, StreamsAreDividedAmongSteps) {
     LlmOptions staged = options;
     staged.engine = own;
     const std::unique_ptr<Llm> llm = structured_llm(staged);
-    std::vector<std::shared_ptr<Generation>> running;
-    for (uint32_t i = 0; i < 4; ++i) running.push_back(llm->submit(greedy(random_ids(5, kStructuredVocab, i), 40)));
-    for (const auto& generation : running) collect(*generation);
+    std::vector<GenerationRequest> requests;
+    for (uint32_t i = 0; i < 4; ++i) requests.push_back(greedy(random_ids(5, kStructuredVocab, i), 40));
+    for (const auto& generation : submit_together(*llm, requests)) collect(*generation);
     // 4 times 39 rows, two in a step at most.
     EXPECT_GE(llm->stats().steps, 4 * 39 / 2);
     EXPECT_GE(llm->stats().most_in_flight, 2);
@@ -114,14 +113,13 @@ TEST(LlmStages, WithoutOverlapOneStepIsInFlight) {
 TEST(LlmRanks, ADraftModelGuessesForAllOfThem) {
   LlmOptions options = tiny_options("llama-bf16-llama3");
   const auto answers = [](Llm& llm) {
-    std::vector<std::shared_ptr<Generation>> running;
+    std::vector<GenerationRequest> requests;
     for (uint32_t i = 0; i < 4; ++i) {
-      GenerationRequest request = greedy(random_ids(6 + 15 * i, 200, i), 30);
-      if (i % 2 == 1) request.sampling.temperature = 0.9f, request.sampling.seed = i;
-      running.push_back(llm.submit(std::move(request)));
+      requests.push_back(greedy(random_ids(6 + 15 * i, 200, i), 30));
+      if (i % 2 == 1) requests.back().sampling.temperature = 0.9f, requests.back().sampling.seed = i;
     }
     std::vector<std::vector<int32_t>> tokens;
-    for (const auto& generation : running) tokens.push_back(collect(*generation)[0].token_ids);
+    for (const auto& generation : submit_together(llm, requests)) tokens.push_back(collect(*generation)[0].token_ids);
     expect_clean(llm);
     return tokens;
   };

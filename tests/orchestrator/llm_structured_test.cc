@@ -155,8 +155,7 @@ void compare_with_alone(const LlmOptions& options, bool expect_preemptions) {
   }
   const auto llm = structured_llm(options);
   for (int round = 0; round < 2; ++round) {
-    std::vector<std::shared_ptr<Generation>> generations;
-    for (const GenerationRequest& request : requests) generations.push_back(llm->submit(request));
+    const std::vector<std::shared_ptr<Generation>> generations = submit_together(*llm, requests);
     for (size_t i = 0; i < requests.size(); ++i) {
       const std::vector<Choice> choices = collect(*generations[i]);
       ASSERT_EQ(choices.size(), alone[i].size());

@@ -107,8 +107,7 @@ TEST(LlmThinking, SameTokensInACrowdAndPreempted) {
   options.engine.max_step_tokens = 16;
   options.engine.kv_blocks = 40;
   const auto llm = structured_llm(options);
-  std::vector<std::shared_ptr<Generation>> generations;
-  for (const GenerationRequest& request : requests) generations.push_back(llm->submit(request));
+  const std::vector<std::shared_ptr<Generation>> generations = submit_together(*llm, requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     const std::vector<Choice> choices = collect(*generations[i]);
     ASSERT_EQ(choices.size(), alone[i].size());

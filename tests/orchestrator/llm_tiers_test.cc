@@ -280,12 +280,8 @@ TEST(LlmTiersAlone, WhatWasComputedIsWrittenWhenAllIsQuiet) {
   };
   for (uint32_t round = 1; round <= 20; ++round) {
     ask(*llm, greedy(random_ids(90, llm->limits().vocab, round), 1));
-    bool written = false;
-    for (int i = 0; i < 5000 && !written; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      written = files() == round * 11;
-    }
-    ASSERT_TRUE(written) << files() << " files, " << round * 11 << " blocks";
+    ASSERT_TRUE(test::eventually([&] { return files() == round * 11; }))
+        << files() << " files, " << round * 11 << " blocks";
   }
   expect_clean(*llm);
 }
@@ -372,9 +368,8 @@ TEST(LlmTiersAlone, FailedStepsLeaveNothingBehind) {
     expected.push_back(plain.tokens(prompts.back(), 12));
   }
   for (int round = 0; round < 10; ++round) {
-    std::unique_ptr<Engine> engine = Engine::load(options.engine);
-    Backend& device = EngineInternals::device(*engine);
-    Llm llm(std::move(engine), nullptr, options);
+    FailingLlm failing(options);
+    auto& [device, llm] = failing;
     std::vector<std::shared_ptr<Generation>> generations;
     for (size_t i = 0; i < prompts.size(); ++i) {
       generations.push_back(llm.submit(greedy(prompts[(i + static_cast<size_t>(round)) % 6], 12)));
@@ -412,9 +407,8 @@ TEST(LlmTiersAlone, FailuresInARowLeaveNothingBehind) {
   std::vector<std::vector<float>> expected;
   for (uint32_t i = 0; i < 6; ++i) expected.push_back(logprobs(answer(*plain.llm, scored(i))[0]));
   for (int failures = 1; failures <= 5; ++failures) {
-    std::unique_ptr<Engine> engine = Engine::load(options.engine);
-    Backend& device = EngineInternals::device(*engine);
-    Llm llm(std::move(engine), nullptr, options);
+    FailingLlm failing(options);
+    auto& [device, llm] = failing;
     LoopGate gate;
     std::vector<std::shared_ptr<Generation>> generations;
     generations.push_back(llm.submit(scored(0), gate.notify()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "eventually.h"
 #include "prefix/rig.h"
 
 namespace ingot::test {
@@ -110,11 +111,7 @@ TEST(DiskTier, HoldsWhatItFoundUntilTheLookupIsGone) {
   EXPECT_EQ(tiers.host.reserve(TestBlock(20).content()), -1) << "all are held";
   lookup.reset();
   int32_t block = -1;  // the thread that looked may be the last to let go
-  for (int i = 0; i < 1000 && block < 0; ++i) {
-    std::this_thread::sleep_for(1ms);
-    block = tiers.host.reserve(TestBlock(20).content());
-  }
-  EXPECT_GE(block, 0);
+  EXPECT_TRUE(eventually([&] { return (block = tiers.host.reserve(TestBlock(20).content())) >= 0; }));
 }
 
 TEST(DiskTier, StopsAtADamagedBlockAndCountsIt) {
@@ -155,8 +152,7 @@ TEST(DiskTier, FilesOfBlocksThatAreUsedInMemoryDoNotAge) {
   age();
   EXPECT_EQ(young(), 0);
   tiers.disk->used(hashes);
-  for (int i = 0; i < 5000 && young() < 2; ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_EQ(young(), 2) << "one of them is in no file";
+  EXPECT_TRUE(eventually([&] { return young() == 2; })) << "one of them is in no file";
   age();
   tiers.disk->used(hashes);
   std::this_thread::sleep_for(20ms);

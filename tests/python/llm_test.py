@@ -31,7 +31,7 @@ def tiny(kind=ingot.LLM, **options):
 
 
 def wait_until_idle(test, llm):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while llm.stats()["running"] and time.monotonic() < deadline:
         time.sleep(0.01)
     test.assertEqual(llm.stats()["running"], 0)
@@ -224,8 +224,8 @@ class ResultsTest(unittest.TestCase):
         self.addCleanup(signal.signal, signal.SIGALRM, old)
         for prompt in ([7] * 1900, [[8, i] for i in range(8)]):  # while it reads; while it writes
             before = self.llm.stats()["generation_tokens"]
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
             with self.assertRaises(Pressed):
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
                 self.llm.generate(prompt, max_tokens=1900, temperature=0, ignore_eos=True)
             if SOAK:
                 self.assertLess(time.monotonic() - pressed.pop(), 0.2)
@@ -353,11 +353,11 @@ class CloseTest(unittest.TestCase):
         results = []
         thread = threading.Thread(target=lambda: results.append(llm.generate("x", max_tokens=2000, ignore_eos=True)))
         thread.start()
-        deadline = time.monotonic() + 10
-        while not llm.stats()["running"] and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while not llm.stats()["running"] and thread.is_alive() and time.monotonic() < deadline:
             time.sleep(0.001)
         llm.close()
-        thread.join(10)
+        thread.join(60)
         self.assertIn(results[0].outputs[0].finish_reason, ("cancelled", "length"))
 
 
@@ -432,11 +432,15 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
 
     async def test_the_loop_goes_on_meanwhile(self):
         ticks = 0
-        task = asyncio.create_task(self.llm.generate([str(i) for i in range(8)], max_tokens=300, ignore_eos=True))
-        while not task.done():
+        task = asyncio.create_task(self.llm.generate(["a"] * 64, max_tokens=2000, ignore_eos=True))  # minutes
+        while ticks < 100 and not task.done():
             await asyncio.sleep(0.001)
             ticks += 1
-        self.assertGreater(ticks, 10)
+        self.assertEqual(ticks, 100)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        await self.idle()
 
     async def test_closing_wakes_what_waits(self):
         llm, folder = tiny(ingot.AsyncLLM)

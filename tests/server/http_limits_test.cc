@@ -27,18 +27,19 @@ TEST(HttpLimits, ASlowHeadIsCutOff) {
   HttpServerOptions options;
   options.limits.head_time = 200ms;
   TestServer server(options);
-  RawClient slow(server.port());
-  const auto start = std::chrono::steady_clock::now();
-  // A byte now and then keeps no connection.
-  for (const char c :
-       std::string("GET /echo HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy")) {
-    if (!slow.send({&c, 1})) break;
-    std::this_thread::sleep_for(20ms);
-    if (std::chrono::steady_clock::now() - start > 600ms) break;
-  }
-  const RawReply reply = slow.receive();
-  EXPECT_EQ(reply.status, 408);
-  EXPECT_TRUE(slow.closed());
+  // A byte now and then keeps no connection. (One that is closed before its first byte is told nothing: the first is in
+  // time where this thread is not held up.)
+  EXPECT_TRUE(eventually([&] {
+    RawClient slow(server.port());
+    const auto start = std::chrono::steady_clock::now();
+    for (const char c : "GET /echo HTTP/1.1\r\nHost: a\r\nX: " + std::string(60, 'y')) {
+      if (!slow.send({&c, 1})) break;
+      std::this_thread::sleep_for(20ms);
+      if (std::chrono::steady_clock::now() - start > 600ms) break;
+    }
+    const int status = slow.receive().status;
+    return status == 408 && slow.closed();
+  }));
 
   RawClient silent(server.port());
   EXPECT_TRUE(silent.closed(60s));
@@ -307,7 +308,7 @@ TEST(HttpLimits, DrainsRunningStreams) {
   source->end();
   exchange->wake();
   EXPECT_EQ(running.receive().body, "the end");
-  EXPECT_TRUE(server.http().wait_drained(5s));
+  EXPECT_TRUE(server.http().wait_drained(60s));
   EXPECT_TRUE(running.closed());
 }
 

@@ -75,9 +75,10 @@ TEST(Http, ReadsAheadOnlyALittle) {
   ASSERT_TRUE(client.send(get("/wait")));
   const auto exchange = server.take();
   ASSERT_TRUE(exchange);
-  // Far more than the socket buffers hold: the server must stop taking it.
+  // Far more than the socket buffers hold: the server must stop taking it. Many small ones: when it does, some of them
+  // have been sent whole.
   std::string more;
-  while (more.size() < (64 << 20)) more += post("/echo", std::string(1 << 20, 'x'));
+  while (more.size() < (64 << 20)) more += post("/echo", std::string(1 << 14, 'x'));
   fcntl(client.fd(), F_SETFL, O_NONBLOCK);
   size_t sent = 0;
   for (int quiet = 0; quiet < 20;) {
@@ -274,27 +275,16 @@ TEST(Http, ASlowReaderPullsSeldom) {
   const auto exchange = server.take();
   ASSERT_TRUE(exchange);
   const auto source = std::make_shared<TestSource>();
+  const std::string much(32 << 20, 'x');  // more than the socket's buffers hold: after it nothing is pulled
+  source->write(much);
   exchange->stream({}, source);
-  const std::string piece(1 << 20, 'x');
-  size_t written = 0;
-  // Until the socket's buffers are full and nothing is pulled any more.
-  ASSERT_TRUE(eventually([&] {
-    if (source->waiting() == 0) {
-      source->write(piece);
-      written += piece.size();
-      exchange->wake();
-    }
-    const size_t pulls = source->pulls();
-    std::this_thread::sleep_for(100ms);
-    return source->waiting() > 0 && source->pulls() == pulls;
-  }));
-  const size_t pulls = source->pulls();
+  ASSERT_TRUE(eventually([&] { return source->waiting() == 0; }));
   for (int i = 0; i < 1000; ++i) {
     source->write("y");
     exchange->wake();
   }
   std::this_thread::sleep_for(50ms);
-  EXPECT_LT(source->pulls(), pulls + 10) << "a few where the transport was held up, not one for each";
+  EXPECT_EQ(source->pulls(), 1u);
   // Another client is not held up.
   RawClient other(server.port());
   other.send(kGet);
@@ -302,9 +292,9 @@ TEST(Http, ASlowReaderPullsSeldom) {
   // And once it reads again, nothing is missing.
   source->end();
   exchange->wake();
-  const RawReply reply = client.receive(false, 30s);
+  const RawReply reply = client.receive();
   EXPECT_TRUE(reply.complete);
-  EXPECT_EQ(reply.body.size(), written + 1000);
+  EXPECT_EQ(reply.body.size(), much.size() + 1000);
 }
 
 TEST(Http, HundredsOfIdleStreamsCostNoThreads) {
@@ -373,7 +363,7 @@ TEST(Http, ADisconnectIsToldOnce) {
       EXPECT_TRUE(late);
     }
   EXPECT_EQ(server.http().stats().disconnects, 6u);
-  EXPECT_TRUE(server.http().wait_drained(1s));
+  EXPECT_TRUE(server.http().wait_drained(60s));
 }
 
 TEST(Http, NoDisconnectAfterACompleteAnswer) {

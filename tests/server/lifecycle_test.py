@@ -106,7 +106,7 @@ class LifecycleTest(unittest.TestCase):
         with self.serve("--drain-timeout", "120") as server:
             stream = Stream(server, tokens=12000)
             stream.start()
-            self.assertTrue(stream.begun.wait(30))
+            self.assertTrue(stream.begun.wait(60))
             server.signal()
             server.wait_draining()
             self.assertTrue(stream.is_alive(), "the stream ended before the server was asked to stop: give it more tokens")
@@ -122,13 +122,13 @@ class LifecycleTest(unittest.TestCase):
         with self.serve() as server:
             stream = Stream(server, tokens=60000)
             stream.start()
-            self.assertTrue(stream.begun.wait(30))
+            self.assertTrue(stream.begun.wait(60))
             server.signal()
             server.wait_draining()
             self.assertTrue(stream.is_alive())
             server.signal()
             server.wait(25)  # less than the 30 s that draining may take
-            stream.join(10)
+            stream.join(60)
             self.assertFalse(stream.is_alive())
             self.assertNotEqual(stream.finish, "length")
 
@@ -136,10 +136,10 @@ class LifecycleTest(unittest.TestCase):
         with self.serve("--drain-timeout", "1") as server:
             stream = Stream(server, tokens=60000)
             stream.start()
-            self.assertTrue(stream.begun.wait(30))
+            self.assertTrue(stream.begun.wait(60))
             server.signal(signal.SIGTERM)
             server.wait(25)  # less than what it may take unasked
-            stream.join(10)
+            stream.join(60)
             self.assertFalse(stream.is_alive())
             self.assertNotEqual(stream.finish, "length")
 
@@ -167,7 +167,7 @@ class LifecycleTest(unittest.TestCase):
             server.signal()
             server.wait(60)
             for stream in streams:
-                stream.join(10)
+                stream.join(60)
 
     def test_log_line_of_a_request(self):
         with self.serve() as server:
@@ -201,8 +201,8 @@ class LifecycleTest(unittest.TestCase):
             self.assertIn(f"ingot: {file}: was cut short while it was read", text)
 
     def cut_while_loading(self, command, file):
-        shutil.copy(fixture.default_model(), file)
         """What it says at its end; empty: it was quicker."""
+        shutil.copy(fixture.default_model(), file)
         process = subprocess.Popen([str(fixture.binary()), *command, "-m", str(file), "--threads", "1"], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         maps = pathlib.Path(f"/proc/{process.pid}/maps")

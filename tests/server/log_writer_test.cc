@@ -6,9 +6,12 @@
 
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "eventually.h"
 
 namespace ingot::server {
 namespace {
@@ -58,6 +61,7 @@ TEST(LogWriter, NeverWaitsForItsReader) {
 
 TEST(LogWriter, SaysHowManyWereDroppedAndGoesOn) {
   Pipe pipe;
+  std::mutex mutex;
   std::string text;
   std::thread reader;
   {
@@ -66,18 +70,24 @@ TEST(LogWriter, SaysHowManyWereDroppedAndGoesOn) {
     ASSERT_GT(log.dropped(), 0u);
     reader = std::thread([&] {
       char buffer[4096];
-      for (ssize_t size = 0; (size = read(pipe.ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, size);
+      for (ssize_t size = 0; (size = read(pipe.ends[0], buffer, sizeof buffer)) > 0;) {
+        const std::lock_guard lock(mutex);
+        text.append(buffer, size);
+      }
     });
     for (uint64_t before = 0; before != log.dropped();) {  // until there is room again
       before = log.dropped();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       log.write("the last");
     }
+    EXPECT_TRUE(test::eventually([&] {
+      const std::lock_guard lock(mutex);
+      return text.find("the last\n") != std::string::npos;
+    }));
   }
   close(std::exchange(pipe.ends[1], -1));
   reader.join();
   EXPECT_NE(text.find("\ndropped "), std::string::npos);
-  EXPECT_NE(text.find("the last\n"), std::string::npos);
 }
 
 TEST(LogWriter, OutlivesItsReader) {

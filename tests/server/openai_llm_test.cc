@@ -30,8 +30,7 @@ class OpenaiLlm : public ::testing::Test {
 
   void TearDown() override {
     api_ = nullptr;
-    for (int i = 0; i < 5000 && !llm_->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_TRUE(llm_->idle());
+    EXPECT_TRUE(eventually([&] { return llm_->idle(); }));
     for (const std::string& fault : llm_->check_integrity()) ADD_FAILURE() << fault;
     EXPECT_EQ(llm_->stats().blocks_used, 0);
   }
@@ -256,10 +255,7 @@ TEST_F(OpenaiLlm, DisconnectFreesTheBlocks) {
                                        {"stream", streamed}});
     if (streamed) exchange->pull_some();
     exchange->disconnect();
-    for (int i = 0; i < 5000 && (!llm_->idle() || exchange.use_count() > 1); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_TRUE(llm_->idle());
-    EXPECT_EQ(exchange.use_count(), 1);
+    EXPECT_TRUE(eventually([&] { return llm_->idle() && exchange.use_count() == 1; }));
   }
   EXPECT_GE(llm_->stats().finished_abort, 1u);
 }
@@ -276,7 +272,7 @@ TEST_F(OpenaiLlm, MetricsCountWhatRan) {
   start();
   ask(kText, {{"prompt", "hello"}, {"max_tokens", 5}, {"ignore_eos", true}});
   auto exchange = std::make_shared<FakeExchange>("GET", "/metrics");
-  for (int i = 0; i < 5000 && !llm_->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(eventually([&] { return llm_->idle(); }));
   api_->handle(exchange);
   const std::string text = exchange->wait().body;
   for (const char* line :

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "eventually.h"
 #include "ingot/tokenizer.h"
 #include "server/openai/api.h"
 
@@ -19,6 +20,7 @@ namespace ingot::server::testing {
 using Json = nlohmann::ordered_json;
 using openai::Api;
 using openai::ApiOptions;
+using test::eventually;
 
 inline constexpr const char* kChat = "/v1/chat/completions";
 inline constexpr const char* kText = "/v1/completions";

@@ -354,7 +354,7 @@ TEST(OpenaiRouter, LogLineOfACompletion) {
     generation.finish(FinishReason::stop, {.cached_tokens = 1, .queue_s = 0.01, .prefill_s = 0.02, .decode_s = 0.5});
   };
   rig.post(kText, {{"prompt", "a secret prompt"}, {"stop", "secret stop"}, {"user", "secret user"}});
-  for (int i = 0; i < 5000 && rig.log_lines().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  eventually([&] { return !rig.log_lines().empty(); });
   ASSERT_EQ(rig.log_lines().size(), 1u);
   const std::string line = rig.log_lines()[0];
   EXPECT_NE(line.find(" id=req-1 peer=127.0.0.1:5000 method=POST path=/v1/completions status=200 "), std::string::npos)

@@ -25,8 +25,7 @@ std::shared_ptr<FakeExchange> send(Rig& rig, const char* path, const Json& body)
 
 // Ends when the last log line says what it should.
 std::string wait_for_log(const Rig& rig, size_t count) {
-  for (int i = 0; i < 5000 && rig.log_lines().size() < count; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  eventually([&] { return rig.log_lines().size() >= count; });
   const auto lines = rig.log_lines();
   EXPECT_EQ(lines.size(), count);
   return lines.empty() ? "" : lines.back();
@@ -309,9 +308,7 @@ TEST(OpenaiStream, DisconnectCancels) {
     EXPECT_NE(line.find(" completion_tokens=1 "), std::string::npos) << line;
     EXPECT_EQ(exchange->answers(), stream ? 1 : 0);
     // Nobody holds the exchange any more.
-    for (int i = 0; i < 5000 && exchange.use_count() > 1; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(exchange.use_count(), 1);
+    EXPECT_TRUE(eventually([&] { return exchange.use_count() == 1; }));
   }
 }
 
@@ -334,10 +331,7 @@ TEST(OpenaiStream, TheEndLetsGoOfEverything) {
     exchange->wait();
     wait_for_log(rig, 1);
     rig.generator->generations.clear();
-    for (int i = 0; i < 5000 && (exchange.use_count() > 1 || !generation.expired()); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(exchange.use_count(), 1);
-    EXPECT_TRUE(generation.expired());
+    EXPECT_TRUE(eventually([&] { return exchange.use_count() == 1 && generation.expired(); }));
   }
 }
 

@@ -83,7 +83,6 @@ class PrefixTest(unittest.TestCase):
 
     def test_killed_at_any_moment(self):
         cache, draw = self.cache(), random.Random(7)
-        cached_in_all = 0
         for kill in range(KILLS + 1):
             server = self.serve("--prefix-dir", cache, "--kv-blocks", 80, "--max-seqs", 4)
             server.start()
@@ -91,15 +90,13 @@ class PrefixTest(unittest.TestCase):
             wrong, over = [], threading.Event()
 
             def client(seed):
-                nonlocal cached_in_all
                 pick = random.Random(seed)
                 while not over.is_set():
                     i = pick.randrange(len(self.prompts))
                     try:
-                        text, cached, _ = ask(server, self.prompts[i])
+                        text, _, _ = ask(server, self.prompts[i])
                     except OSError:
                         return  # it was killed
-                    cached_in_all += cached
                     if text != self.expected[i]:
                         wrong.append((i, text))
 
@@ -116,8 +113,10 @@ class PrefixTest(unittest.TestCase):
             self.assertEqual(wrong, [], f"after {kill} kills")
             self.assertEqual(damaged, 0, "a file that had its name was not whole")
             if kill == KILLS:
+                found = [ask(server, prompt)[:2] for prompt in self.prompts]
+                self.assertEqual([text for text, _ in found], self.expected)
+                self.assertGreater(sum(cached for _, cached in found), 0)
                 server.stop()
-        self.assertGreater(cached_in_all, 0)
 
     def test_a_full_disk_costs_one_line(self):
         with self.serve("--prefix-dir", self.cache(), "--block-size", 128, kind=FullDisk) as server:
@@ -142,7 +141,7 @@ class PrefixTest(unittest.TestCase):
         cache = self.cache()
         with self.serve("--prefix-dir", cache) as one, self.serve("--prefix-dir", cache) as two:
             ask(one, self.prompts[0])
-            end = time.monotonic() + 20
+            end = time.monotonic() + 60
             while one.metrics()["ingot:prefix_moved_bytes_total"] == 0 or labelled(one, "ingot:prefix_moved_bytes_total")["host_to_disk"] == 0:
                 self.assertLess(time.monotonic(), end)
                 time.sleep(0.02)

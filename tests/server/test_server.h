@@ -1,13 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
+#include "eventually.h"
 #include "server/http_server.h"
 #include "server/raw_client.h"
 
@@ -18,17 +17,7 @@ using server::HttpReply;
 using server::HttpRequest;
 using server::HttpServer;
 using server::HttpServerOptions;
-
-// Waits until `done()` holds; false when it does not within the time.
-template <typename Done>
-bool eventually(Done done, std::chrono::milliseconds most = std::chrono::seconds(60)) {
-  const auto until = std::chrono::steady_clock::now() + most;
-  while (!done()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
+using test::eventually;
 
 // A body that a test writes bit by bit.
 class TestSource : public server::BodySource {
