@@ -6,10 +6,12 @@ the link between two of them.
     bench/scale_model.py draw FILE.svg    1 to 16 Macs, 1 to 1,000 replicas
 
 A message of n bytes takes  message_s + n / bytes_s.  A step of R rows of which S are sampled, on N ranks that share every layer (tp), takes
-    compute / N  +  log2(N) * (2 * layers + 1) messages of R * hidden * 4 bytes  +  one of the logits, S * vocab * 4 * (N - 1) / N
+    compute / N  +  (2 * layers + 1) sums of R * hidden * 4 bytes  +  a message of the logits, S * vocab * 4 * (N - 1) / N
     +  one of the tokens,
-and on N stages of layers (pp), with the rows in N groups of which each is in another stage,
-    compute of R / N rows  +  N - 1 messages of R / N * hidden * 4 bytes  +  one of the tokens, back to the first stage.
+where a sum of n bytes is a message of n for two ranks; more add a part each for all, then tell it: two rounds of (N - 1) / N * n,
+and on N stages of layers (pp), with the rows in G groups of which each is in another stage, the longer of
+    compute of R / G rows  +  N - 1 messages of R / G * hidden * 4 bytes  +  one of the tokens, back to the first stage
+and G times what the busiest stage computes for R / G rows.
 """
 
 import argparse
@@ -59,11 +61,17 @@ class Shape:
     def tp_messages(self, link, ranks, rows, samples):
         if ranks == 1:
             return 0.0
-        sums = math.ceil(math.log2(ranks)) * (2 * self.layers + 1) * link.message(rows * self.hidden * 4)
-        return sums + link.message(samples * self.vocab * 4 * (ranks - 1) / ranks) + link.message(samples * 4)
+        size = rows * self.hidden * 4
+        one_sum = link.message(size) if ranks == 2 else 2 * link.message(size * (ranks - 1) / ranks)
+        return (2 * self.layers + 1) * one_sum + link.message(samples * self.vocab * 4 * (ranks - 1) / ranks) + link.message(samples * 4)
 
     def pp_messages(self, link, stages, rows):
         return (stages - 1) * link.message(rows * self.hidden * 4) + link.message(rows * 12) if stages > 1 else 0.0
+
+
+def pp_step(way, groups, busiest):
+    """Seconds in which all groups have a token: `way` of one through all stages and back, `busiest`: of its stages the longest."""
+    return max(way, groups * busiest)
 
 
 # ---- check ----
@@ -112,18 +120,20 @@ def tp_steps(launch, build, repeats):
 
 
 def pp_steps(launch, build, repeats, cases):
-    """Seconds in which (streams, steps in flight) get a token each, with two stages."""
-    rounds = []
+    """Seconds in which (streams, steps in flight) get a token each with two stages, and what of one step is the first stage's."""
+    rounds, firsts = [], []
     for _ in range(repeats):
-        rounds.append({(streams, flying): streams / bench(launch, build, [streams], PP_TOKENS, "--pp", "2", "--in-flight", str(flying))[streams]["decode_tok_s"]
-                       for streams, flying in cases})
-    return medians(rounds)
+        rows = {(streams, flying): bench(launch, build, [streams], PP_TOKENS, "--pp", "2", "--in-flight", str(flying))[streams] for streams, flying in cases}
+        rounds.append({case: case[0] / row["decode_tok_s"] for case, row in rows.items()})
+        firsts.append({case: row["step_ms_p50"] * 1e-3 - row["step_gap_us_p50"] * 1e-6 for case, row in rows.items()})
+    return medians(rounds), medians(firsts)
 
 
 def check(build, delays):
     with hosts.Hosts() as near:
         launch = [*near.mpirun(2, hosts=1), "-x", "INGOT_LINK=tcp"]  # as between hosts
-        shared, stages = tp_steps(launch, build, REPEATS), pp_steps(launch, build, REPEATS, [(1, 1), (4, 1), (8, 1)])
+        shared = tp_steps(launch, build, REPEATS)
+        stages, firsts = pp_steps(launch, build, REPEATS, [(1, 1), (4, 1), (8, 1)])
         # Microseconds between two messages: of a step that ranks share, and of a stage.
         work = {step: seconds * 1e6 / (2 * DEFAULT_MODEL.layers + 3) for step, seconds in shared.items()}
         work |= {rows: seconds * 1e6 / 2 for (rows, _), seconds in stages.items()}
@@ -137,7 +147,7 @@ def check(build, delays):
         with hosts.Hosts(str(build / "bin" / "link_relay"), delay, mbit) as far:
             launch, repeats = far.mpirun(2), 1 if delay >= 5000 else REPEATS
             link, steps = link_times(launch, build, sorted(set(work.values()))), tp_steps(launch, build, repeats)
-            flown = pp_steps(launch, build, repeats, PP_CASES)
+            flown, _ = pp_steps(launch, build, repeats, PP_CASES)
         name = f"{mbit / 1000:g} Gbit/s" + (f", {delay / 1000:g} ms" if delay else "")
 
         def show(what, us, rows, predicted, seconds):
@@ -157,8 +167,10 @@ def check(build, delays):
         for (streams, flying), seconds in flown.items():
             rows = streams // flying
             us = work[rows]
+            alone, first = stages[rows, 1], firsts[rows, 1]
             added = [DEFAULT_MODEL.pp_messages(way[us], 2, rows) for way in (link, memory)]
-            show(f"pp, decode, {flying} step{'s' if flying > 1 else ''} in flight of ", us, rows, stages[rows, 1] + added[0] - added[1], seconds)
+            predicted = pp_step(alone + added[0] - added[1], flying, max(first, alone - first))
+            show(f"pp, decode, {flying} step{'s' if flying > 1 else ''} in flight of ", us, rows, predicted, seconds)
     worst = max(map(abs, errors))
     print(f"\n{sum(abs(error) <= 0.15 for error in errors)} of {len(errors)} within 15 %, the largest error is {worst:.0%}")
     return worst
@@ -194,7 +206,7 @@ def tp_speed(macs, link, streams):
 def pp_speed(macs, link, streams):
     groups = min(macs, streams)
     rows = streams / groups
-    return streams / max(mac_compute(rows) + mac_shape().pp_messages(link, macs, rows), groups * mac_compute(rows) / macs)
+    return streams / pp_step(mac_compute(rows) + mac_shape().pp_messages(link, macs, rows), groups, mac_compute(rows) / macs)
 
 
 def misses(replicas, turns, knows_prefixes):
