@@ -22,30 +22,26 @@ import hosts  # noqa: E402
 SOAK = bool(os.environ.get("INGOT_SOAK"))
 IS_NEWEST = version("vllm").startswith("0.32.")
 pytestmark = pytest.mark.skipif(not (IS_NEWEST or SOAK), reason="tried with vLLM 0.32.0; INGOT_SOAK=1 tries it with both")
-DENSE, EXPERTS, WINDOWED, QUANTIZED, DEEP = "llama-bf16-llama3", "qwen3moe-bf16", "mistral-bf16-window", "llama-awq-g64", "smollm3-bf16"
+DENSE, EXPERTS, QUANTIZED, WINDOWED = "llama-bf16-llama3", "qwen3moe-bf16", "llama-awq-g64", "mistral-bf16-window"
 DEFAULT, TINYLLAMA = "the default model", "TinyLlama's shapes"
+KINDS = {"dense": DENSE, "experts": EXPERTS, "quantized": QUANTIZED, "windowed": WINDOWED}
+# --tensor-parallel-size, --pipeline-parallel-size
+CUTS = {"by two": (2, 1), "in stages": (1, 2), "by four": (4, 1), "in three stages": (1, 3), "two by two": (2, 2)}
+
+
+def models_for(tp, device):
+    """Tiny ones, and on the CPU a large one, of which the default model has heads that do not divide."""
+    large = DEFAULT if tp == 1 else TINYLLAMA
+    return {**KINDS, large: large} if device == "cpu" else KINDS
+
+
 # (model, --tensor-parallel-size, --pipeline-parallel-size, device), by what one cluster serves after the other.
-CASES = {"dense": (DENSE, 2, 1, "cpu")}
+CASES = {"dense by two": (DENSE, 2, 1, "cpu")}
 if SOAK:
-    CASES |= {
-        "stages": (DENSE, 1, 2, "cpu"),
-        "experts": (EXPERTS, 2, 1, "cpu"),
-        "stages of experts": (EXPERTS, 1, 2, "cpu"),
-        "quantized": (QUANTIZED, 2, 1, "cpu"),
-        "windowed": (WINDOWED, 2, 1, "cpu"),
-        "windowed stages": (WINDOWED, 1, 2, "cpu"),
-        "TinyLlama's shapes": (TINYLLAMA, 2, 1, "cpu"),
-        "stages of the default model": (DEFAULT, 1, 2, "cpu"),
-        "four": (DENSE, 4, 1, "cpu"),
-        "experts by four": (EXPERTS, 4, 1, "cpu"),
-        "quantized by four": (QUANTIZED, 4, 1, "cpu"),
-        "windowed by four": (WINDOWED, 4, 1, "cpu"),
-        "three stages": (DEEP, 1, 3, "cpu"),
-        "two by two": (DENSE, 2, 2, "cpu"),
-        "experts two by two": (EXPERTS, 2, 2, "cpu"),
-        "dense on Metal": (DENSE, 2, 1, "metal"),
-        "stages on Metal": (WINDOWED, 1, 2, "metal"),
-    }
+    CASES = {
+        f"{kind} {cut}, {device}": (model, tp, pp, device)
+        for device in ("cpu", "metal") for cut, (tp, pp) in CUTS.items() for kind, model in models_for(tp, device).items()
+    }  # fmt: skip
 BIN = Path(sys.executable).parent
 NEW = {"cpu": 16, "metal": 4}  # software Metal takes seconds for one
 ASKS = [{"temperature": 0}, {"temperature": 1.0, "seed": 11, "top_p": 0.95}]  # vLLM does not know what a model's makers advise
@@ -65,6 +61,21 @@ ask = lambda prompt, params: client.completions.create(
     model="tiny", prompt=prompt, max_tokens=new, extra_body={"ignore_eos": True, "return_token_ids": True}, **params).choices[0].token_ids
 print(json.dumps([[ask(prompt, params) for prompt in prompts] for params in asks]))
 """
+
+
+def with_layers(model, folder, layers):
+    """A copy of the tiny model with its last layer again and again."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(model, folder)
+    config = json.loads((model / "config.json").read_text())
+    weights = load_file(model / "model.safetensors")
+    last = f"model.layers.{config['num_hidden_layers'] - 1}."
+    for layer in range(config["num_hidden_layers"], layers):
+        weights |= {name.replace(last, f"model.layers.{layer}."): tensor.clone() for name, tensor in weights.items() if name.startswith(last)}
+    save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": max(layers, config["num_hidden_layers"])}))
+    return folder
 
 
 def with_words(model, folder):
@@ -118,17 +129,19 @@ def tinyllama(folder):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A model's folder by its name, made once."""
+    """A model's folder by its name and the layers that it must have, made once."""
     made = {}
 
-    def folder(name):
-        if name not in made:
+    def folder(name, layers):
+        if (name, layers) not in made:
             place = tmp_path_factory.mktemp("models")
             if name == DEFAULT:
-                made[name] = Path(export_default_model(place / "default"))
+                made[name, layers] = Path(export_default_model(place / "default"))
+            elif name == TINYLLAMA:
+                made[name, layers] = with_words(tinyllama(place / "shapes"), place / "tiny")
             else:
-                made[name] = with_words(tinyllama(place / "shapes") if name == TINYLLAMA else FIXTURES / name, place / "tiny")
-        return made[name]
+                made[name, layers] = with_words(with_layers(FIXTURES / name, place / "layers", layers), place / "tiny")
+        return made[name, layers]
 
     return folder
 
@@ -219,7 +232,7 @@ def clusters():
 @pytest.mark.parametrize("name", CASES)
 def test_a_ray_cluster_of_two_hosts(name, clusters, folders):
     model, tp, pp, device = CASES[name]
-    folder, prompts = folders(model), tiny_prompts()[:2]
+    folder, prompts = folders(model, max(pp, 2)), tiny_prompts()[:2]
     if model == WINDOWED and device == "metal":  # the whole prompt is many rows
         prompts = [prompt[:40] for prompt in prompts]
     start = time.monotonic()
