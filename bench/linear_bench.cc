@@ -3,6 +3,7 @@
 //
 //   linear_bench [--threads N] [--isa NAME] [--types q4_0,q4_1] [--rows 1,16,512] [--shape 4096x4096] [--ms 200]
 //                [--mb 80]       copies of a --shape are made until they fill this much memory
+//                [--outliers 0.2]  share of the blocks of activations that have one (linear/format.h); none by default
 //                [--clock cpu]   with one thread: CPU time, for a machine that has other work to do
 //
 // A "model" is every matrix of one forward pass (SmolLM2-135M's shapes by default), different weights for each layer,
@@ -103,7 +104,7 @@ int run(int argc, char** argv) {
   int threads = ThreadPool::available_cpus();
   std::string isa_text, types = "q4_0,q4_1,q5_0,q5_1,q8_0,q2_k,q3_k,q4_k,q5_k,q6_k,iq4_nl,f32,f16,bf16",
                         rows_text = "1,2,4,8,16,64,512", shape_text;
-  double seconds = 0.2, memory = 80e6;
+  double seconds = 0.2, memory = 80e6, outliers = 0.0;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--threads")
@@ -120,6 +121,8 @@ int run(int argc, char** argv) {
       cpu_clock = value == "cpu";
     else if (flag == "--mb")
       memory = std::atof(value.c_str()) * 1e6;
+    else if (flag == "--outliers")
+      outliers = std::atof(value.c_str());
     else if (flag == "--ms")
       seconds = std::atof(value.c_str()) / 1000;
     else
@@ -175,6 +178,9 @@ int run(int argc, char** argv) {
       std::mt19937 rng(2);
       std::normal_distribution<float> normal;
       for (int64_t i = 0; i < rows * widest; ++i) x[i] = normal(rng);
+      std::bernoulli_distribution chosen(outliers);
+      for (int64_t i = 0; i < rows * widest; i += 32)
+        if (chosen(rng)) x[i + static_cast<int64_t>(rng() % 32)] = 12.0f;
       auto product = [&](const PackedMatrix& w, Worker& worker) {
         LinearArgs args;
         args.weight = &w;

@@ -3,11 +3,12 @@
 //
 // Units are vectors of a panel, or, where a vector is as wide as a panel, panels that lie behind each other: `next` is
 // from one unit's panel to the next one's, 0 within a panel.
-template <class V, DType kType, int kRows, int kUnits>
+// kUnpacked: the codes were taken apart before.
+template <class V, DType kType, int kRows, int kUnits, bool kUnpacked = false>
 struct BlockTile {
   using I = typename V::I;
   using F = typename V::F;
-  static constexpr PanelFormat kFormat = panel_format(kType);
+  static constexpr PanelFormat kFormat = kUnpacked ? unpacked_format(kType) : panel_format(kType);
   static constexpr int kBits = kFormat.code_bits();
   static constexpr bool kHalves = needs_halves(kType);
   static constexpr bool kMins = has_min(kFormat.scales);
@@ -34,6 +35,7 @@ struct BlockTile {
   // Word j of kLanes rows, one code, or the number it stands for, a byte.
   template <int j>
   INGOT_INLINE I word(const uint8_t* codes) {
+    if constexpr (kUnpacked) return V::load(codes + 64 * j);
     constexpr int kLow = kFormat.low_bits;
     I w;
     if constexpr (kLow == 8) {
@@ -234,7 +236,7 @@ struct BlockTile {
             }
             at += kFormat.header_bytes;
             for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
-              if constexpr (kRows >= kPrefetchRows && kSpan == 1)
+              if constexpr (kRows >= kPrefetchRows && kSpan == 1 && !kUnpacked)
                 for (int b = 0; b < kFormat.record_bytes; b += 64) __builtin_prefetch(at + kPrefetch + b);
               all_rows<0>(at, next, act, lane, d, dmin, acc);
               if (const uint32_t rows = *outliers++; rows != 0) {
@@ -259,15 +261,40 @@ struct BlockTile {
 
 // All panels of a call. Units that span several come to panels that are in cache: from memory one stream is read faster
 // than two (on a Zen 5 core four rows of q8_0 by a fifth). The last panels go by themselves where there are too few.
-template <class V, DType kType, int kRows>
+template <class V, DType kType, int kRows, bool kUnpacked = false>
 void run_blocks(const TileArgs& args) {
   constexpr int kUnits = V::units(kRows, panel_format(kType).code_bits(), needs_halves(kType));
   if constexpr (kUnits * V::kLanes <= kPanelRows) {
-    BlockTile<V, kType, kRows, kUnits>::run(args, 0, args.panels);
+    BlockTile<V, kType, kRows, kUnits, kUnpacked>::run(args, 0, args.panels);
   } else {
     constexpr int kSpan = kUnits * V::kLanes / kPanelRows;
     const int together = args.from_memory ? 0 : args.panels / kSpan * kSpan;
-    BlockTile<V, kType, kRows, kUnits>::run(args, 0, together);
-    BlockTile<V, kType, kRows, kPanelRows / V::kLanes>::run(args, together, args.panels);
+    BlockTile<V, kType, kRows, kUnits, kUnpacked>::run(args, 0, together);
+    BlockTile<V, kType, kRows, kPanelRows / V::kLanes, kUnpacked>::run(args, together, args.panels);
+  }
+}
+
+// Word j and those behind it of the 16 rows of a record.
+template <class V, DType kType, int j>
+INGOT_INLINE void unpack_words(const uint8_t* codes, uint8_t* out) {
+  for (int lane = 0; lane < kPanelRows; lane += V::kLanes)
+    V::store_codes(out + 64 * j + 4 * lane, BlockTile<V, kType, 1, 1>::template word<j>(codes + 4 * lane));
+  if constexpr (j + 1 < kBlock / 4) unpack_words<V, kType, j + 1>(codes, out);
+}
+
+template <class V, DType kType>
+void unpack_panel(const uint8_t* panel, int64_t blocks, uint8_t* out) {
+  constexpr PanelFormat kFrom = panel_format(kType), kTo = unpacked_format(kType);
+  for (int64_t block = 0; block < blocks; ++block) {
+    if (kFrom.header_bytes > 0 && block % kFrom.group() == 0) {
+      __builtin_memcpy(out, panel, kFrom.header_bytes);
+      panel += kFrom.header_bytes;
+      out += kFrom.header_bytes;
+    }
+    for (int b = 0; b < kFrom.record_bytes; b += 64) __builtin_prefetch(panel + kPrefetch + b);
+    unpack_words<V, kType, 0>(panel, out);
+    __builtin_memcpy(out + kTo.code_bytes, panel + kFrom.code_bytes, kFrom.record_bytes - kFrom.code_bytes);
+    panel += kFrom.record_bytes;
+    out += kTo.record_bytes;
   }
 }

@@ -15,13 +15,21 @@ namespace ingot::cpu {
 // Up to this many rows every worker converts the activations for itself, before its first panels: cheaper than waiting.
 inline constexpr int64_t kRedundantRows = 2;
 
-// Activations that stay in a core's second-level cache while panels pass by.
+// Activations that stay in a core's second-level cache while panels pass by; or panels, where that leaves less to be
+// read from farther away: a tile of wide rows takes hundreds of KiB.
 inline constexpr size_t kActivationBlockBytes = size_t{384} << 10;
+inline constexpr size_t kPanelBlockBytes = size_t{640} << 10;
 
 // Weights handed to a worker at a time: at least this much, when they are read once, and few enough chunks that the
 // processor's prefetchers seldom start anew.
 inline constexpr size_t kChunkBytes = size_t{16} << 10;
 inline constexpr int64_t kChunksPerWorker = 4;
+
+// From so many tiles on the codes of panels are taken apart once, where the kernels know how: as many panels as leave
+// activations their place in the second-level cache, or two, for which a worker has room in all but the widest rows.
+inline constexpr int64_t kUnpackTiles = 8;
+inline constexpr size_t kUnpackedBytes = size_t{256} << 10;
+inline constexpr size_t kRoomBytes = size_t{512} << 10;
 
 // Bytes of converted activations of a row, in blocks of columns. Every slice begins a block.
 inline size_t quantized_row_bytes(int64_t blocks, bool halves) { return activation_bytes(1, blocks, halves); }
@@ -48,6 +56,7 @@ struct Call {
   uint8_t* rounded = nullptr;
   int64_t first_tile = 0;    // of those that meet some panels one after another
   bool unconverted = false;  // they are still to be filled, by this worker for itself
+  uint8_t* room = nullptr;   // of this worker, for panels that are taken apart: kRoomBytes
 
   // One that rounds to bf16 is AVX-512 with more instructions; all ISAs pack alike.
   static const KernelTable& table_of(const PackedMatrix::Impl& a, bool f32_in) {
@@ -112,8 +121,22 @@ struct Call {
     });
   }
 
+  // Bytes of one of the segment's panels whose codes were taken apart; 0: they are not.
+  size_t unpacked_bytes(const Segment& segment) const {
+    const auto* tiles_of = kernels.unpacked_tile[static_cast<int>(segment.type)];
+    const int64_t least = rows / tiles;
+    if (room == nullptr || least == 0 || tiles_of[least - 1] == nullptr) return 0;
+    return align_up(unpacked_panel_bytes(segment.type, blocks), 64);
+  }
+  void unpack(const PackedMatrix::Impl& matrix, const Segment& segment, int64_t panel, int panels, uint8_t* out) const {
+    for (int i = 0; i < panels; ++i)
+      kernels.unpack[static_cast<int>(segment.type)](matrix.panel_data(segment, panel + i), blocks,
+                                                     out + static_cast<size_t>(i) * unpacked_bytes(segment));
+  }
+
+  // unpacked: the panels as unpack() left them, or null.
   void run_tile(const PackedMatrix::Impl& matrix, const Segment& segment, int64_t panel, int panels, int64_t tile,
-                float* out) const {
+                float* out, const uint8_t* unpacked = nullptr) const {
     const int64_t row = tile_start(tile);
     alignas(64) float waiting[kWaitingFloats];
     TileArgs args;
@@ -130,20 +153,37 @@ struct Call {
     args.in = in + row * in_stride;
     args.in_stride = in_stride;
     args.out = out;
-    args.from_memory = tile == first_tile;
-    kernels.tile[static_cast<int>(segment.type)][tile_rows(tile) - 1](args);
+    if (unpacked != nullptr) {
+      args.panel = unpacked;
+      args.panel_bytes = unpacked_bytes(segment);
+    } else {
+      args.from_memory = tile == first_tile;
+    }
+    const auto& run = unpacked != nullptr ? kernels.unpacked_tile : kernels.tile;
+    run[static_cast<int>(segment.type)][tile_rows(tile) - 1](args);
   }
 
   // f(segment, panel, panels, tile) for all panels and tiles, shared among the workers a chunk of panels at a time. A
   // few panels meet all tiles (as many as stay in cache) before the next ones, so that weights come from memory once.
-  template <typename F>
-  void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, F&& f) {
+  // Before that prepare_panels(segment, panel, panels, tiles) is asked how many of them it wants.
+  template <typename P, typename F>
+  void share_panels(const PackedLayout& layout, size_t panel_bytes, Worker& worker, P&& prepare_panels, F&& f) {
     const int64_t least = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes / panel_bytes) / tiles);
     int64_t chunk = std::max(least, layout.panels / (worker.count() * kChunksPerWorker));
     if (chunk > kMaxUnitPanels) chunk = align_up(chunk, kMaxUnitPanels);  // one that is left over costs as much as two
     if (worker.count() == 1) chunk = layout.panels;
     const int64_t cached_rows = static_cast<int64_t>(kActivationBlockBytes / row_bytes());
-    const int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
+    int64_t cached_tiles = std::max<int64_t>(1, cached_rows / kernels.max_tile);
+    const int64_t cached_panels =
+        std::clamp<int64_t>(static_cast<int64_t>(kPanelBlockBytes / panel_bytes), 1, kMaxTilePanels);
+    int64_t most_panels = kMaxTilePanels;
+    // What a tile times a panel reads from afar: a part of the panel, or of the tile.
+    const size_t tile_bytes = row_bytes() * static_cast<size_t>(kernels.max_tile);
+    if (tiles > cached_tiles &&
+        panel_bytes / static_cast<size_t>(cached_tiles) > tile_bytes / static_cast<size_t>(cached_panels)) {
+      cached_tiles = tiles;
+      most_panels = cached_panels;
+    }
     worker.share(ceil_div(layout.panels, chunk), [&](int64_t i) {
       if (std::exchange(unconverted, false))
         for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
@@ -152,7 +192,8 @@ struct Call {
         const int64_t last_tile = std::min(tiles, first_tile + cached_tiles);
         for (int64_t panel = i * chunk; panel < end;) {
           const Segment& segment = segment_of_panel(layout, panel);
-          const int64_t stop = std::min({end, segment.first_panel + segment.panels(), panel + kMaxTilePanels});
+          int64_t stop = std::min({end, segment.first_panel + segment.panels(), panel + most_panels});
+          stop = panel + prepare_panels(segment, panel, static_cast<int>(stop - panel), last_tile - first_tile);
           for (int64_t tile = first_tile; tile < last_tile; ++tile)
             f(segment, panel, static_cast<int>(stop - panel), tile);
           panel = stop;

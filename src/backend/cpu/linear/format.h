@@ -76,6 +76,19 @@ constexpr PanelFormat panel_format(DType type) {
   return format;
 }
 
+// A panel whose codes were taken apart beforehand, for products that meet it again and again: the codes of its records
+// are [8 j][16 r] words whatever they were, signed where the kernels multiply them so. Scales and headers as before.
+constexpr PanelFormat unpacked_format(DType type) {
+  PanelFormat format = panel_format(type);
+  format.record_bytes += kPanelRows * kBlock - format.code_bytes;
+  format.code_bytes = kPanelRows * kBlock;
+  return format;
+}
+constexpr size_t unpacked_panel_bytes(DType type, int64_t blocks) {
+  const PanelFormat format = unpacked_format(type);
+  return static_cast<size_t>(blocks * format.record_bytes + blocks / format.group() * format.header_bytes);
+}
+
 // Whether the kernels need the activations' sums over halves of a block.
 constexpr bool needs_halves(DType type) {
   const Scales scales = panel_format(type).scales;

@@ -61,6 +61,10 @@ struct KernelTable {
 
   // Indexed by DType, then rows - 1.
   void (*tile[kNumDTypes][kMaxTileRows])(const TileArgs&);
+
+  // Null where it does not pay: takes a panel's codes apart (format.h), for tiles of max_tile rows or one less.
+  void (*unpack[kNumDTypes])(const uint8_t* panel, int64_t blocks, uint8_t* out);
+  void (*unpacked_tile[kNumDTypes][kMaxTileRows])(const TileArgs&);  // of panels that were
   void (*store[kNumStoreKinds])(const StoreArgs&);
 };
 

@@ -7,10 +7,18 @@
 
 namespace ingot::cpu {
 
+namespace {
+
+// Of all workers, before the activations.
+size_t room_bytes(int workers) { return kRoomBytes * static_cast<size_t>(workers); }
+
+}  // namespace
+
 size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers) {
   const size_t row_bytes = most_row_bytes(cols);
   const size_t redundant = align_up(static_cast<size_t>(std::min(rows, kRedundantRows)) * row_bytes, 64);
-  return std::max(align_up(static_cast<size_t>(rows) * row_bytes, 64), redundant * static_cast<size_t>(workers));
+  return room_bytes(workers) +
+         std::max(align_up(static_cast<size_t>(rows) * row_bytes, 64), redundant * static_cast<size_t>(workers));
 }
 
 void linear(const LinearArgs& args, Worker& worker) {
@@ -19,24 +27,46 @@ void linear(const LinearArgs& args, Worker& worker) {
   const PackedMatrix::Impl& last = gated ? args.up->impl() : weight;  // whose results are stored, times the gate's
   const float* bias = gated ? args.up_bias : args.bias;
   Call call(weight, last, args.in, args.in_stride, args.rows, args.f32_in);
-  call.prepare(args.scratch, worker);
+  auto* scratch = static_cast<uint8_t*>(args.scratch);
+  call.room = scratch + kRoomBytes * static_cast<size_t>(worker.index());
+  call.prepare(scratch + room_bytes(worker.count()), worker);
   const StoreKind kind = args.activation   ? store_kind(*args.activation)
                          : args.accumulate ? StoreKind::add
                                            : StoreKind::set;
   const auto store = call.kernels.store[static_cast<int>(kind)];
   const size_t panel_bytes = last.layout.segments[0].panel_bytes + (gated ? weight.layout.segments[0].panel_bytes : 0);
-  call.share_panels(last.layout, panel_bytes, worker,
+  // The panels at hand, where they were taken apart.
+  const uint8_t* unpacked = nullptr;
+  const uint8_t* unpacked_gate = nullptr;
+  const auto prepare_panels = [&](const Segment& segment, int64_t panel, int panels, int64_t tiles) {
+    const Segment& gate_segment = segment_of_panel(weight.layout, panel);
+    const size_t bytes = call.unpacked_bytes(segment), gate_bytes = gated ? call.unpacked_bytes(gate_segment) : 0;
+    unpacked = unpacked_gate = nullptr;
+    const bool pays = tiles >= kUnpackTiles && bytes > 0 && (!gated || gate_bytes > 0);
+    if (!pays || 2 * (bytes + gate_bytes) > kRoomBytes) return panels;
+    panels = std::min(panels, std::max(2, static_cast<int>(kUnpackedBytes / (bytes + gate_bytes))));
+    unpacked = call.room;
+    call.unpack(last, segment, panel, panels, call.room);
+    if (gated) {
+      uint8_t* behind = call.room + static_cast<size_t>(panels) * bytes;
+      unpacked_gate = behind;
+      call.unpack(weight, gate_segment, panel, panels, behind);
+    }
+    return panels;
+  };
+  call.share_panels(last.layout, panel_bytes, worker, prepare_panels,
                     [&](const Segment& segment, int64_t panel, int panels, int64_t tile) {
                       alignas(64) float result[kTileFloats];
                       alignas(64) float gate[kTileFloats];
                       StoreArgs to = call.target(segment, panel, panels, tile, args.out, args.out_stride, bias);
                       if (gated) {
-                        call.run_tile(weight, segment_of_panel(weight.layout, panel), panel, panels, tile, gate);
+                        call.run_tile(weight, segment_of_panel(weight.layout, panel), panel, panels, tile, gate,
+                                      unpacked_gate);
                         to.gate_tile = gate;
                         const int64_t col = segment.first_row + (panel - segment.first_panel) * kPanelRows;
                         to.gate_bias = args.bias == nullptr ? nullptr : args.bias + col;
                       }
-                      call.run_tile(last, segment, panel, panels, tile, result);
+                      call.run_tile(last, segment, panel, panels, tile, result, unpacked);
                       to.tile = result;
                       store(to);
                     });

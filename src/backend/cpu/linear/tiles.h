@@ -12,6 +12,7 @@
 //   units(rows, bits, halves)   how many vectors of a panel, or of panels behind each other, are worked on together,
 //   for
 //                  codes of that many bits, with one or two scales a record
+//   unpacks(format)             whether the codes of a panel are taken apart for products with many tiles
 //   rows_at_once(rows, units, halves)   of how many rows dot products are under way together
 //   kFloatRows, float_units(rows)       the same for plain numbers
 //   kManyBlocks    of so many blocks V quantizes a row of activations together; 1: it does not
@@ -333,6 +334,10 @@ constexpr void add_tiles(KernelTable& table) {
     table.tile[static_cast<int>(kType)][kRows - 1] = FloatTile<V, kType, kRows>::run;
   } else {
     table.tile[static_cast<int>(kType)][kRows - 1] = run_blocks<V, kType, kRows>;
+  }
+  if constexpr (kRows + 1 >= V::kMaxTile && V::unpacks(panel_format(kType))) {
+    table.unpack[static_cast<int>(kType)] = unpack_panel<V, kType>;
+    table.unpacked_tile[static_cast<int>(kType)][kRows - 1] = run_blocks<V, kType, kRows, true>;
   }
   if constexpr (kRows > 1) add_tiles<V, kType, kRows - 1>(table);
 }

@@ -16,6 +16,8 @@ struct Vec {
     return rows <= 2 || ((bits <= 4 || bits == 8) && !halves) ? 2 : 1;
   }
   static constexpr int rows_at_once(int rows, int, bool) { return rows; }
+  // A core is bound by the number of instructions, of which taking codes apart is a twentieth to a third.
+  static constexpr bool unpacks(const PanelFormat& format) { return format.low_bits > 0; }
   static constexpr int kFloatRows = 3;
   static constexpr int float_units(int) { return 2; }
 
@@ -24,6 +26,7 @@ struct Vec {
   INGOT_INLINE void keep(F& a) { asm volatile("" : "+x"(a)); }
 
   INGOT_INLINE I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  INGOT_INLINE void store_codes(void* p, I a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
   INGOT_INLINE I bytes(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }
   INGOT_INLINE I mask(I a, I b) { return _mm256_and_si256(a, b); }
   INGOT_INLINE I or_masked(I a, I b, I m) { return _mm256_or_si256(a, _mm256_and_si256(b, m)); }

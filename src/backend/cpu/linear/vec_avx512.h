@@ -16,6 +16,8 @@ struct Vec {
   static constexpr int rows_at_once(int rows, int units, bool halves) {
     return units == 2 && rows > (halves ? 4 : 6) ? 4 : rows;
   }
+  // Those of two planes; multiplying takes longer than taking others apart.
+  static constexpr bool unpacks(const PanelFormat& format) { return format.high_bits > 0; }
   static constexpr int kFloatRows = 8;
   static constexpr int float_units(int) { return 1; }
   INGOT_INLINE void keep(F&) {}
@@ -26,6 +28,7 @@ struct Vec {
 #endif
 
   INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
+  INGOT_INLINE void store_codes(void* p, I a) { _mm512_storeu_si512(p, a); }
   INGOT_INLINE I bytes(int v) { return _mm512_set1_epi8(static_cast<char>(v)); }
   INGOT_INLINE I mask(I a, I b) { return _mm512_and_si512(a, b); }
   INGOT_INLINE I or_masked(I a, I b, I m) { return _mm512_ternarylogic_epi32(a, b, m, 0xf8); }  // a | (b & m)

@@ -17,6 +17,7 @@ struct Vec {
   static constexpr bool kSigned8 = true;
   INGOT_INLINE void keep(F&) {}
   static constexpr int rows_at_once(int rows, int, bool) { return rows; }
+  static constexpr bool unpacks(const PanelFormat&) { return false; }
   static constexpr int kFloatRows = kMaxTile;
   static constexpr int float_units(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
   static constexpr int units(int rows, int, bool) { return float_units(rows); }
