@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ceil_div.h"
 #include "core/error.h"
 
 namespace ingot {
@@ -72,6 +73,20 @@ void MatrixSource::drop_before(int64_t row) {
     if (bytes > dropped_[i]) drop_(tensor.data.subspan(dropped_[i], bytes - dropped_[i]));
     dropped_[i] = std::max(dropped_[i], bytes);
     row -= tensor.shape[0];
+  }
+}
+
+void MatrixSource::drop_rows(int64_t begin, int64_t end) const {
+  for (size_t i = 0; drop_ && i < spec_.parts.size() && end > 0; ++i) {
+    const TensorView& tensor = *spec_.parts[i].tensor;
+    // Those of a head are taken out of order: it is done with when all of them are.
+    const int64_t unit = std::max<int64_t>(1, spec_.parts[i].interleaved_head_size);
+    const int64_t first = ceil_div(std::max<int64_t>(begin, 0), unit) * unit;
+    const int64_t last = std::min(end, tensor.shape[0]) / unit * unit;
+    const auto at = [&](int64_t row) { return dtype_bytes(tensor.dtype, static_cast<size_t>(row * tensor.shape[1])); };
+    if (first < last) drop_(tensor.data.subspan(at(first), at(last) - at(first)));
+    begin -= tensor.shape[0];
+    end -= tensor.shape[0];
   }
 }
 

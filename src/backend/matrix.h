@@ -57,6 +57,8 @@ class MatrixSource {
   const uint8_t* row(int64_t row) const;
   // Rows before this one will not be read again.
   void drop_before(int64_t row);
+  // Nor these, [begin, end), whatever is before them. By several threads at once, of rows that others do not name.
+  void drop_rows(int64_t begin, int64_t end) const;
 
  private:
   const MatrixSpec& spec_;

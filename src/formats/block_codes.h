@@ -63,7 +63,7 @@ void block_codes(const uint8_t* row, int64_t block, uint32_t (&words)[8]) {
       words[j + 4] = (both >> 4 & kNibbles) | spread_bits(bits >> (4 * j + 16)) << 4;
     }
   } else {
-    const int sub = static_cast<int>(block % 8), half = sub / 4, quarter = sub % 4;
+    const int sub = static_cast<int>(static_cast<uint64_t>(block) % 8), half = sub / 4, quarter = sub % 4;
     for (int j = 0; j < 8; ++j) {
       if constexpr (kLayout.low_bits == 2)
         words[j] = load_u32(low + 32 * half + 4 * j) >> (2 * quarter) & kPairs;

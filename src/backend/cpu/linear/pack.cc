@@ -4,7 +4,9 @@
 #include "backend/cpu/linear/linear.h"
 #include "backend/cpu/linear/packed.h"
 #include "backend/cpu/linear/panel_codes.h"
+#include "backend/cpu/linear/unroll.h"
 #include "backend/cpu/memory.h"
+#include "core/ceil_div.h"
 #include "core/error.h"
 #include "core/half.h"
 #include "formats/block_codes.h"
@@ -99,7 +101,7 @@ void put_scales(const uint8_t* source, int64_t block, int row, uint8_t* record) 
   constexpr PanelFormat kFormat = panel_format(kType);
   const uint8_t* from = stored_block<kType>(source, block);
   const uint8_t* d = from + dtype_info(kType).layout.d_at;
-  const int sub = static_cast<int>(block % kFormat.group());
+  const int sub = static_cast<int>(static_cast<uint64_t>(block) % kFormat.group());
   uint8_t* scales = record + kFormat.code_bytes;
   if (sub == 0) {
     uint8_t* halves = kFormat.header_bytes > 0 ? record - kFormat.header_bytes : scales;
@@ -120,21 +122,31 @@ void put_scales(const uint8_t* source, int64_t block, int row, uint8_t* record) 
 }
 
 template <DType kType>
-void pack_row(const uint8_t* source, int64_t cols, int row, uint8_t* panel) {
+void pack_block(const uint8_t* source, int64_t block, int row, uint8_t* panel) {
+  uint8_t* record = panel + record_offset<kType>(block);
+  uint32_t words[8];
+  block_codes<kType>(source, block, words);
+  put_codes<kType>(words, row, record);
+  put_scales<kType>(source, block, row, record);
+}
+
+// Columns [begin, end) of a row, whole super-blocks but for the last ones.
+template <DType kType>
+void pack_columns(const uint8_t* source, int64_t begin, int64_t end, int row, uint8_t* panel) {
   if constexpr (kType == DType::f32) {
-    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k * 64 + row * 4, source + 4 * k, 4);
+    for (int64_t k = begin; k < end; ++k) std::memcpy(panel + k * 64 + row * 4, source + 4 * k, 4);
   } else if constexpr (kType == DType::f16) {
-    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k * 32 + row * 2, source + 2 * k, 2);
+    for (int64_t k = begin; k < end; ++k) std::memcpy(panel + k * 32 + row * 2, source + 2 * k, 2);
   } else if constexpr (kType == DType::bf16) {
-    for (int64_t k = 0; k < cols; ++k) std::memcpy(panel + k / 2 * 64 + row * 4 + k % 2 * 2, source + 2 * k, 2);
-  } else {
-    for (int64_t block = 0; block < cols / kBlock; ++block) {
-      uint8_t* record = panel + record_offset<kType>(block);
-      uint32_t words[8];
-      block_codes<kType>(source, block, words);
-      put_codes<kType>(words, row, record);
-      put_scales<kType>(source, block, row, record);
+    for (int64_t k = begin; k < end - 1; k += 2) std::memcpy(panel + k * 32 + row * 4, source + 2 * k, 4);
+    if (end % 2 != 0) std::memcpy(panel + (end - 1) * 32 + row * 4, source + 2 * (end - 1), 2);
+  } else if constexpr (panel_format(kType).group() > 1) {
+    for (int64_t first = begin / kBlock; first < end / kBlock; first += 8) {
+      INGOT_UNROLL  // which bits belong to a block is then known when this is compiled
+          for (int sub = 0; sub < 8; ++sub) pack_block<kType>(source, first + sub, row, panel);
     }
+  } else {
+    for (int64_t block = begin / kBlock; block < end / kBlock; ++block) pack_block<kType>(source, block, row, panel);
   }
 }
 
@@ -169,10 +181,21 @@ void pack_panel(const MatrixSource& source, const PackedMatrix::Impl& impl, int6
   if (rows < kPanelRows) std::memset(to, 0, segment.panel_bytes);
   // An odd number of bf16 columns leaves half a pair unwritten, and rounding up leaves bytes at the end.
   std::memset(to + segment.panel_bytes - 64, 0, 64);
+  const uint8_t* from[kPanelRows];
+  for (int row = 0; row < rows; ++row) from[row] = source.row(segment.first_row + first + row);
+  // A few columns of all rows, then the next: every line of the panel is written by all rows, and stays in the first
+  // cache until it is full.
   with_dtype(segment.type, [&]<DType kType>() {
-    for (int row = 0; row < rows; ++row)
-      pack_row<kType>(source.row(segment.first_row + first + row), impl.cols, row, to);
+    for (int64_t begin = 0; begin < impl.cols; begin += kSuper)
+      for (int row = 0; row < rows; ++row)
+        pack_columns<kType>(from[row], begin, std::min<int64_t>(begin + kSuper, impl.cols), row, to);
   });
+}
+
+// The row that a panel begins with; past the last panel, the number of rows.
+int64_t first_row(const PackedLayout& layout, int64_t panel) {
+  const Segment& segment = segment_of_panel(layout, std::min(panel, layout.panels - 1));
+  return segment.first_row + std::min(segment.rows, (panel - segment.first_panel) * kPanelRows);
 }
 
 }  // namespace
@@ -209,21 +232,22 @@ PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop,
   }
   impl.data = allocate_weights(impl.layout.bytes);
 
-  // In steps of about 4 MiB, each dropped from the page cache before the next is read.
+  // In pieces of about a MiB, each given back by whoever packed it: no more of the source is held than is being read.
   MatrixSource source(spec, drop);
   const size_t panel_bytes = std::max<size_t>(1, impl.layout.bytes / static_cast<size_t>(impl.layout.panels));
-  const int64_t step = std::max<int64_t>(1, static_cast<int64_t>((size_t{4} << 20) / panel_bytes));
-  for (int64_t first = 0; first < impl.layout.panels; first += step) {
-    const int64_t last = std::min(impl.layout.panels, first + step);
-    if (pool != nullptr && last - first > 1) {
-      pool->run(
-          [&](Worker& worker) { worker.share(last - first, [&](int64_t i) { pack_panel(source, impl, first + i); }); });
-    } else {
-      for (int64_t panel = first; panel < last; ++panel) pack_panel(source, impl, panel);
-    }
-    const Segment& segment = segment_of_panel(impl.layout, last - 1);
-    source.drop_before(segment.first_row + std::min(segment.rows, (last - segment.first_panel) * kPanelRows));
+  const int64_t step = std::max<int64_t>(1, static_cast<int64_t>((size_t{1} << 20) / panel_bytes));
+  const auto pack_piece = [&](int64_t piece) {
+    const int64_t first = piece * step, last = std::min(impl.layout.panels, first + step);
+    for (int64_t panel = first; panel < last; ++panel) pack_panel(source, impl, panel);
+    source.drop_rows(first_row(impl.layout, first), first_row(impl.layout, last));
+  };
+  const int64_t pieces = ceil_div(impl.layout.panels, step);
+  if (pool != nullptr && pieces > 1) {
+    pool->run([&](Worker& worker) { worker.share(pieces, pack_piece); });
+  } else {
+    for (int64_t piece = 0; piece < pieces; ++piece) pack_piece(piece);
   }
+  source.drop_before(spec.rows);  // what pieces share
   return matrix;
 }
 
