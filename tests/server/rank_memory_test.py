@@ -100,8 +100,11 @@ class RankMemoryTest(unittest.TestCase):
 
     def peaks(self, folder, *words):
         """MiB of each of two ranks; whether they ended well."""
-        done = subprocess.run([*ranks.MPIRUN, "-n", "2", sys.executable, "-c", WATCHED, f"{folder}/peak", fixture.binary(), *words, "-m", folder, "-t", "1"],
-                              capture_output=True, text=True, timeout=240, check=False)
+        for _ in range(5):
+            done = subprocess.run([*ranks.MPIRUN, "-n", "2", sys.executable, "-c", WATCHED, f"{folder}/peak", fixture.binary(), *words, "-m", folder, "-t", "1"],
+                                  capture_output=True, text=True, timeout=240, check=False)
+            if "has not answered for" not in done.stderr:  # which a rank on a very busy machine may not
+                break
         return done, [float(pathlib.Path(folder, f"peak{rank}").read_text()) for rank in (0, 1)]
 
     def test_the_peak_is_the_plan(self):
