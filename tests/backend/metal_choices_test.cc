@@ -132,12 +132,43 @@ TEST(MetalCandidates, FewRowsOfNibblesShareX) {
     EXPECT_EQ(chosen(shape_of(DType::q4_k, rows, 32768, 5120, true)).shared, 16);
     EXPECT_TRUE(chosen(shape_of(DType::q4_k, rows, 5120, 32768)).split);
     EXPECT_EQ(chosen(shape_of(DType::q4_k, rows, 6144, 5120)).shared, 0);
-    EXPECT_EQ(chosen(shape_of(DType::q8_0, rows, 131072, 5120)).shared, 0);
     LinearShape small = shape_of(DType::q4_k, rows, 131072, 5120);
     small.threadgroup_bytes = kAppleBytes / 2;
     EXPECT_EQ(chosen(small).shared, 0);
   }
   EXPECT_EQ(chosen(shape_of(DType::q4_k, 17, 131072, 5120)).shared, 0);
+}
+
+// And those of bytes, where rows are more than one and no more than warpgroups leave to them.
+TEST(MetalCandidates, FewRowsOfBytesShareX) {
+  const auto shared = [](const LinearShape& shape) { return linear_variant(shape, kNvidiaFamily).shared; };
+  for (const int64_t rows : {2, 8}) {
+    EXPECT_EQ(shared(shape_of(DType::q8_0, rows, 131072, 5120)), 16);
+    EXPECT_EQ(shared(shape_of(DType::q8_0, rows, 32768, 5120, true)), 16);
+    EXPECT_EQ(shared(shape_of(DType::q8_0, rows, 6144, 5120)), 0);
+  }
+  for (const int64_t rows : {1, 9, 16}) EXPECT_EQ(shared(shape_of(DType::q8_0, rows, 131072, 5120)), 0);
+}
+
+// By default 9 to 16 rows of numbers keep x for more than two panels: by sets, or sharing it, split where columns are
+// many. Where outputs are few each two panels are a threadgroup.
+TEST(MetalCandidates, SixteenRowsOfNumbersKeepX) {
+  const auto chosen = [](int64_t rows, int64_t outputs, int64_t cols, bool gated = false) {
+    return linear_variant(shape_of(DType::bf16, rows, outputs, cols, gated), kNvidiaFamily);
+  };
+  const LinearVariant alone{.matrix = 2, .unroll = 4};
+  for (const int64_t rows : {9, 16}) {
+    EXPECT_EQ(chosen(rows, 6144, 5120), (LinearVariant{.matrix = 2, .unroll = 2, .sets = 3, .crowd = 768}));
+    EXPECT_EQ(chosen(rows, 5120, 32768), (LinearVariant{.matrix = 5, .unroll = 4, .shared = 8, .split = true}));
+    EXPECT_EQ(chosen(rows, 131072, 5120), (LinearVariant{.matrix = 4, .unroll = 2, .shared = 8, .crowd = 512}));
+    EXPECT_EQ(chosen(rows, 32768, 5120, true), (LinearVariant{.matrix = 2, .unroll = 2, .shared = 8, .crowd = 512}));
+    EXPECT_EQ(chosen(rows, 896, 4864), alone);
+    EXPECT_EQ(chosen(rows, 4864, 896, true).shared, 0);
+  }
+  EXPECT_EQ(chosen(8, 6144, 5120), alone);
+  EXPECT_EQ(chosen(8, 131072, 5120), alone);
+  LinearShape experts = experts_of(16, false);
+  EXPECT_EQ(linear_variant(experts, kNvidiaFamily).sets, 0);
 }
 
 // The default first, each way once and by a name of its own, all of them within the device; and not too many to time.

@@ -403,6 +403,37 @@ TEST(MetalLinearShared, BlocksHaveTheBitsOfSlices) {
   }
 }
 
+// The same of bytes, 256 columns a turn.
+TEST(MetalLinearShared, BytesHaveTheBitsOfSlices) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(DType::q8_0, 45, 256 * 3, 53);
+  Product p = product(*w, 7);
+  p.bias = normal_floats(45, 3);
+  p.variant = LinearVariant{};
+  const std::vector<std::byte> want = run(watched(), p);
+  check(p, want, "unit by unit");
+  p.variant = LinearVariant{.matrix = 2, .unroll = 4, .shared = 3};
+  ASSERT_TRUE(fits(p.shape, *p.variant, kNvidiaFamily));
+  EXPECT_EQ(run(watched(), p), want);
+}
+
+// 9 to 16 rows of numbers: several simdgroups of a slice in a threadgroup, some of which have no outputs, and x shared.
+TEST(MetalLinearShared, SixteenRowsHaveTheBitsOfSlices) {
+  SKIP_WHEN_SANITIZED();
+  const auto w = stored_matrix(DType::f16, 75, 64 * 3, 51);
+  Product p = product(*w, 13);
+  p.bias = normal_floats(75, 3);
+  p.variant = LinearVariant{.matrix = 2, .unroll = 1};
+  const std::vector<std::byte> want = run(watched(), p);
+  check(p, want, "one simdgroup a slice");
+  p.variant = LinearVariant{.matrix = 2, .unroll = 2, .sets = 3, .crowd = 768};
+  ASSERT_TRUE(fits(p.shape, *p.variant, kNvidiaFamily));
+  EXPECT_EQ(run(watched(), p), want) << "three a slice";
+  p.variant = LinearVariant{.matrix = 2, .unroll = 2, .shared = 3};
+  ASSERT_TRUE(fits(p.shape, *p.variant, kNvidiaFamily));
+  EXPECT_EQ(run(watched(), p), want) << "x shared";
+}
+
 // Every way out.
 TEST(MetalLinearOut, AddsToTheResidual) {
   const auto w = stored_matrix(DType::q8_0, 45, 96, 21);

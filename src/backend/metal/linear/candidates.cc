@@ -45,11 +45,23 @@ void add_streams(const LinearShape& shape, int family, std::vector<LinearVariant
 // or half of them, so that a multiprocessor has two threadgroups.
 void add_shared_blocks(const LinearShape& shape, std::vector<LinearVariant>& all) {
   const int unroll = static_cast<int>(kSuperColumns / (4 * packed_unit_columns(shape.format)));
-  for (const auto& [panels, shared, crowd] : {std::array{4, 16, 512}, {4, 8, 512}, {2, 24, 768}})
+  for (const auto& [panels, shared, crowd] : {std::array{4, 16, 512}, {4, 8, 512}, {2, 16, 512}, {2, 24, 768}})
     all.push_back(
         {.matrix = shape.activation ? panels / 2 : panels, .unroll = unroll, .shared = shared, .crowd = crowd});
   for (const auto& [panels, shared, crowd] : {std::array{2, 20, 768}, {2, 10, 768}, {4, 10, 512}, {3, 14, 512}})
     all.push_back({.matrix = panels, .unroll = unroll, .shared = shared, .split = true, .crowd = crowd});
+}
+
+// 9 to 16 rows of numbers, of which two panels are as many bytes as x: threadgroups that take more, by several
+// simdgroups a slice, or x from threadgroup memory.
+void add_many_of_few(const LinearShape& shape, std::vector<LinearVariant>& all) {
+  const int both = shape.activation ? 2 : 1;  // matrices
+  for (const auto& [panels, unroll, sets, crowd] : {std::array{2, 2, 3, 768}, {2, 2, 2, 512}, {4, 2, 2, 512}})
+    all.push_back({.matrix = panels / both, .unroll = unroll, .sets = sets, .crowd = crowd});
+  for (const int shared : {8, 16})
+    all.push_back({.matrix = 4 / both, .unroll = 2, .shared = shared, .crowd = 512});
+  all.push_back({.matrix = 5, .unroll = 4, .shared = 8, .split = true});
+  all.push_back({.matrix = 3, .unroll = 2, .shared = 16, .split = true, .crowd = 512});
 }
 
 // 17 rows and more that take x from threadgroup memory.
@@ -94,7 +106,10 @@ std::string name_of_variant(const LinearVariant& v) {
     return name + (v.copies ? " copies" : "") + (v.totals ? " totals" : "");
   }
   return fmt::format("few m{} u{}{}{}{}", v.matrix, v.unroll, v.crowd != 256 ? fmt::format(" c{}", v.crowd) : "",
-                     v.shared > 0 ? fmt::format(" shared {}", v.shared) : "", v.split ? " split" : "");
+                     v.shared > 0 ? fmt::format(" shared {}", v.shared)
+                     : v.sets > 0 ? fmt::format(" sets {}", v.sets)
+                                  : "",
+                     v.split ? " split" : "");
 }
 
 }  // namespace
@@ -139,6 +154,8 @@ std::vector<LinearWay> candidate_ways(const LinearShape& shape, int family, bool
   std::vector<LinearVariant> variants;
   const int64_t rows = rows_together(shape);
   if (rows <= (fits_streams(shape) ? kMostUnrolledRows : kFewRows)) add_streams(shape, family, variants);
+  if (rows > 8 && rows <= kFewRows && shape.experts == 0 && !is_block_quantized(shape.format) && family == kNvidiaFamily)
+    add_many_of_few(shape, variants);
   if (rows > kFewRows && rows <= kMostUnrolledRows && family == kNvidiaFamily) add_shared(shape, variants);
   if (rows <= kFewRows && is_block_quantized(shape.format) && family == kNvidiaFamily)
     add_shared_blocks(shape, variants);

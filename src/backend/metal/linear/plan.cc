@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMostRows = 16;          // few rows at a time
 constexpr int64_t kMostStreamedRows = 64;  // unrolled
-constexpr int64_t kSharedRows = 17;        // from here on x may be shared
+constexpr int64_t kSharedRows = 9;         // of numbers: from here on x may be shared
 constexpr size_t kWaitingBytes = 8;        // of a sum of cuts, while the next one is summed
 constexpr int kMostThreads = 1024;         // of a threadgroup
 
@@ -44,20 +44,38 @@ bool fits_shared(const LinearShape& shape, const LinearVariant& variant, int64_t
          shared_bytes(shape, variant, rows) <= shape.threadgroup_bytes;
 }
 
-// Few rows of 4 bits whose simdgroups share x, near the best on an H200: where a threadgroup of 512 rows of W leaves no
-// multiprocessor idle, and, a slice a threadgroup, where columns are many.
+// Few rows of blocks whose simdgroups share x, near the best on an H200: where a threadgroup of 512 rows of W (of bytes
+// 256) leaves no multiprocessor idle, and, of 4 bits and a slice a threadgroup, where columns are many.
 std::optional<LinearVariant> shared_blocks(const LinearShape& shape) {
   constexpr int64_t kManyOutputs = 60000, kSplitOutputs = 4096, kSplitColumns = 16384;
   const bool gated = shape.activation.has_value();
   const DTypeInfo& info = dtype_info(shape.format);
-  if (!is_block_quantized(shape.format) || info.layout.low_bits != 4 || info.layout.high_bits != 0) return {};
-  if (!fits_streams(shape) || shape.rows > kMostRows) return {};
+  if (!is_block_quantized(shape.format) || !fits_streams(shape) || info.layout.high_bits != 0) return {};
   LinearVariant variant{.matrix = 4, .unroll = 2, .shared = 16, .crowd = 512};
+  if (shape.format == DType::q8_0) {
+    // One row reads little of x, and more than 8 go by warpgroups.
+    variant = {.matrix = 2, .unroll = 4, .shared = 16, .crowd = 512};
+    if (shape.rows == 1 || shape.rows > 8 || shape.outputs * (gated ? 2 : 1) < kManyOutputs) return {};
+  } else if (info.layout.low_bits != 4 || shape.rows > kMostRows) {
+    return {};
+  }
   if (shape.outputs * (gated ? 2 : 1) < kManyOutputs) {
     if (gated || shape.outputs <= kSplitOutputs || shape.cols < kSplitColumns) return {};
     variant = {.matrix = 2, .unroll = 2, .shared = 20, .split = true, .crowd = 768};
   }
   if (!fits_shared(shape, variant, row_bucket(shape.rows))) return {};
+  return variant;
+}
+
+// 9 to 16 rows of numbers: x is as many bytes as the weights of two panels, so that threadgroups take more of those where
+// that leaves no multiprocessor idle.
+std::optional<LinearVariant> many_of_few(const LinearShape& shape, bool busy) {
+  constexpr int64_t kSomeOutputs = 4096, kManyColumns = 16384;
+  if (shape.rows < kSharedRows || (!busy && (shape.activation || shape.outputs <= kSomeOutputs))) return {};
+  LinearVariant variant{.matrix = 2, .unroll = 2, .sets = 3, .crowd = 768};
+  if (busy) variant = {.matrix = 4, .unroll = 2, .shared = 8, .crowd = 512};
+  if (!busy && shape.cols >= kManyColumns) variant = {.matrix = 5, .unroll = 4, .shared = 8, .split = true};
+  if (variant.shared > 0 && !fits_shared(shape, variant, kMostRows)) return {};
   return variant;
 }
 
@@ -78,8 +96,11 @@ LinearVariant streams_variant(const LinearShape& shape, int64_t rows) {
     return {.matrix = 2, .unroll = 2, .crowd = 768};
   }
   if (shape.experts > 0) return {.matrix = 2, .unroll = 4, .crowd = 512};
-  if (rows <= kMostRows) return {.matrix = 2, .unroll = 4};
   const bool busy = shape.outputs >= kBusyOutputs;
+  if (rows <= kMostRows) {
+    if (const auto variant = many_of_few(shape, busy)) return *variant;
+    return {.matrix = 2, .unroll = 4};
+  }
   if (busy || (shape.outputs >= kSplitOutputs && (rows > 32 || shape.cols >= kSplitColumns)))
     return {.matrix = 4, .unroll = 2, .shared = 8, .split = !busy, .crowd = 512};
   return {.matrix = 2, .unroll = 1};
@@ -245,8 +266,11 @@ bool fits(const LinearShape& shape, const LinearVariant& variant, int family) {
     if (variant.unroll > 0 && !fits_streams(shape)) return false;
     if (variant.shared > 0 ? !fits_shared(shape, variant, rows) : variant.split) return false;
     if (variant.split && shape.activation) return false;  // both matrices' sums are needed at once
+    if (variant.sets > 0 && (variant.unroll == 0 || variant.shared > 0 || shape.experts > 0 || shape.cuts > 0))
+      return false;
   }
   const LinearPlan plan = plan_linear(shape, variant);
+  if (variant.sets > 0 && plan.threads > static_cast<uint32_t>(variant.crowd)) return false;
   return plan.threads <= kMostThreads && plan.threadgroup_bytes <= static_cast<size_t>(shape.threadgroup_bytes);
 }
 
@@ -293,7 +317,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
     if (shape.cuts > 0) plan.partial_bytes = static_cast<size_t>(shape.rows * shape.outputs) * kWaitingBytes;
   } else {
     // A simdgroup a slice; where slices are few, more sets of them.
-    const int64_t sets = variant.shared > 0 ? variant.shared : std::max<int64_t>(4 / slices, 1);
+    const int64_t own_sets = variant.sets > 0 ? variant.sets : std::max<int64_t>(4 / slices, 1);
+    const int64_t sets = variant.shared > 0 ? variant.shared : own_sets;
     const int64_t simdgroups = variant.shared > 0 ? variant.shared : sets * slices;
     const int64_t row_groups = shape.experts > 0 ? shape.items : ceil_div(shape.rows, bucket);
     const int64_t eights = gated ? 2 * variant.matrix : variant.matrix;

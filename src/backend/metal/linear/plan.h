@@ -58,9 +58,10 @@ struct LinearVariant {
   bool totals = false;    // tiles: sums of the slices so far wait in threadgroup memory
   int matrix = 1;         // few rows: 8 outputs times this a simdgroup
   int unroll = 0;      // few rows: steps loaded together, 1 to 4, of what fits_streams(); 0: any product, unit by unit
-  int shared = 0;      // simdgroups with outputs of their own that share x, of 16-bit weights and 32 or 64 rows or of
+  int shared = 0;      // simdgroups with outputs of their own that share x, of 16-bit weights and 16 to 64 rows or of
                        // blocks and up to 16; 0: none
   bool split = false;  // shared: threadgroups take one slice each, and another dispatch adds them
+  int sets = 0;        // unrolled, not shared: simdgroups of each slice in a threadgroup; 0: as few as keep it busy
   int crowd = 256;     // unrolled: threads that must find registers on a multiprocessor; 256, 512 or 768
 
   friend bool operator==(const LinearVariant&, const LinearVariant&) = default;
