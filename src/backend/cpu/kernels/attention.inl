@@ -123,12 +123,7 @@ struct CacheValues {
   inline Vec vec(int64_t key, int64_t dim) const { return E::vec(groups[key / 8] + (key % 8) * stride + dim); }
 };
 
-// Loops over a register block must vanish, or the accumulators go to memory.
-#if defined(__clang__)
-#define INGOT_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define INGOT_UNROLL _Pragma("GCC unroll 16")
-#endif
+constexpr int kBlockRows = kRegisters >= 16 ? 6 : 4;  // most rows of a block of accumulators
 
 // out[m, col ...] = rescale[m] * out[m, col ...] + sum over i in [begin, end) of a[m, i] * b[i, col ...], for M rows by
 // V vectors. Without `rescale` the old contents do not count.
@@ -155,7 +150,6 @@ inline void multiply_block(const float* a, int64_t a_stride, const B& b, int64_t
   INGOT_UNROLL for (int m = 0; m < M; ++m) INGOT_UNROLL for (int v = 0; v < V; ++v)
       store(out + m * out_stride + col + v * kLanes, acc[m][v]);
 }
-#undef INGOT_UNROLL
 
 // How many vectors across for some rows: what leaves room for a row of the other matrix and one broadcast.
 constexpr int block_cols(int rows) {
@@ -376,7 +370,8 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
   using T = typename E::Type;
   const int64_t d = args.head_size;
   // Few rows read the cache directly; many are worth a tile of converted keys and values.
-  const bool direct = kDirect && args.rows <= 2 * kBlockRows && args.block_size % kLanes == 0 && d % kLanes == 0;
+  const bool direct =
+      kWidensFast && args.rows <= 2 * kBlockRows && args.block_size % kLanes == 0 && d % kLanes == 0;
   const bool in_tile = args.block_size <= kTileKeys && kTileKeys % args.block_size == 0;
   for (int64_t start = split * kSplitKeys; start < (split + 1) * kSplitKeys; start += kTileKeys) {
     if (start > last || start + kTileKeys <= first) continue;

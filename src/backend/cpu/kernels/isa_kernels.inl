@@ -1,5 +1,5 @@
 // The set of one instruction set. A file that is compiled for it sets INGOT_ISA, its name, and includes this behind the
-// header of its vectors.
+// header of its vectors (simd/).
 #include "backend/cpu/kernels/kernels.h"
 
 namespace ingot::cpu::INGOT_ISA {
@@ -20,7 +20,7 @@ const Kernels& kernels() {
       .rotate = rotate,
       .store_kv = store_kv,
       .attend_split = attend_split,
-      .reads_cache_directly = kDirect,
+      .reads_cache_directly = kWidensFast,
       .merge_states = merge_states,
       .finish_state = finish_state,
       .group_maxima = group_maxima,

@@ -1,3 +1,3 @@
-#include "backend/cpu/kernels/simd_avx512.h"
+#include "backend/cpu/simd/avx512.h"
 #define INGOT_ISA avx512
 #include "backend/cpu/kernels/isa_kernels.inl"

@@ -1,3 +1,3 @@
-#include "backend/cpu/kernels/simd_neon.h"
+#include "backend/cpu/simd/neon.h"
 #define INGOT_ISA neon
 #include "backend/cpu/kernels/isa_kernels.inl"

@@ -1,3 +1,3 @@
-#include "backend/cpu/kernels/simd_portable.h"
+#include "backend/cpu/simd/portable.h"
 #define INGOT_ISA portable
 #include "backend/cpu/kernels/isa_kernels.inl"

@@ -23,6 +23,7 @@ inline Vec exp2_lanes(Vec x) {
 
 inline float exp2_one(float x) { return exp2_lanes(broadcast(x))[0]; }
 
+// b where either is NaN.
 inline Vec max_lanes(Vec a, Vec b) { return a > b ? a : b; }
 
 // 0, 1, 2, ... in the lanes.

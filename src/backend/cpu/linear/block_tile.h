@@ -1,94 +1,93 @@
-// Panels of a block format against a tile of quantized rows, over the vector type V of tiles.h, which includes this.
+// Panels of a block format against a tile of quantized rows, over the Machine M of tiles.h, which includes this.
 // No include guard, no includes.
 //
 // Units are vectors of a panel, or, where a vector is as wide as a panel, panels that lie behind each other: `next` is
 // from one unit's panel to the next one's, 0 within a panel.
 // kUnpacked: the codes were taken apart before.
-template <class V, DType kType, int kRows, int kUnits, bool kUnpacked = false>
+template <class M, DType kType, int kRows, int kUnits, bool kUnpacked = false>
 struct BlockTile {
-  using I = typename V::I;
-  using F = typename V::F;
+  using I = typename M::I;
   static constexpr PanelFormat kFormat = kUnpacked ? unpacked_format(kType) : panel_format(kType);
   static constexpr int kBits = kFormat.code_bits();
   static constexpr bool kHalves = needs_halves(kType);
   static constexpr bool kMins = has_min(kFormat.scales);
-  static constexpr int kZero = kBits == 8 && V::kSigned8 ? 0 : kFormat.zero_point;
+  static constexpr int kZero = kBits == 8 && M::kSigned8 ? 0 : kFormat.zero_point;
   // Half a block has only four words.
-  static constexpr int kWords = V::template kWords<kBits> == 8 && kHalves ? 4 : V::template kWords<kBits>;
+  static constexpr int kWords = M::template kWords<kBits> == 8 && kHalves ? 4 : M::template kWords<kBits>;
   // Whether sums leave the partial ones before the last word of a record (or half a record).
   static constexpr bool kFolds = kWords > 0 && kWords < (kHalves ? 4 : 8);
   // Rows whose dot products are under way together; the rest of the tile waits.
-  static constexpr int kMost = V::rows_at_once(kRows, kUnits, kHalves);
+  static constexpr int kMost = M::rows_at_once(kRows, kUnits, kHalves);
   static constexpr int kField = 4 * kRows;  // bytes of one number of every row of an activation record
 
   template <int kGroup>
   using Dots = I[kUnits][kGroup];
   template <int kGroup>
-  using Partials = typename V::P[kUnits][kGroup];
-  using Floats = F[kUnits][kRows];
+  using Partials = typename M::P[kUnits][kGroup];
+  using Floats = Vec[kUnits][kRows];
 
   // Numbers of `bytes` bytes a row of a unit, which begin at p for the first one.
   INGOT_INLINE const uint8_t* of_unit(const uint8_t* p, int u, int bytes, size_t next) {
-    return p + static_cast<size_t>(u * V::kLanes % kPanelRows) * bytes + u * V::kLanes / kPanelRows * next;
+    return p + static_cast<size_t>(u * kLanes % kPanelRows) * bytes + u * kLanes / kPanelRows * next;
   }
 
   // Word j of kLanes rows, one code, or the number it stands for, a byte.
   template <int j>
   INGOT_INLINE I word(const uint8_t* codes) {
-    if constexpr (kUnpacked) return V::load(codes + 64 * j);
+    if constexpr (kUnpacked) return M::load_codes(codes + 64 * j);
     constexpr int kLow = kFormat.low_bits;
     I w;
     if constexpr (kLow == 8) {
-      w = V::load(codes + 64 * j);
-      if constexpr (V::kSigned8) w = V::flip_sign(w);
+      w = M::load_codes(codes + 64 * j);
+      if constexpr (M::kSigned8) w = M::flip_sign(w);
     } else if constexpr (kLow == 4) {
-      w = V::load(codes + 64 * (j % 4));
-      w = V::mask(V::template shift_right<j / 4 * 4>(w), V::bytes(15));
+      w = M::load_codes(codes + 64 * (j % 4));
+      w = M::mask(M::template shift_right<j / 4 * 4>(w), M::bytes(15));
     } else {
-      w = V::load(codes + 64 * (j / 4));
-      w = V::mask(V::template shift_right<j % 4 * 2>(w), V::bytes(3));
+      w = M::load_codes(codes + 64 * (j / 4));
+      w = M::mask(M::template shift_right<j % 4 * 2>(w), M::bytes(3));
     }
     if constexpr (kFormat.high_bits > 0) {
       constexpr bool kTwo = kFormat.high_bits == 2;
       constexpr int kAt = kTwo ? j % 4 * 2 : j;  // where the bits lie in their plane; they belong at kLow
-      const I plane = V::load(codes + 64 * (kLow + (kTwo ? j / 4 : 0)));
-      const I bits = V::bytes((kTwo ? 3 : 1) << kLow);
+      const I plane = M::load_codes(codes + 64 * (kLow + (kTwo ? j / 4 : 0)));
+      const I bits = M::bytes((kTwo ? 3 : 1) << kLow);
       if constexpr (kAt <= kLow) {
-        w = V::or_masked(w, V::template shift_left<kLow - kAt>(plane), bits);
+        w = M::or_masked(w, M::template shift_left<kLow - kAt>(plane), bits);
       } else {
-        w = V::or_masked(w, V::template shift_right<kAt - kLow>(plane), bits);
+        w = M::or_masked(w, M::template shift_right<kAt - kLow>(plane), bits);
       }
     }
     if constexpr (kFormat.has_numbers) {
-      I table = V::table(kFormat.numbers);
-      if constexpr (V::kSigned8) table = V::flip_sign(table);
-      w = V::look_up(table, w);
+      I table = M::table(kFormat.numbers);
+      if constexpr (M::kSigned8) table = M::flip_sign(table);
+      w = M::look_up(table, w);
     }
     return w;
   }
 
   // Adds word j to the dot products, of which word kFirst was the first.
   template <int j, int kFirst, int kGroup>
-  INGOT_INLINE void step(const uint8_t* codes, size_t next, const typename V::X (&x)[kGroup], Partials<kGroup>& partial,
+  INGOT_INLINE void step(const uint8_t* codes, size_t next, const typename M::X (&x)[kGroup], Partials<kGroup>& partial,
                          Dots<kGroup>& dot) {
     I w[kUnits];
     INGOT_UNROLL for (int u = 0; u < kUnits; ++u) w[u] = word<j>(of_unit(codes, u, 4, next));
     INGOT_UNROLL for (int r = 0; r < kGroup; ++r) INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
       if constexpr (kWords == 0) {
-        dot[u][r] = V::template dot<j % 4>(dot[u][r], w[u], x[r]);
-        V::keep(dot[u][r]);
+        dot[u][r] = M::template dot<j % 4>(dot[u][r], w[u], x[r]);
+        M::keep(dot[u][r]);
       } else if constexpr (kWords == 1) {
-        dot[u][r] = V::fold(dot[u][r], V::template multiply<kBits, j % 4>(w[u], x[r]));
-        V::keep(dot[u][r]);
+        dot[u][r] = M::fold(dot[u][r], M::template multiply<kBits, j % 4>(w[u], x[r]));
+        M::keep(dot[u][r]);
       } else {
         constexpr int kIndex = (j - kFirst) % kWords;
-        if constexpr (kIndex == 0) partial[u][r] = V::template multiply<kBits, j % 4>(w[u], x[r]);
-        if constexpr (kIndex != 0) partial[u][r] = V::template multiply_add<kBits, j % 4>(partial[u][r], w[u], x[r]);
+        if constexpr (kIndex == 0) partial[u][r] = M::template multiply<kBits, j % 4>(w[u], x[r]);
+        if constexpr (kIndex != 0) partial[u][r] = M::template multiply_add<kBits, j % 4>(partial[u][r], w[u], x[r]);
         if constexpr (kIndex == kWords - 1 && kFolds) {
-          dot[u][r] = V::fold(dot[u][r], partial[u][r]);
-          V::keep(dot[u][r]);
+          dot[u][r] = M::fold(dot[u][r], partial[u][r]);
+          M::keep(dot[u][r]);
         } else {
-          V::keep(partial[u][r]);
+          M::keep(partial[u][r]);
         }
       }
     }
@@ -98,8 +97,8 @@ struct BlockTile {
   template <int j, int kFirst, int kGroup>
   INGOT_INLINE void steps(const uint8_t* codes, size_t next, const uint8_t* act, Partials<kGroup>& partial,
                           Dots<kGroup>& dot) {
-    typename V::X x[kGroup];
-    INGOT_UNROLL for (int r = 0; r < kGroup; ++r) x[r] = V::load_x(act + r * kBlock + j * 4);
+    typename M::X x[kGroup];
+    INGOT_UNROLL for (int r = 0; r < kGroup; ++r) x[r] = M::load_x(act + r * kBlock + j * 4);
     step<j, kFirst, kGroup>(codes, next, x, partial, dot);
     step<j + 1, kFirst, kGroup>(codes, next, x, partial, dot);
     step<j + 2, kFirst, kGroup>(codes, next, x, partial, dot);
@@ -107,15 +106,15 @@ struct BlockTile {
   }
 
   // Scale and min of half a record; d and dmin are the header's, or the record's own.
-  INGOT_INLINE F scale_of(F d, const uint8_t* scales, int half) {
-    if constexpr (kFormat.scales == Scales::super32_min) return V::mul(d, V::load_u8(scales));
-    if constexpr (kFormat.scales == Scales::super16) return V::mul(d, V::load_i8(scales + 16 * half));
-    if constexpr (kFormat.scales == Scales::super16_min) return V::mul(d, V::load_low4(scales + 16 * half));
+  INGOT_INLINE Vec scale_of(Vec d, const uint8_t* scales, int half) {
+    if constexpr (kFormat.scales == Scales::super32_min) return d * M::load_u8(scales);
+    if constexpr (kFormat.scales == Scales::super16) return d * load_i8(scales + 16 * half);
+    if constexpr (kFormat.scales == Scales::super16_min) return d * M::load_low4(scales + 16 * half);
     return d;
   }
-  INGOT_INLINE F min_of(F dmin, const uint8_t* scales, int half) {
-    if constexpr (kFormat.scales == Scales::super32_min) return V::negated_mul(dmin, V::load_u8(scales + 16));
-    if constexpr (kFormat.scales == Scales::super16_min) return V::negated_mul(dmin, V::load_high4(scales + 16 * half));
+  INGOT_INLINE Vec min_of(Vec dmin, const uint8_t* scales, int half) {
+    if constexpr (kFormat.scales == Scales::super32_min) return M::negate(dmin * M::load_u8(scales + 16));
+    if constexpr (kFormat.scales == Scales::super16_min) return M::negate(dmin * M::load_high4(scales + 16 * half));
     return dmin;
   }
 
@@ -123,8 +122,8 @@ struct BlockTile {
   template <int kGroup>
   INGOT_INLINE void start(const uint8_t* minus_sums, Dots<kGroup>& dot) {
     INGOT_UNROLL for (int r = 0; r < kGroup; ++r) INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-      if constexpr (kZero == 0) dot[u][r] = V::zero_int();
-      if constexpr (kZero != 0) dot[u][r] = V::template start<log2_of(kZero)>(minus_sums + 4 * r);
+      if constexpr (kZero == 0) dot[u][r] = M::zero_int();
+      if constexpr (kZero != 0) dot[u][r] = M::template start<log2_of(kZero)>(minus_sums + 4 * r);
     }
   }
 
@@ -132,13 +131,13 @@ struct BlockTile {
   INGOT_INLINE void fold_all(const uint8_t* minus_sums, const Partials<kGroup>& partial, Dots<kGroup>& dot) {
     start<kGroup>(minus_sums, dot);
     INGOT_UNROLL for (int r = 0; r < kGroup; ++r) INGOT_UNROLL for (int u = 0; u < kUnits; ++u) dot[u][r] =
-        V::fold(dot[u][r], partial[u][r]);
+        M::fold(dot[u][r], partial[u][r]);
   }
 
   // One record against kGroup rows from row kRow on; d and dmin of each unit.
   template <int kRow, int kGroup>
-  INGOT_INLINE void record(const uint8_t* codes, size_t next, const uint8_t* act, int lane, const F (&d)[kUnits],
-                           const F (&dmin)[kUnits], Floats& acc) {
+  INGOT_INLINE void record(const uint8_t* codes, size_t next, const uint8_t* act, int lane, const Vec (&d)[kUnits],
+                           const Vec (&dmin)[kUnits], Floats& acc) {
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
     codes += lane * 4;
     const uint8_t* fields = act + kRows * kBlock + 4 * kRow;
@@ -151,40 +150,40 @@ struct BlockTile {
       steps<4, 0, kGroup>(codes, next, act, partial, dot);
       if constexpr (!kFolds && kWords > 0) fold_all<kGroup>(fields + kField, partial, dot);
       INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], of_unit(scales, u, 1, next), 0);
-        F min = V::zero();
+        const Vec scale = scale_of(d[u], of_unit(scales, u, 1, next), 0);
+        Vec min = {};
         if constexpr (kMins) min = min_of(dmin[u], of_unit(scales, u, 1, next), 0);
         INGOT_UNROLL for (int r = 0; r < kGroup; ++r) {
-          F& sum = acc[u][kRow + r];
-          sum = V::fma(V::to_float(dot[u][r]), V::mul(scale, V::broadcast(fields + 4 * r)), sum);
-          if constexpr (kMins) sum = V::fma(min, V::broadcast(fields + 2 * kField + 4 * r), sum);
+          Vec& sum = acc[u][kRow + r];
+          sum = fma(M::to_float(dot[u][r]), scale * broadcast_at(fields + 4 * r), sum);
+          if constexpr (kMins) sum = fma(min, broadcast_at(fields + 2 * kField + 4 * r), sum);
         }
       }
     } else {
-      F sum[kUnits][kGroup];
+      Vec sum[kUnits][kGroup];
       if constexpr (kFolds || kWords == 0) start<kGroup>(fields + 3 * kField, dot);
       steps<0, 0, kGroup>(codes, next, act, partial, dot);
       if constexpr (!kFolds && kWords > 0) fold_all<kGroup>(fields + 3 * kField, partial, dot);
       INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], of_unit(scales, u, 1, next), 0);
-        INGOT_UNROLL for (int r = 0; r < kGroup; ++r) sum[u][r] = V::mul(V::to_float(dot[u][r]), scale);
+        const Vec scale = scale_of(d[u], of_unit(scales, u, 1, next), 0);
+        INGOT_UNROLL for (int r = 0; r < kGroup; ++r) sum[u][r] = M::to_float(dot[u][r]) * scale;
       }
       if constexpr (kFolds || kWords == 0) start<kGroup>(fields + 4 * kField, dot);
       steps<4, 4, kGroup>(codes, next, act, partial, dot);
       if constexpr (!kFolds && kWords > 0) fold_all<kGroup>(fields + 4 * kField, partial, dot);
       INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-        const F scale = scale_of(d[u], of_unit(scales, u, 1, next), 1);
+        const Vec scale = scale_of(d[u], of_unit(scales, u, 1, next), 1);
         INGOT_UNROLL for (int r = 0; r < kGroup; ++r) {
-          sum[u][r] = V::fma(V::to_float(dot[u][r]), scale, sum[u][r]);
-          acc[u][kRow + r] = V::fma(sum[u][r], V::broadcast(fields + 4 * r), acc[u][kRow + r]);
+          sum[u][r] = fma(M::to_float(dot[u][r]), scale, sum[u][r]);
+          acc[u][kRow + r] = fma(sum[u][r], broadcast_at(fields + 4 * r), acc[u][kRow + r]);
         }
         if constexpr (kMins) {
-          const F min0 = min_of(dmin[u], of_unit(scales, u, 1, next), 0),
-                  min1 = min_of(dmin[u], of_unit(scales, u, 1, next), 1);
+          const Vec min0 = min_of(dmin[u], of_unit(scales, u, 1, next), 0),
+                    min1 = min_of(dmin[u], of_unit(scales, u, 1, next), 1);
           INGOT_UNROLL for (int r = 0; r < kGroup; ++r) {
-            F& total = acc[u][kRow + r];
-            total = V::fma(min0, V::broadcast(fields + 5 * kField + 4 * r), total);
-            total = V::fma(min1, V::broadcast(fields + 6 * kField + 4 * r), total);
+            Vec& total = acc[u][kRow + r];
+            total = fma(min0, broadcast_at(fields + 5 * kField + 4 * r), total);
+            total = fma(min1, broadcast_at(fields + 6 * kField + 4 * r), total);
           }
         }
       }
@@ -194,15 +193,15 @@ struct BlockTile {
   // The fine records of some of the rows, a bit each.
   template <int kRow>
   INGOT_INLINE void fine_records(uint32_t rows, const uint8_t* codes, size_t next, const uint8_t* act, int lane,
-                                 const F (&d)[kUnits], const F (&dmin)[kUnits], Floats& acc) {
+                                 const Vec (&d)[kUnits], const Vec (&dmin)[kUnits], Floats& acc) {
     if ((rows >> kRow & 1) != 0) record<kRow, 1>(codes, next, act, lane, d, dmin, acc);
     if constexpr (kRow + 1 < kRows) fine_records<kRow + 1>(rows, codes, next, act, lane, d, dmin, acc);
   }
 
   // One record against all rows, some of them at a time.
   template <int kRow>
-  INGOT_INLINE void all_rows(const uint8_t* codes, size_t next, const uint8_t* act, int lane, const F (&d)[kUnits],
-                             const F (&dmin)[kUnits], Floats& acc) {
+  INGOT_INLINE void all_rows(const uint8_t* codes, size_t next, const uint8_t* act, int lane, const Vec (&d)[kUnits],
+                             const Vec (&dmin)[kUnits], Floats& acc) {
     constexpr int kParts = (kRows - kRow + kMost - 1) / kMost;
     constexpr int kGroup = (kRows - kRow + kParts - 1) / kParts;
     record<kRow, kGroup>(codes, next, act, lane, d, dmin, acc);
@@ -211,28 +210,27 @@ struct BlockTile {
 
   // Panels [first, last) of args, as many at a time as units span.
   INGOT_INLINE void run(const TileArgs& args, int first, int last) {
-    constexpr int kSpan = kUnits * V::kLanes > kPanelRows ? kUnits * V::kLanes / kPanelRows : 1;  // panels
+    constexpr int kSpan = kUnits * kLanes > kPanelRows ? kUnits * kLanes / kPanelRows : 1;  // panels
     const size_t act_bytes = args.halves ? kRows * 60 : kRows * 44;
     const size_t next = kSpan > 1 ? args.panel_bytes : 0;
     for (int i = first; i < last; i += kSpan) {
-      for (int lane = 0; lane < kPanelRows; lane += kUnits * V::kLanes) {
+      for (int lane = 0; lane < kPanelRows; lane += kUnits * kLanes) {
         Floats acc;
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
         const uint8_t* act = args.act;
         int64_t column = 0;
         for (int slice = 0; slice < args.slices; ++slice) {
-          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] =
-              V::zero();
+          INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[u][r] = Vec{};
           const int64_t blocks = (args.slice_ends[slice] - column) / kBlock;
           const int64_t fine = blocks * static_cast<int64_t>(act_bytes);  // from a record to its fine one
           const uint32_t* outliers = reinterpret_cast<const uint32_t*>(act + 2 * fine);
           const uint8_t* next_act = act + 2 * fine + blocks * kRows * 4;
           for (int64_t group = blocks / kFormat.group(); group > 0; --group) {
             const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
-            F d[kUnits], dmin[kUnits];
+            Vec d[kUnits], dmin[kUnits];
             INGOT_UNROLL for (int u = 0; u < kUnits; ++u) {
-              d[u] = V::load_half(of_unit(own, u, 2, next));
-              dmin[u] = kMins ? V::load_half(of_unit(own + 32, u, 2, next)) : V::zero();
+              d[u] = load_f16(of_unit(own, u, 2, next));
+              dmin[u] = kMins ? load_f16(of_unit(own + 32, u, 2, next)) : Vec{};
             }
             at += kFormat.header_bytes;
             for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
@@ -247,13 +245,13 @@ struct BlockTile {
               }
             }
           }
-          if (args.slices > 1) add_slice<V>(slice, acc, args.waiting);
+          if (args.slices > 1) add_slice(slice, acc, args.waiting);
           act = next_act;
           column = args.slice_ends[slice];
         }
         float* out = args.out + i * kRows * kPanelRows + lane;
-        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r) V::store(
-            out + (u * V::kLanes / kPanelRows * kRows + r) * kPanelRows + u * V::kLanes % kPanelRows, acc[u][r]);
+        INGOT_UNROLL for (int u = 0; u < kUnits; ++u) INGOT_UNROLL for (int r = 0; r < kRows; ++r)
+            store(out + (u * kLanes / kPanelRows * kRows + r) * kPanelRows + u * kLanes % kPanelRows, acc[u][r]);
       }
     }
   }
@@ -261,28 +259,28 @@ struct BlockTile {
 
 // All panels of a call. Units that span several come to panels that are in cache: from memory one stream is read faster
 // than two (on a Zen 5 core four rows of q8_0 by a fifth). The last panels go by themselves where there are too few.
-template <class V, DType kType, int kRows, bool kUnpacked = false>
+template <class M, DType kType, int kRows, bool kUnpacked = false>
 void run_blocks(const TileArgs& args) {
-  constexpr int kUnits = V::units(kRows, panel_format(kType).code_bits(), needs_halves(kType));
-  if constexpr (kUnits * V::kLanes <= kPanelRows) {
-    BlockTile<V, kType, kRows, kUnits, kUnpacked>::run(args, 0, args.panels);
+  constexpr int kUnits = M::units(kRows, panel_format(kType).code_bits(), needs_halves(kType));
+  if constexpr (kUnits * kLanes <= kPanelRows) {
+    BlockTile<M, kType, kRows, kUnits, kUnpacked>::run(args, 0, args.panels);
   } else {
-    constexpr int kSpan = kUnits * V::kLanes / kPanelRows;
+    constexpr int kSpan = kUnits * kLanes / kPanelRows;
     const int together = args.from_memory ? 0 : args.panels / kSpan * kSpan;
-    BlockTile<V, kType, kRows, kUnits, kUnpacked>::run(args, 0, together);
-    BlockTile<V, kType, kRows, kPanelRows / V::kLanes, kUnpacked>::run(args, together, args.panels);
+    BlockTile<M, kType, kRows, kUnits, kUnpacked>::run(args, 0, together);
+    BlockTile<M, kType, kRows, kPanelRows / kLanes, kUnpacked>::run(args, together, args.panels);
   }
 }
 
 // Word j and those behind it of the 16 rows of a record.
-template <class V, DType kType, int j>
+template <class M, DType kType, int j>
 INGOT_INLINE void unpack_words(const uint8_t* codes, uint8_t* out) {
-  for (int lane = 0; lane < kPanelRows; lane += V::kLanes)
-    V::store_codes(out + 64 * j + 4 * lane, BlockTile<V, kType, 1, 1>::template word<j>(codes + 4 * lane));
-  if constexpr (j + 1 < kBlock / 4) unpack_words<V, kType, j + 1>(codes, out);
+  for (int lane = 0; lane < kPanelRows; lane += kLanes)
+    M::store_codes(out + 64 * j + 4 * lane, BlockTile<M, kType, 1, 1>::template word<j>(codes + 4 * lane));
+  if constexpr (j + 1 < kBlock / 4) unpack_words<M, kType, j + 1>(codes, out);
 }
 
-template <class V, DType kType>
+template <class M, DType kType>
 void unpack_panel(const uint8_t* panel, int64_t blocks, uint8_t* out) {
   constexpr PanelFormat kFrom = panel_format(kType), kTo = unpacked_format(kType);
   for (int64_t block = 0; block < blocks; ++block) {
@@ -292,7 +290,7 @@ void unpack_panel(const uint8_t* panel, int64_t blocks, uint8_t* out) {
       out += kFrom.header_bytes;
     }
     for (int b = 0; b < kFrom.record_bytes; b += 64) __builtin_prefetch(panel + kPrefetch + b);
-    unpack_words<V, kType, 0>(panel, out);
+    unpack_words<M, kType, 0>(panel, out);
     __builtin_memcpy(out + kTo.code_bytes, panel + kFrom.code_bytes, kFrom.record_bytes - kFrom.code_bytes);
     panel += kFrom.record_bytes;
     out += kTo.record_bytes;

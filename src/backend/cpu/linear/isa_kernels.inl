@@ -1,12 +1,13 @@
-// The kernels of one instruction set. A file that is compiled for it sets INGOT_ISA, its name, and INGOT_VEC, the header
-// of its vectors, and includes this.
+// The kernels of one instruction set. A file that is compiled for it includes the header of its vectors (simd/), sets
+// INGOT_ISA, its name, INGOT_SIMD, the namespace of those vectors, and INGOT_MACHINE, the header of what products need
+// beside, and includes this.
 #include "backend/cpu/linear/kernels.h"
-#include "backend/cpu/linear/unroll.h"
 
 namespace ingot::cpu {
 namespace INGOT_ISA {
 namespace {
-#include INGOT_VEC
+using namespace INGOT_SIMD;
+#include INGOT_MACHINE
 
 #include "backend/cpu/linear/tiles.h"
 }  // namespace

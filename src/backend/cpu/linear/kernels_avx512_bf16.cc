@@ -1,7 +1,5 @@
-#include <immintrin.h>
-
 #include "backend/cpu/linear/kernels.h"
-#include "backend/cpu/linear/unroll.h"
+#include "backend/cpu/simd/avx512.h"
 
 // bf16 weights by the bf16 dot product, which multiplies twice as many numbers as a fused multiply-add. It takes
 // activations rounded to bf16 (8 bits): far finer than the 8-bit codes of the block formats. On the tiny test models,
@@ -11,7 +9,8 @@ namespace ingot::cpu {
 namespace avx512_bf16 {
 namespace {
 
-using AnyInt = int32_t __attribute__((may_alias, aligned(1)));
+using namespace avx512;
+#include "backend/cpu/linear/add_slice.h"
 
 INGOT_INLINE __m512bh as_bf16(__m512i a) {
   __m512bh b;
@@ -36,7 +35,7 @@ void round_to_bf16(const float* in, int64_t in_stride, int rows, int64_t cols, i
 
 // kRows rows of activations and kPanels panels, `next` bytes from one to the next.
 template <int kRows, int kPanels, bool kAhead>
-INGOT_INLINE void step(const uint8_t* codes, size_t next, const uint8_t* act, int pair, __m512 (&acc)[kPanels][kRows]) {
+INGOT_INLINE void step(const uint8_t* codes, size_t next, const uint8_t* act, int pair, Vec (&acc)[kPanels][kRows]) {
   __m512i w[kPanels];
   INGOT_UNROLL for (int p = 0; p < kPanels; ++p) {
     w[p] = _mm512_loadu_si512(codes + p * next + 64 * pair);
@@ -48,35 +47,18 @@ INGOT_INLINE void step(const uint8_t* codes, size_t next, const uint8_t* act, in
   }
 }
 
-// add_slice() of tiles.h.
-template <int kRows, int kPanels>
-INGOT_INLINE void add_slice(int slice, __m512 (&acc)[kPanels][kRows], float* waiting) {
-  for (int level = 0; level < 2; ++level, waiting += kPanels * kRows * kPanelRows) {
-    const bool last = (slice >> level & 1) == 0;
-    INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-      float* at = waiting + (p * kRows + r) * kPanelRows;
-      if (last) {
-        _mm512_storeu_ps(at, acc[p][r]);
-      } else {
-        acc[p][r] = _mm512_add_ps(_mm512_loadu_ps(at), acc[p][r]);
-      }
-    }
-    if (last) return;
-  }
-}
-
 // Two sums, over even and over odd pairs of a slice's columns. Rows kFirst.. of a tile of kRows, panels i..
 template <int kRows, int kFirst, int kGroup, int kPanels>
 INGOT_INLINE void group(const TileArgs& args, int i) {
   constexpr bool kAhead = kRows >= 5 && kPanels == 1;
-  __m512 even[kPanels][kGroup], odd[kPanels][kGroup];
+  Vec even[kPanels][kGroup], odd[kPanels][kGroup];
   const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
   const uint8_t* act = args.act + kFirst * 64;
   const size_t next = args.panel_bytes;
   int64_t column = 0;
   for (int slice = 0; slice < args.slices; ++slice) {
     INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kGroup; ++r) even[p][r] =
-        odd[p][r] = _mm512_setzero_ps();
+        odd[p][r] = Vec{};
     int64_t pairs = (args.slice_ends[slice] - column + 1) / 2;
     for (; pairs >= 16; pairs -= 16, at += 16 * 64, act += kRows * 64)
       for (int pair = 0; pair < 16; pair += 2) {
@@ -89,17 +71,17 @@ INGOT_INLINE void group(const TileArgs& args, int i) {
     }
     at += pairs * 64;
     if (pairs > 0) act += kRows * 64;  // blocks are whole
-    INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kGroup; ++r) even[p][r] =
-        _mm512_add_ps(even[p][r], odd[p][r]);
+    INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kGroup; ++r) even[p][r] +=
+        odd[p][r];
     if (args.slices > 1) add_slice(slice, even, args.waiting);
     column = args.slice_ends[slice];
   }
   INGOT_UNROLL for (int p = 0; p < kPanels; ++p) INGOT_UNROLL for (int r = 0; r < kGroup; ++r)
-      _mm512_storeu_ps(args.out + ((i + p) * kRows + kFirst + r) * kPanelRows, even[p][r]);
+      store(args.out + ((i + p) * kRows + kFirst + r) * kPanelRows, even[p][r]);
 }
 
-// Two panels that are in cache take what is loaded of the activations twice, as in vec_avx512.h; there is room for the
-// sums of seven rows.
+// Two panels that are in cache take what is loaded of the activations twice, as in machine_avx512.h; there is room for
+// the sums of seven rows.
 template <int kRows>
 void tile(const TileArgs& args) {
   int i = 0;

@@ -1,6 +1,6 @@
-#include <arm_neon.h>
-
+#include "backend/cpu/simd/neon.h"
 #define INGOT_DOTPROD 0
 #define INGOT_ISA neon
-#define INGOT_VEC "backend/cpu/linear/vec_neon.h"
+#define INGOT_SIMD neon
+#define INGOT_MACHINE "backend/cpu/linear/machine_neon.h"
 #include "backend/cpu/linear/isa_kernels.inl"

@@ -1,15 +1,14 @@
-#include <arm_neon.h>
-
 #include "backend/cpu/linear/kernels.h"
-#include "backend/cpu/linear/unroll.h"
+#include "backend/cpu/simd/neon.h"
 
 #define INGOT_DOTPROD 1
 
 namespace ingot::cpu {
 namespace neon_i8mm {
 namespace {
+using namespace neon;
 // In this order: each uses the one before.
-#include "backend/cpu/linear/vec_neon.h"
+#include "backend/cpu/linear/machine_neon.h"
 
 #include "backend/cpu/linear/tiles.h"
 

@@ -21,14 +21,15 @@ inline void pair_rows(uint8_t* codes, int rows) {
 
 void quantize_pairs(const float* in, int64_t in_stride, int rows, int64_t cols, int64_t first, int64_t last,
                     bool halves, uint8_t* act) {
-  quantize_rows<Vec>(in, in_stride, rows, cols, first, last, halves, act);
+  quantize_rows<Machine>(in, in_stride, rows, cols, first, last, halves, act);
   const size_t record = activation_record_bytes(rows, halves);
   for (int64_t block = first; block < last; ++block) pair_rows(act + static_cast<size_t>(block) * record, rows);
 }
 
 template <DType kType, int kRows>
 struct PairTile {
-  using Plain = BlockTile<Vec, kType, kRows, Vec::units(kRows, panel_format(kType).code_bits(), needs_halves(kType))>;
+  using Plain =
+      BlockTile<Machine, kType, kRows, Machine::units(kRows, panel_format(kType).code_bits(), needs_halves(kType))>;
   static constexpr PanelFormat kFormat = Plain::kFormat;
   static constexpr bool kHalves = Plain::kHalves, kMins = Plain::kMins;
   static constexpr int kZero = Plain::kZero;
@@ -53,36 +54,35 @@ struct PairTile {
       }
     }
     if constexpr (kOdd && kZero == 0) dots.odd = vdupq_n_s32(0);
-    if constexpr (kOdd && kZero != 0) dots.odd = Vec::ints(Vec::start<kShift>(minus_sums + 8 * kPairs));
+    if constexpr (kOdd && kZero != 0) dots.odd = Machine::ints(Machine::start<kShift>(minus_sums + 8 * kPairs));
   }
 
   // Words 2g and 2g + 1: 8 columns.
   template <int g>
   INGOT_INLINE void step(const uint8_t* codes, const uint8_t* act, Dots& dots) {
     const uint8x16_t a = Plain::template word<2 * g>(codes), b = Plain::template word<2 * g + 1>(codes);
-    const int32x4_t a4 = Vec::ints(a), b4 = Vec::ints(b);
+    const int32x4_t a4 = Machine::ints(a), b4 = Machine::ints(b);
     const int8x16_t low = vreinterpretq_s8_s32(vzip1q_s32(a4, b4)), high = vreinterpretq_s8_s32(vzip2q_s32(a4, b4));
     INGOT_UNROLL for (int q = 0; q < kPairs; ++q) {
-      const int8x16_t x = Vec::load_x(act + q * 2 * kBlock + g * 16);
+      const int8x16_t x = Machine::load_x(act + q * 2 * kBlock + g * 16);
       dots.low[q] = vmmlaq_s32(dots.low[q], low, x);
       dots.high[q] = vmmlaq_s32(dots.high[q], high, x);
     }
     if constexpr (kOdd) {
-      const int8x16_t x = Vec::load_x(act + kPairs * 2 * kBlock + g / 2 * 16);
+      const int8x16_t x = Machine::load_x(act + kPairs * 2 * kBlock + g / 2 * 16);
       dots.odd = vdotq_laneq_s32(dots.odd, vreinterpretq_s8_u8(a), x, 2 * g % 4);
       dots.odd = vdotq_laneq_s32(dots.odd, vreinterpretq_s8_u8(b), x, 2 * g % 4 + 1);
     }
   }
 
   // Of row r, for four rows of weights.
-  INGOT_INLINE float32x4_t sum_of(const Dots& dots, int r) {
+  INGOT_INLINE Vec sum_of(const Dots& dots, int r) {
     if (r == 2 * kPairs) return vcvtq_f32_s32(dots.odd);
     const int32x4_t low = dots.low[r / 2], high = dots.high[r / 2];
     return vcvtq_f32_s32(r % 2 == 0 ? vuzp1q_s32(low, high) : vuzp2q_s32(low, high));
   }
 
-  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, float32x4_t d, float32x4_t dmin,
-                           float32x4_t (&acc)[kRows]) {
+  INGOT_INLINE void record(const uint8_t* codes, const uint8_t* act, int lane, Vec d, Vec dmin, Vec (&acc)[kRows]) {
     const uint8_t* fields = act + kRows * kBlock;
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
     for (int i = 0; i < kFormat.record_bytes; i += 64) __builtin_prefetch(codes + kPrefetch + i);
@@ -94,33 +94,33 @@ struct PairTile {
       step<1>(codes, act, dots);
       step<2>(codes, act, dots);
       step<3>(codes, act, dots);
-      const float32x4_t scale = Plain::scale_of(d, scales, 0);
+      const Vec scale = Plain::scale_of(d, scales, 0);
       INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
-          vfmaq_f32(acc[r], sum_of(dots, r), vmulq_f32(scale, Vec::broadcast(fields + 4 * r)));
+          fma(sum_of(dots, r), scale * broadcast_at(fields + 4 * r), acc[r]);
       if constexpr (kMins) {
-        const float32x4_t min = Plain::min_of(dmin, scales, 0);
+        const Vec min = Plain::min_of(dmin, scales, 0);
         INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[r] =
-            vfmaq_f32(acc[r], min, Vec::broadcast(fields + 2 * kField + 4 * r));
+            fma(min, broadcast_at(fields + 2 * kField + 4 * r), acc[r]);
       }
     } else {
-      float32x4_t sum[kRows];
+      Vec sum[kRows];
       start(fields + 3 * kField, dots);
       step<0>(codes, act, dots);
       step<1>(codes, act, dots);
-      const float32x4_t scale0 = Plain::scale_of(d, scales, 0), scale1 = Plain::scale_of(d, scales, 1);
-      INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = vmulq_f32(sum_of(dots, r), scale0);
+      const Vec scale0 = Plain::scale_of(d, scales, 0), scale1 = Plain::scale_of(d, scales, 1);
+      INGOT_UNROLL for (int r = 0; r < kRows; ++r) sum[r] = sum_of(dots, r) * scale0;
       start(fields + 4 * kField, dots);
       step<2>(codes, act, dots);
       step<3>(codes, act, dots);
       INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-        sum[r] = vfmaq_f32(sum[r], sum_of(dots, r), scale1);
-        acc[r] = vfmaq_f32(acc[r], sum[r], Vec::broadcast(fields + 4 * r));
+        sum[r] = fma(sum_of(dots, r), scale1, sum[r]);
+        acc[r] = fma(sum[r], broadcast_at(fields + 4 * r), acc[r]);
       }
       if constexpr (kMins) {
-        const float32x4_t min0 = Plain::min_of(dmin, scales, 0), min1 = Plain::min_of(dmin, scales, 1);
+        const Vec min0 = Plain::min_of(dmin, scales, 0), min1 = Plain::min_of(dmin, scales, 1);
         INGOT_UNROLL for (int r = 0; r < kRows; ++r) {
-          acc[r] = vfmaq_f32(acc[r], min0, Vec::broadcast(fields + 5 * kField + 4 * r));
-          acc[r] = vfmaq_f32(acc[r], min1, Vec::broadcast(fields + 6 * kField + 4 * r));
+          acc[r] = fma(min0, broadcast_at(fields + 5 * kField + 4 * r), acc[r]);
+          acc[r] = fma(min1, broadcast_at(fields + 6 * kField + 4 * r), acc[r]);
         }
       }
     }
@@ -128,48 +128,47 @@ struct PairTile {
 
   // Words j..j+3 of one row, whose codes from word j on are x's.
   template <int j>
-  INGOT_INLINE Vec::I row_words(Vec::I dot, const uint8_t* codes, const uint8_t* act) {
-    const Vec::X x = Vec::load_x(act + 4 * j);
-    dot = Vec::dot<0>(dot, Plain::template word<j>(codes), x);
-    dot = Vec::dot<1>(dot, Plain::template word<j + 1>(codes), x);
-    dot = Vec::dot<2>(dot, Plain::template word<j + 2>(codes), x);
-    return Vec::dot<3>(dot, Plain::template word<j + 3>(codes), x);
+  INGOT_INLINE Machine::I row_words(Machine::I dot, const uint8_t* codes, const uint8_t* act) {
+    const Machine::X x = Machine::load_x(act + 4 * j);
+    dot = Machine::dot<0>(dot, Plain::template word<j>(codes), x);
+    dot = Machine::dot<1>(dot, Plain::template word<j + 1>(codes), x);
+    dot = Machine::dot<2>(dot, Plain::template word<j + 2>(codes), x);
+    return Machine::dot<3>(dot, Plain::template word<j + 3>(codes), x);
   }
-  INGOT_INLINE Vec::I row_start(const uint8_t* minus_sum) {
-    if constexpr (kZero == 0) return Vec::zero_int();
-    if constexpr (kZero != 0) return Vec::start<log2_of(kZero)>(minus_sum);
+  INGOT_INLINE Machine::I row_start(const uint8_t* minus_sum) {
+    if constexpr (kZero == 0) return Machine::zero_int();
+    if constexpr (kZero != 0) return Machine::start<log2_of(kZero)>(minus_sum);
   }
 
   // The fine record of row kRow.
   template <int kRow>
-  INGOT_INLINE void fine_record(const uint8_t* codes, const uint8_t* act, int lane, float32x4_t d, float32x4_t dmin,
-                                float32x4_t& acc) {
+  INGOT_INLINE void fine_record(const uint8_t* codes, const uint8_t* act, int lane, Vec d, Vec dmin, Vec& acc) {
     const uint8_t* fields = act + kRows * kBlock + 4 * kRow;
     const uint8_t* scales = codes + kFormat.code_bytes + lane;
     codes += lane * 4;
     act += kRow * kBlock;
     if constexpr (!kHalves) {
-      Vec::I dot = row_words<0>(row_start(fields + kField), codes, act);
+      Machine::I dot = row_words<0>(row_start(fields + kField), codes, act);
       dot = row_words<4>(dot, codes, act);
-      acc = vfmaq_f32(acc, Vec::to_float(dot), vmulq_f32(Plain::scale_of(d, scales, 0), Vec::broadcast(fields)));
-      if constexpr (kMins) acc = vfmaq_f32(acc, Plain::min_of(dmin, scales, 0), Vec::broadcast(fields + 2 * kField));
+      acc = fma(Machine::to_float(dot), Plain::scale_of(d, scales, 0) * broadcast_at(fields), acc);
+      if constexpr (kMins) acc = fma(Plain::min_of(dmin, scales, 0), broadcast_at(fields + 2 * kField), acc);
     } else {
-      const Vec::I low = row_words<0>(row_start(fields + 3 * kField), codes, act);
-      const Vec::I high = row_words<4>(row_start(fields + 4 * kField), codes, act);
-      float32x4_t sum = vmulq_f32(Vec::to_float(low), Plain::scale_of(d, scales, 0));
-      sum = vfmaq_f32(sum, Vec::to_float(high), Plain::scale_of(d, scales, 1));
-      acc = vfmaq_f32(acc, sum, Vec::broadcast(fields));
+      const Machine::I low = row_words<0>(row_start(fields + 3 * kField), codes, act);
+      const Machine::I high = row_words<4>(row_start(fields + 4 * kField), codes, act);
+      Vec sum = Machine::to_float(low) * Plain::scale_of(d, scales, 0);
+      sum = fma(Machine::to_float(high), Plain::scale_of(d, scales, 1), sum);
+      acc = fma(sum, broadcast_at(fields), acc);
       if constexpr (kMins) {
-        acc = vfmaq_f32(acc, Plain::min_of(dmin, scales, 0), Vec::broadcast(fields + 5 * kField));
-        acc = vfmaq_f32(acc, Plain::min_of(dmin, scales, 1), Vec::broadcast(fields + 6 * kField));
+        acc = fma(Plain::min_of(dmin, scales, 0), broadcast_at(fields + 5 * kField), acc);
+        acc = fma(Plain::min_of(dmin, scales, 1), broadcast_at(fields + 6 * kField), acc);
       }
     }
   }
 
   // Those of some of the rows, a bit each.
   template <int kRow>
-  INGOT_INLINE void fine_records(uint32_t rows, const uint8_t* codes, const uint8_t* act, int lane, float32x4_t d,
-                                 float32x4_t dmin, float32x4_t (&acc)[kRows]) {
+  INGOT_INLINE void fine_records(uint32_t rows, const uint8_t* codes, const uint8_t* act, int lane, Vec d, Vec dmin,
+                                 Vec (&acc)[kRows]) {
     if ((rows >> kRow & 1) != 0) fine_record<kRow>(codes, act, lane, d, dmin, acc[kRow]);
     if constexpr (kRow + 1 < kRows) fine_records<kRow + 1>(rows, codes, act, lane, d, dmin, acc);
   }
@@ -177,20 +176,20 @@ struct PairTile {
   static void run(const TileArgs& args) {
     const size_t act_bytes = activation_record_bytes(kRows, args.halves);
     for (int i = 0; i < args.panels; ++i) {
-      for (int lane = 0; lane < kPanelRows; lane += Vec::kLanes) {
-        float32x4_t acc[1][kRows];
+      for (int lane = 0; lane < kPanelRows; lane += kLanes) {
+        Vec acc[1][kRows];
         const uint8_t* at = args.panel + static_cast<size_t>(i) * args.panel_bytes;
         const uint8_t* act = args.act;
         int64_t column = 0;
         for (int slice = 0; slice < args.slices; ++slice) {
-          INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = Vec::zero();
+          INGOT_UNROLL for (int r = 0; r < kRows; ++r) acc[0][r] = Vec{};
           const int64_t blocks = (args.slice_ends[slice] - column) / kBlock;
           const int64_t fine = blocks * static_cast<int64_t>(act_bytes);
           const uint32_t* outliers = reinterpret_cast<const uint32_t*>(act + 2 * fine);
           const uint8_t* next = act + 2 * fine + blocks * kRows * 4;
           for (int64_t group = blocks / kFormat.group(); group > 0; --group) {
             const uint8_t* own = (kFormat.header_bytes > 0 ? at : at + kFormat.code_bytes) + 2 * lane;
-            const float32x4_t d = Vec::load_half(own), dmin = kMins ? Vec::load_half(own + 32) : Vec::zero();
+            const Vec d = load_f16(own), dmin = kMins ? load_f16(own + 32) : Vec{};
             at += kFormat.header_bytes;
             for (int sub = 0; sub < kFormat.group(); ++sub, at += kFormat.record_bytes, act += act_bytes) {
               record(at, act, lane, d, dmin, acc[0]);
@@ -198,12 +197,12 @@ struct PairTile {
                 fine_records<0>(rows, at, act + fine, lane, d, dmin, acc[0]);
             }
           }
-          if (args.slices > 1) add_slice<Vec>(slice, acc, args.waiting);
+          if (args.slices > 1) add_slice(slice, acc, args.waiting);
           act = next;
           column = args.slice_ends[slice];
         }
         float* out = args.out + i * kRows * kPanelRows + lane;
-        INGOT_UNROLL for (int r = 0; r < kRows; ++r) Vec::store(out + r * kPanelRows, acc[0][r]);
+        INGOT_UNROLL for (int r = 0; r < kRows; ++r) store(out + r * kPanelRows, acc[0][r]);
       }
     }
   }
@@ -216,11 +215,11 @@ constexpr void add_pair_tiles(KernelTable& table) {
 }
 template <int kType>
 constexpr void add_pair_types(KernelTable& table) {
-  add_pair_tiles<static_cast<DType>(kType), Vec::kMaxTile>(table);
+  add_pair_tiles<static_cast<DType>(kType), Machine::kMaxTile>(table);
   if constexpr (kType + 1 < kNumDTypes) add_pair_types<kType + 1>(table);
 }
 constexpr KernelTable with_pairs() {
-  KernelTable table = make_table<Vec>();
+  KernelTable table = make_table<Machine>();
   table.quantize = quantize_pairs;
   add_pair_types<0>(table);
   return table;

@@ -6,22 +6,23 @@
 #include <arm_neon.h>
 #endif
 
-// See simd_avx512.h. Four lanes by compiler vector extensions: SSE2 on x86-64, NEON on Arm.
+#include "backend/cpu/simd/common.h"
+
+// See avx512.h. Four lanes by compiler vector extensions: SSE2 on x86-64, NEON on Arm. Not INGOT_INLINE: forced, it
+// changes which of the loops around it the compiler inlines.
 namespace ingot::cpu::portable {
 
 typedef float Vec __attribute__((vector_size(16)));
 typedef int32_t IVec __attribute__((vector_size(16)));
-inline constexpr int kLanes = 4;
+constexpr int kLanes = 4;
 #if defined(__aarch64__)
-inline constexpr int kBlockRows = 6;
-inline constexpr int kRegisters = 32;
+constexpr int kRegisters = 32;
 #else
-inline constexpr int kBlockRows = 4;
-inline constexpr int kRegisters = 14;  // of 16: products need some too
+constexpr int kRegisters = 14;  // of 16: products need some too
 #endif
-inline constexpr bool kDirect = false;  // conversion is slow: do it once a tile
+constexpr bool kWidensFast = false;
 
-static inline Vec load(const float* p) {
+static inline Vec load(const void* p) {
   Vec v;
   __builtin_memcpy(&v, p, sizeof v);
   return v;
@@ -30,7 +31,7 @@ static inline void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof v); }
 static inline Vec broadcast(float x) { return Vec{x, x, x, x}; }
 static inline Vec fma(Vec a, Vec b, Vec c) {
 #if defined(__aarch64__)
-  return (Vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+  return vfmaq_f32(c, a, b);
 #else
   return a * b + c;
 #endif

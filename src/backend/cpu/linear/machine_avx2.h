@@ -1,15 +1,10 @@
-// The vector type of tiles.h for AVX2, FMA and F16C: 8 lanes, half a panel. Included inside the ISA's namespace; no
-// include guard, no includes.
-
-using AnyInt = int32_t __attribute__((may_alias, aligned(1)));
-using AnyFloat = float __attribute__((may_alias, aligned(1)));
-
-struct Vec {
+// What products need of AVX2 beside simd/avx2.h; a vector is half a panel. See tiles.h. Included inside the ISA's
+// namespace; no include guard, no includes.
+struct Machine {
   using I = __m256i;
-  using F = __m256;
   using X = const uint8_t*;
   using P = __m256i;  // 16-bit sums of pairs
-  static constexpr int kLanes = 8, kMaxTile = 5;
+  static constexpr int kMaxTile = 5;
   static constexpr bool kSigned8 = true;
   // Dot products take registers, and those of codes whose sums leave 16 bits within a block twice as many.
   static constexpr int units(int rows, int bits, bool halves) {
@@ -23,9 +18,9 @@ struct Vec {
 
   // Left where and when it is: compilers otherwise sum in another order, with more numbers under way than registers.
   INGOT_INLINE void keep(I& a) { asm volatile("" : "+x"(a)); }
-  INGOT_INLINE void keep(F& a) { asm volatile("" : "+x"(a)); }
+  INGOT_INLINE void keep(Vec& a) { asm volatile("" : "+x"(a)); }
 
-  INGOT_INLINE I load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  INGOT_INLINE I load_codes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
   INGOT_INLINE void store_codes(void* p, I a) { _mm256_storeu_si256(static_cast<__m256i*>(p), a); }
   INGOT_INLINE I bytes(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }
   INGOT_INLINE I mask(I a, I b) { return _mm256_and_si256(a, b); }
@@ -73,50 +68,33 @@ struct Vec {
   }
   INGOT_INLINE I fold(I sum, P p) { return _mm256_add_epi32(sum, _mm256_madd_epi16(p, _mm256_set1_epi16(1))); }
 
-  INGOT_INLINE F zero() { return _mm256_setzero_ps(); }
-  INGOT_INLINE F set(float v) { return _mm256_set1_ps(v); }
-  INGOT_INLINE F broadcast(const void* p) { return _mm256_set1_ps(*static_cast<const AnyFloat*>(p)); }
-  INGOT_INLINE F to_float(I a) { return _mm256_cvtepi32_ps(a); }
-  INGOT_INLINE F add(F a, F b) { return _mm256_add_ps(a, b); }
-  INGOT_INLINE F sub(F a, F b) { return _mm256_sub_ps(a, b); }
-  INGOT_INLINE F mul(F a, F b) { return _mm256_mul_ps(a, b); }
-  INGOT_INLINE F div(F a, F b) { return _mm256_div_ps(a, b); }
-  INGOT_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-  INGOT_INLINE F negate(F a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
-  INGOT_INLINE F negated_mul(F a, F b) { return negate(_mm256_mul_ps(a, b)); }
-  INGOT_INLINE F abs(F a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-  INGOT_INLINE F max(F a, F b) { return _mm256_max_ps(a, b); }
-  INGOT_INLINE F min(F a, F b) { return _mm256_min_ps(a, b); }
-  INGOT_INLINE F round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  INGOT_INLINE F scale_by_power(F a, F n) {
+  INGOT_INLINE Vec to_float(I a) { return _mm256_cvtepi32_ps(a); }
+  INGOT_INLINE Vec negate(Vec a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
+  INGOT_INLINE Vec abs(Vec a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+  INGOT_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
+  INGOT_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
+  INGOT_INLINE Vec round(Vec a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  INGOT_INLINE Vec scale_by_power(Vec a, Vec n) {
     const I exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-    return mul(a, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
+    return a * (Vec)_mm256_slli_epi32(exponent, 23);
   }
-  INGOT_INLINE F select_negative(F x, F negative, F other) {
-    return _mm256_blendv_ps(other, negative, _mm256_cmp_ps(x, zero(), _CMP_LT_OQ));
+  INGOT_INLINE Vec select_negative(Vec x, Vec negative, Vec other) {
+    return _mm256_blendv_ps(other, negative, _mm256_cmp_ps(x, Vec{}, _CMP_LT_OQ));
   }
-  INGOT_INLINE F load_float(const void* p) { return _mm256_loadu_ps(static_cast<const float*>(p)); }
-  INGOT_INLINE F load_half(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
-  INGOT_INLINE F load_bf16_even(const void* p) { return _mm256_castsi256_ps(_mm256_slli_epi32(load(p), 16)); }
-  INGOT_INLINE F load_bf16_odd(const void* p) {
-    return _mm256_castsi256_ps(_mm256_and_si256(load(p), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  INGOT_INLINE Vec load_bf16_even(const void* p) { return _mm256_castsi256_ps(_mm256_slli_epi32(load_codes(p), 16)); }
+  INGOT_INLINE Vec load_bf16_odd(const void* p) {
+    return _mm256_castsi256_ps(_mm256_and_si256(load_codes(p), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
   INGOT_INLINE __m128i load_8(const void* p) { return _mm_loadl_epi64(static_cast<const __m128i*>(p)); }
-  INGOT_INLINE F load_u8(const void* p) { return to_float(_mm256_cvtepu8_epi32(load_8(p))); }
-  INGOT_INLINE F load_i8(const void* p) { return to_float(_mm256_cvtepi8_epi32(load_8(p))); }
-  INGOT_INLINE F load_low4(const void* p) {
+  INGOT_INLINE Vec load_u8(const void* p) { return to_float(_mm256_cvtepu8_epi32(load_8(p))); }
+  INGOT_INLINE Vec load_low4(const void* p) {
     return to_float(_mm256_and_si256(_mm256_cvtepu8_epi32(load_8(p)), _mm256_set1_epi32(15)));
   }
-  INGOT_INLINE F load_high4(const void* p) { return to_float(_mm256_srli_epi32(_mm256_cvtepu8_epi32(load_8(p)), 4)); }
-  INGOT_INLINE void store(float* p, F a) { _mm256_storeu_ps(p, a); }
+  INGOT_INLINE Vec load_high4(const void* p) { return to_float(_mm256_srli_epi32(_mm256_cvtepu8_epi32(load_8(p)), 4)); }
 
   static constexpr int kManyBlocks = 1;  // there is no largest_of_many() or quantize_many()
   INGOT_INLINE float largest_of_32(const float* x) {
-    const F m =
-        max(max(abs(load_float(x)), abs(load_float(x + 8))), max(abs(load_float(x + 16)), abs(load_float(x + 24))));
-    __m128 h = _mm_max_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-    h = _mm_max_ps(h, _mm_movehl_ps(h, h));
-    return _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h)));
+    return reduce_max(max(max(abs(load(x)), abs(load(x + 8))), max(abs(load(x + 16)), abs(load(x + 24)))));
   }
   INGOT_INLINE int32_t sum_of(I a) {
     __m128i h = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
@@ -124,9 +102,9 @@ struct Vec {
     return _mm_cvtsi128_si32(_mm_add_epi32(h, _mm_shuffle_epi32(h, 0xb1)));
   }
   INGOT_INLINE void quantize_32(const float* x, float inverse, int8_t* codes, int32_t& low_sum, int32_t& high_sum) {
-    const F scale = set(inverse);
+    const Vec scale = broadcast(inverse);
     I v[4];
-    INGOT_UNROLL for (int i = 0; i < 4; ++i) v[i] = _mm256_cvtps_epi32(mul(load_float(x + 8 * i), scale));
+    INGOT_UNROLL for (int i = 0; i < 4; ++i) v[i] = _mm256_cvtps_epi32(load(x + 8 * i) * scale);
     low_sum = sum_of(_mm256_add_epi32(v[0], v[1]));
     high_sum = sum_of(_mm256_add_epi32(v[2], v[3]));
     // Packing works on 128-bit halves; the permutation puts groups of four back in order.

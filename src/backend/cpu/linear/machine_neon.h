@@ -1,28 +1,23 @@
-// The vector type of tiles.h for NEON: 4 lanes, a quarter of a panel. INGOT_DOTPROD says whether the including file is
-// compiled for the dot product instructions. Included inside the ISA's namespace; no include guard, no includes.
-
-using AnyInt = int32_t __attribute__((may_alias, aligned(1)));
-using AnyFloat = float __attribute__((may_alias, aligned(1)));
-
-struct Vec {
+// What products need of NEON beside simd/neon.h; a vector is a quarter of a panel. See tiles.h. INGOT_DOTPROD says
+// whether the including file is compiled for the dot product instructions. Included inside the ISA's namespace; no
+// include guard, no includes.
+struct Machine {
   using I = uint8x16_t;  // also int32 lanes, by reinterpretation
-  using F = float32x4_t;
   using X = int8x16_t;
-  static constexpr int kLanes = 4;
 #if INGOT_DOTPROD
   static constexpr int kMaxTile = 8;
 #else
   static constexpr int kMaxTile = 4;  // partial sums take two registers a row: eight rows would leave them
 #endif
   static constexpr bool kSigned8 = true;
-  INGOT_INLINE void keep(F&) {}
+  INGOT_INLINE void keep(Vec&) {}
   static constexpr int rows_at_once(int rows, int, bool) { return rows; }
   static constexpr bool unpacks(const PanelFormat&) { return false; }
   static constexpr int kFloatRows = kMaxTile;
   static constexpr int float_units(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
   static constexpr int units(int rows, int, bool) { return float_units(rows); }
 
-  INGOT_INLINE I load(const uint8_t* p) { return vld1q_u8(p); }
+  INGOT_INLINE I load_codes(const uint8_t* p) { return vld1q_u8(p); }
   INGOT_INLINE I bytes(int v) { return vdupq_n_u8(static_cast<uint8_t>(v)); }
   INGOT_INLINE I mask(I a, I b) { return vandq_u8(a, b); }
   INGOT_INLINE I or_masked(I a, I b, I m) { return vorrq_u8(a, vandq_u8(b, m)); }
@@ -61,7 +56,7 @@ struct Vec {
     return from_ints(vdotq_laneq_s32(ints(sum), vreinterpretq_s8_u8(w), x, lane));
   }
 #else
-  struct P {  // 16-bit sums of products: columns of rows 0 and 1, of rows 2 and 3
+  struct P {                          // 16-bit sums of products: columns of rows 0 and 1, of rows 2 and 3
     int16x8_t low, high;
   };
   INGOT_INLINE void keep(P&) {}
@@ -90,65 +85,45 @@ struct Vec {
   }
 #endif
 
-  INGOT_INLINE F zero() { return vdupq_n_f32(0.0f); }
-  INGOT_INLINE F set(float v) { return vdupq_n_f32(v); }
-  INGOT_INLINE F broadcast(const void* p) { return vdupq_n_f32(*static_cast<const AnyFloat*>(p)); }
-  INGOT_INLINE F to_float(I a) { return vcvtq_f32_s32(ints(a)); }
-  INGOT_INLINE F add(F a, F b) { return vaddq_f32(a, b); }
-  INGOT_INLINE F sub(F a, F b) { return vsubq_f32(a, b); }
-  INGOT_INLINE F mul(F a, F b) { return vmulq_f32(a, b); }
-  INGOT_INLINE F div(F a, F b) { return vdivq_f32(a, b); }
-  INGOT_INLINE F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
-  INGOT_INLINE F negate(F a) { return vnegq_f32(a); }
-  INGOT_INLINE F negated_mul(F a, F b) { return vnegq_f32(vmulq_f32(a, b)); }
-  INGOT_INLINE F abs(F a) { return vabsq_f32(a); }
-  INGOT_INLINE F max(F a, F b) { return vmaxq_f32(a, b); }
-  INGOT_INLINE F min(F a, F b) { return vminq_f32(a, b); }
-  INGOT_INLINE F round(F a) { return vrndnq_f32(a); }
-  INGOT_INLINE F scale_by_power(F a, F n) {
+  INGOT_INLINE Vec to_float(I a) { return vcvtq_f32_s32(ints(a)); }
+  INGOT_INLINE Vec negate(Vec a) { return vnegq_f32(a); }
+  INGOT_INLINE Vec abs(Vec a) { return vabsq_f32(a); }
+  INGOT_INLINE Vec max(Vec a, Vec b) { return vmaxq_f32(a, b); }
+  INGOT_INLINE Vec min(Vec a, Vec b) { return vminq_f32(a, b); }
+  INGOT_INLINE Vec round(Vec a) { return vrndnq_f32(a); }
+  INGOT_INLINE Vec scale_by_power(Vec a, Vec n) {
     const int32x4_t exponent = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
-    return vmulq_f32(a, vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23)));
+    return a * (Vec)vshlq_n_s32(exponent, 23);
   }
-  INGOT_INLINE F select_negative(F x, F negative, F other) { return vbslq_f32(vcltzq_f32(x), negative, other); }
-  INGOT_INLINE F load_float(const void* p) { return vreinterpretq_f32_u8(vld1q_u8(static_cast<const uint8_t*>(p))); }
-  INGOT_INLINE F load_half(const void* p) {
-    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(static_cast<const uint8_t*>(p))));
-  }
-  INGOT_INLINE F load_bf16_even(const void* p) {
+  INGOT_INLINE Vec select_negative(Vec x, Vec negative, Vec other) { return vbslq_f32(vcltzq_f32(x), negative, other); }
+  INGOT_INLINE Vec load_bf16_even(const void* p) {
     return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u8(vld1q_u8(static_cast<const uint8_t*>(p))), 16));
   }
-  INGOT_INLINE F load_bf16_odd(const void* p) {
+  INGOT_INLINE Vec load_bf16_odd(const void* p) {
     const uint32x4_t pair = vreinterpretq_u32_u8(vld1q_u8(static_cast<const uint8_t*>(p)));
     return vreinterpretq_f32_u32(vandq_u32(pair, vdupq_n_u32(0xffff0000u)));
   }
-  INGOT_INLINE uint16x4_t load_4(const void* p) {
-    return vget_low_u16(vmovl_u8(vreinterpret_u8_s32(vdup_n_s32(*static_cast<const AnyInt*>(p)))));
-  }
-  INGOT_INLINE F load_u8(const void* p) { return vcvtq_f32_u32(vmovl_u16(load_4(p))); }
-  INGOT_INLINE F load_i8(const void* p) {
-    const int8x8_t v = vreinterpret_s8_s32(vdup_n_s32(*static_cast<const AnyInt*>(p)));
-    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(v))));
-  }
-  INGOT_INLINE F load_low4(const void* p) { return vcvtq_f32_u32(vmovl_u16(vand_u16(load_4(p), vdup_n_u16(15)))); }
-  INGOT_INLINE F load_high4(const void* p) { return vcvtq_f32_u32(vmovl_u16(vshr_n_u16(load_4(p), 4))); }
-  INGOT_INLINE void store(float* p, F a) { vst1q_f32(p, a); }
+  INGOT_INLINE uint16x4_t load_4(const void* p) { return vget_low_u16(vmovl_u8(vreinterpret_u8_s32(load_word(p)))); }
+  INGOT_INLINE Vec load_u8(const void* p) { return vcvtq_f32_u32(vmovl_u16(load_4(p))); }
+  INGOT_INLINE Vec load_low4(const void* p) { return vcvtq_f32_u32(vmovl_u16(vand_u16(load_4(p), vdup_n_u16(15)))); }
+  INGOT_INLINE Vec load_high4(const void* p) { return vcvtq_f32_u32(vmovl_u16(vshr_n_u16(load_4(p), 4))); }
 
   static constexpr int kManyBlocks = 1;  // there is no largest_of_many() or quantize_many()
   INGOT_INLINE float largest_of_32(const float* x) {
-    F m = vabsq_f32(vld1q_f32(x));
-    INGOT_UNROLL for (int i = 4; i < 32; i += 4) m = vmaxq_f32(m, vabsq_f32(vld1q_f32(x + i)));
-    return vmaxvq_f32(m);
+    Vec m = abs(load(x));
+    INGOT_UNROLL for (int i = 4; i < 32; i += 4) m = max(m, abs(load(x + i)));
+    return reduce_max(m);
   }
-  INGOT_INLINE int32_t quantize_16(const float* x, F scale, int8_t* codes) {
+  INGOT_INLINE int32_t quantize_16(const float* x, Vec scale, int8_t* codes) {
     int32x4_t v[4];
-    INGOT_UNROLL for (int i = 0; i < 4; ++i) v[i] = vcvtnq_s32_f32(vmulq_f32(vld1q_f32(x + 4 * i), scale));
+    INGOT_UNROLL for (int i = 0; i < 4; ++i) v[i] = vcvtnq_s32_f32(load(x + 4 * i) * scale);
     const int16x8_t low = vcombine_s16(vqmovn_s32(v[0]), vqmovn_s32(v[1]));
     const int16x8_t high = vcombine_s16(vqmovn_s32(v[2]), vqmovn_s32(v[3]));
     vst1q_s8(codes, vcombine_s8(vqmovn_s16(low), vqmovn_s16(high)));
     return vaddvq_s32(vaddq_s32(vaddq_s32(v[0], v[1]), vaddq_s32(v[2], v[3])));
   }
   INGOT_INLINE void quantize_32(const float* x, float inverse, int8_t* codes, int32_t& low_sum, int32_t& high_sum) {
-    low_sum = quantize_16(x, vdupq_n_f32(inverse), codes);
-    high_sum = quantize_16(x + 16, vdupq_n_f32(inverse), codes + 16);
+    low_sum = quantize_16(x, broadcast(inverse), codes);
+    high_sum = quantize_16(x + 16, broadcast(inverse), codes + 16);
   }
 };

@@ -1,15 +1,10 @@
-// The vector type of tiles.h for AVX-512: 16 lanes, a whole panel. INGOT_VNNI says whether the including file is
-// compiled for that extension. Included inside its namespace; no include guard, no includes.
-
-using AnyInt = int32_t __attribute__((may_alias, aligned(1)));
-using AnyFloat = float __attribute__((may_alias, aligned(1)));
-
-struct Vec {
+// What products need of AVX-512 beside simd/avx512.h; a vector is a whole panel. See tiles.h. INGOT_VNNI says whether
+// the including file is compiled for that extension. Included inside its namespace; no include guard, no includes.
+struct Machine {
   using I = __m512i;
-  using F = __m512;
   using X = const uint8_t*;
   using P = __m512i;
-  static constexpr int kLanes = 16, kMaxTile = 8;
+  static constexpr int kMaxTile = 8;
   // Two panels take what is loaded of the activations twice: a core that multiplies two vectors of bytes in a cycle
   // loads no more than two. One or two rows are bound by memory, which is read best in one stream.
   static constexpr int units(int rows, int, bool) { return INGOT_VNNI && rows >= 3 ? 2 : 1; }
@@ -20,14 +15,14 @@ struct Vec {
   static constexpr bool unpacks(const PanelFormat& format) { return format.high_bits > 0; }
   static constexpr int kFloatRows = 8;
   static constexpr int float_units(int) { return 1; }
-  INGOT_INLINE void keep(F&) {}
+  INGOT_INLINE void keep(Vec&) {}
 #if INGOT_VNNI
   INGOT_INLINE void keep(I&) {}
 #else
-  INGOT_INLINE void keep(I& a) { asm volatile("" : "+v"(a)); }  // see vec_avx2.h
+  INGOT_INLINE void keep(I& a) { asm volatile("" : "+v"(a)); }  // see machine_avx2.h
 #endif
 
-  INGOT_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
+  INGOT_INLINE I load_codes(const void* p) { return _mm512_loadu_si512(p); }
   INGOT_INLINE void store_codes(void* p, I a) { _mm512_storeu_si512(p, a); }
   INGOT_INLINE I bytes(int v) { return _mm512_set1_epi8(static_cast<char>(v)); }
   INGOT_INLINE I mask(I a, I b) { return _mm512_and_si512(a, b); }
@@ -86,49 +81,33 @@ struct Vec {
   INGOT_INLINE I fold(I sum, P p) { return _mm512_add_epi32(sum, _mm512_madd_epi16(p, _mm512_set1_epi16(1))); }
 #endif
 
-  INGOT_INLINE F zero() { return _mm512_setzero_ps(); }
-  INGOT_INLINE F set(float v) { return _mm512_set1_ps(v); }
-  INGOT_INLINE F broadcast(const void* p) { return _mm512_set1_ps(*static_cast<const AnyFloat*>(p)); }
-  INGOT_INLINE F to_float(I a) { return _mm512_cvtepi32_ps(a); }
-  INGOT_INLINE F add(F a, F b) { return _mm512_add_ps(a, b); }
-  INGOT_INLINE F sub(F a, F b) { return _mm512_sub_ps(a, b); }
-  INGOT_INLINE F mul(F a, F b) { return _mm512_mul_ps(a, b); }
-  INGOT_INLINE F div(F a, F b) { return _mm512_div_ps(a, b); }
-  INGOT_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
-  INGOT_INLINE F negate(F a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
-  INGOT_INLINE F negated_mul(F a, F b) { return negate(_mm512_mul_ps(a, b)); }
-  INGOT_INLINE F abs(F a) { return _mm512_abs_ps(a); }
-  INGOT_INLINE F max(F a, F b) { return _mm512_max_ps(a, b); }
-  INGOT_INLINE F min(F a, F b) { return _mm512_min_ps(a, b); }
-  INGOT_INLINE F round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  INGOT_INLINE F scale_by_power(F a, F n) { return _mm512_scalef_ps(a, n); }
-  INGOT_INLINE F select_negative(F x, F negative, F other) {
+  INGOT_INLINE Vec to_float(I a) { return _mm512_cvtepi32_ps(a); }
+  INGOT_INLINE Vec negate(Vec a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
+  INGOT_INLINE Vec abs(Vec a) { return _mm512_abs_ps(a); }
+  INGOT_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+  INGOT_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+  INGOT_INLINE Vec round(Vec a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  INGOT_INLINE Vec scale_by_power(Vec a, Vec n) { return _mm512_scalef_ps(a, n); }
+  INGOT_INLINE Vec select_negative(Vec x, Vec negative, Vec other) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ), other, negative);
   }
-  INGOT_INLINE F load_float(const void* p) { return _mm512_loadu_ps(p); }
-  INGOT_INLINE F load_half(const void* p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-  }
-  INGOT_INLINE F load_bf16_even(const void* p) { return _mm512_castsi512_ps(_mm512_slli_epi32(load(p), 16)); }
-  INGOT_INLINE F load_bf16_odd(const void* p) {
-    return _mm512_castsi512_ps(_mm512_and_si512(load(p), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  INGOT_INLINE Vec load_bf16_even(const void* p) { return _mm512_castsi512_ps(_mm512_slli_epi32(load_codes(p), 16)); }
+  INGOT_INLINE Vec load_bf16_odd(const void* p) {
+    return _mm512_castsi512_ps(_mm512_and_si512(load_codes(p), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
   }
   INGOT_INLINE __m128i load_16(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
-  INGOT_INLINE F load_u8(const void* p) { return to_float(_mm512_cvtepu8_epi32(load_16(p))); }
-  INGOT_INLINE F load_i8(const void* p) { return to_float(_mm512_cvtepi8_epi32(load_16(p))); }
-  INGOT_INLINE F load_low4(const void* p) {
+  INGOT_INLINE Vec load_u8(const void* p) { return to_float(_mm512_cvtepu8_epi32(load_16(p))); }
+  INGOT_INLINE Vec load_low4(const void* p) {
     return to_float(_mm512_and_si512(_mm512_cvtepu8_epi32(load_16(p)), _mm512_set1_epi32(15)));
   }
-  INGOT_INLINE F load_high4(const void* p) { return to_float(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load_16(p)), 4)); }
-  INGOT_INLINE void store(float* p, F a) { _mm512_storeu_ps(p, a); }
-
-  INGOT_INLINE float largest_of_32(const float* x) {
-    return _mm512_reduce_max_ps(max(abs(load_float(x)), abs(load_float(x + 16))));
+  INGOT_INLINE Vec load_high4(const void* p) {
+    return to_float(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load_16(p)), 4));
   }
+
+  INGOT_INLINE float largest_of_32(const float* x) { return reduce_max(max(abs(load(x)), abs(load(x + 16)))); }
   INGOT_INLINE void quantize_32(const float* x, float inverse, int8_t* codes, int32_t& low_sum, int32_t& high_sum) {
-    const F scale = set(inverse);
-    const I low = _mm512_cvtps_epi32(mul(load_float(x), scale)),
-            high = _mm512_cvtps_epi32(mul(load_float(x + 16), scale));
+    const Vec scale = broadcast(inverse);
+    const I low = _mm512_cvtps_epi32(load(x) * scale), high = _mm512_cvtps_epi32(load(x + 16) * scale);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes), _mm512_cvtsepi32_epi8(low));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + 16), _mm512_cvtsepi32_epi8(high));
     // Both sums together: the four lanes of 128 bits are added, then lanes within each half.
@@ -144,22 +123,22 @@ struct Vec {
   // The same of 16 blocks behind each other, whose numbers end up in one vector: transposed and folded on the way.
   static constexpr int kManyBlocks = 16;
   INGOT_INLINE void largest_of_many(const float* x, float* largest) {
-    F in[16], fours[4];
-    INGOT_UNROLL for (int i = 0; i < 16; ++i) in[i] =
-        max(abs(load_float(x + 32 * i)), abs(load_float(x + 32 * i + 16)));
+    Vec in[16], fours[4];
+    INGOT_UNROLL for (int i = 0; i < 16; ++i) in[i] = max(abs(load(x + 32 * i)), abs(load(x + 32 * i + 16)));
     INGOT_UNROLL for (int i = 0; i < 4; ++i) {
-      const F *b = in + 4 * i, one = max(_mm512_unpacklo_ps(b[0], b[1]), _mm512_unpackhi_ps(b[0], b[1])),
-              two = max(_mm512_unpacklo_ps(b[2], b[3]), _mm512_unpackhi_ps(b[2], b[3]));
+      const Vec *b = in + 4 * i, one = max(_mm512_unpacklo_ps(b[0], b[1]), _mm512_unpackhi_ps(b[0], b[1])),
+                two = max(_mm512_unpacklo_ps(b[2], b[3]), _mm512_unpackhi_ps(b[2], b[3]));
       fours[i] = max(_mm512_shuffle_ps(one, two, 0x44), _mm512_shuffle_ps(one, two, 0xee));
     }
-    const F low = max(_mm512_shuffle_f32x4(fours[0], fours[1], 0x88), _mm512_shuffle_f32x4(fours[0], fours[1], 0xdd)),
-            high = max(_mm512_shuffle_f32x4(fours[2], fours[3], 0x88), _mm512_shuffle_f32x4(fours[2], fours[3], 0xdd));
+    const Vec low = max(_mm512_shuffle_f32x4(fours[0], fours[1], 0x88), _mm512_shuffle_f32x4(fours[0], fours[1], 0xdd)),
+              high =
+                  max(_mm512_shuffle_f32x4(fours[2], fours[3], 0x88), _mm512_shuffle_f32x4(fours[2], fours[3], 0xdd));
     store(largest, max(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xdd)));
   }
   INGOT_INLINE __m256i codes_of_32(const float* x, float inverse, uint8_t* codes) {
-    const F scale = set(inverse);
-    const __m128i low = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(mul(load_float(x), scale))),
-                  high = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(mul(load_float(x + 16), scale)));
+    const Vec scale = broadcast(inverse);
+    const __m128i low = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(load(x) * scale)),
+                  high = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(load(x + 16) * scale));
     const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), both);
     return both;
