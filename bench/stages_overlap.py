@@ -3,12 +3,13 @@
 hosts (network namespaces) with a link between them that has a delay. Root, Linux; build with -DINGOT_BUILD_BENCH=ON.
 
     bench/stages_overlap.py [--delay-us 1000] [--mbit 10000] [--streams 8] [--prompt 32] [--tokens 192] [--rounds 3]
-                            [--pp-layers 16,14] [--priority]
+                            [--pp-layers 16,14] [--priority] [--ingot-args="--isa avx2"]
 """
 
 import argparse
 import json
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,7 @@ def main():
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--pp-layers", help="cut by hand")
     parser.add_argument("--priority", action="store_true", help="run ahead of other programs, where the machine has others")
+    parser.add_argument("--ingot-args", default="", help="more for both sides")
     args = parser.parse_args()
     if (reason := hosts.missing("mpirun")) is not None:
         sys.exit(f"stages_overlap.py: {reason}")
@@ -40,7 +42,8 @@ def main():
         for _ in range(args.rounds):
             for count in IN_FLIGHT:
                 done = subprocess.run([*far.mpirun(2), *ahead, str(args.build / "bin" / "ingot"), "bench", *model, "--pp", "2", *cut, "-t", "1",
-                                       "--batch", str(args.streams), "--prompt-len", str(args.prompt), "--gen-len", str(args.tokens), "--in-flight", str(count), "--json"],
+                                       "--batch", str(args.streams), "--prompt-len", str(args.prompt), "--gen-len", str(args.tokens), "--in-flight", str(count), "--json",
+                                       *shlex.split(args.ingot_args)],
                                       capture_output=True, text=True, timeout=600, check=False)
                 if done.returncode != 0:
                     sys.exit(done.stderr)

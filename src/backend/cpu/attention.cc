@@ -60,6 +60,12 @@ struct Attention::Call {
   float* out;  // [T, heads * head_size]
 };
 
+struct Attention::Task {
+  int64_t seq, part, splits, kv_head, heads;
+  bool split;        // one of the sequence's splits alone
+  CacheRange reads;  // none: a part of a sequence that is not split
+};
+
 void run(const AttentionOp& op, const Job& job) { job.device.attention->run(op, job); }
 
 void Attention::run(const AttentionOp& op, const Job& job) {
@@ -256,23 +262,59 @@ void Attention::decode(const Call& call, Worker& worker) {
   int64_t heads = even ? ceil_div(shape.kv_heads, std::min(wanted, shape.kv_heads)) : 1;
   heads = std::clamp<int64_t>(heads, 1, std::max<int64_t>(1, kMaxAttentionRows / shape.group()));
   const int64_t parts = ceil_div(shape.kv_heads, heads);
-  worker.share(count * parts, [&](int64_t task) {
-    const int64_t index = task / parts, kv_head = task % parts * heads;
+  const auto task_at = [&](int64_t number) {
+    const int64_t index = number / parts, kv_head = number % parts * heads;
     const int64_t seq = find_task(tasks.decode_task, tasks.decode_seqs, index);
-    decode_task(call, seq, index - tasks.decode_task[seq], kv_head, std::min(heads, shape.kv_heads - kv_head), mine);
+    return task_of(call, seq, index - tasks.decode_task[seq], kv_head, std::min(heads, shape.kv_heads - kv_head));
+  };
+  // While it ends one, a worker asks for what its next one begins with: the one that comes after those of the others.
+  int64_t asked = -1;
+  worker.share(count * parts, [&](int64_t number) {
+    const Task task = task_at(number);
+    if (number != asked) ask_for(task.reads, task.heads);
+    asked = number + worker.count();
+    decode_task(call, task, asked < count * parts ? task_at(asked).reads : CacheRange{}, mine);
   });
 }
 
-// Heads [kv_head, kv_head + heads) of one split of a sequence, or of all of it.
-void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, int64_t heads,
-                            const Scratch& scratch) {
+Attention::Task Attention::task_of(const Call& call, int64_t seq, int64_t part, int64_t kv_head, int64_t heads) const {
+  const AttentionTasks& tasks = call.tasks;
+  Task task{seq, part, tasks.decode_task[seq + 1] - tasks.decode_task[seq], kv_head, heads, false, {}};
+  task.split = tasks.decode_slot[seq] >= 0 && call.shape.group() <= max_group_;
+  if (!task.split && part > 0) return task;
+  const int64_t position = call.view.positions()[seq];
+  int64_t from = first_visible(call.shape, position), to = position;
+  if (task.split) {
+    from = std::max(from, part * kSplitKeys);
+    to = std::min(to, (part + 1) * kSplitKeys - 1);
+  }
+  if (from > to) return task;
+  task.reads = {cache_.head(call.op.layer, false, 0, kv_head), cache_.head(call.op.layer, true, 0, kv_head),
+                call.view.blocks(seq), from - from % kTileKeys, to};
+  return task;
+}
+
+// The first tile of a range, at once: the system's memory is at its fastest when much is asked for together.
+void Attention::ask_for(const CacheRange& range, int64_t heads) const {
+  if (range.blocks == nullptr) return;
+  const size_t bytes = static_cast<size_t>(heads) * cache_.layout().head_bytes();
+  const int64_t block_size = cache_.layout().block_size, end = std::min(range.to + 1, range.from + kTileKeys);
+  for (const void* all : {range.keys, range.values})
+    for (int64_t position = range.from; position < end; position += block_size - position % block_size) {
+      const char* block = static_cast<const char*>(all) +
+                          static_cast<size_t>(range.blocks[position / block_size]) * cache_.stride_bytes();
+      for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(block + i, 0, 2);
+    }
+}
+
+// next: what this worker reads after it.
+void Attention::decode_task(const Call& call, const Task& task, const CacheRange& next, const Scratch& scratch) {
   const AttentionTasks& tasks = call.tasks;
   const AttentionShape& shape = call.shape;
+  const auto [seq, part, splits, kv_head, heads, split, reads] = task;
   const int64_t row = seq, d = shape.head_size, stride = softmax_stride(d);
   const int64_t first = shape.first_query(kv_head), group = shape.last_query(kv_head) - first;
   const int32_t position = call.view.positions()[row];
-  const int64_t splits = tasks.decode_task[seq + 1] - tasks.decode_task[seq];
-  const bool split = tasks.decode_slot[seq] >= 0 && shape.group() <= max_group_;
   if (!split && part > 0) return;
   for (int64_t h = 0; h < heads; ++h) {
     // The task that sees the new key writes it; the others never look at it.
@@ -284,6 +326,7 @@ void Attention::decode_task(const Call& call, int64_t seq, int64_t part, int64_t
   args.heads = static_cast<int32_t>(heads);
   args.rows = static_cast<int32_t>(group);
   args.reads_to = split ? std::min<int64_t>(position, (part + 1) * kSplitKeys - 1) : position;
+  args.next = next;
   for (int64_t g = 0; g < group; ++g) {
     scratch.first[g] = static_cast<int32_t>(first_visible(shape, position));
     scratch.last[g] = position;

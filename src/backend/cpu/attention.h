@@ -48,13 +48,16 @@ class Attention {
  private:
   struct Scratch;  // of one worker
   struct Call;     // an operation with its memory
+  struct Task;     // of decoding: some KV heads of a sequence, or of one of its splits
 
   static int64_t split_prefill(const StepView& view, AttentionTasks& tasks);
   Scratch scratch(int worker) const;
   void decode(const Call& call, Worker& worker);
   void prefill_write(const Call& call, Worker& worker);
   void prefill(const Call& call, Worker& worker);
-  void decode_task(const Call& call, int64_t seq, int64_t part, int64_t kv_head, int64_t heads, const Scratch& scratch);
+  Task task_of(const Call& call, int64_t seq, int64_t part, int64_t kv_head, int64_t heads) const;
+  void decode_task(const Call& call, const Task& task, const CacheRange& next, const Scratch& scratch);
+  void ask_for(const CacheRange& range, int64_t heads) const;
   void prefill_task(const Call& call, int64_t seq, int64_t tile, int64_t kv_head, const Scratch& scratch);
   void load_query(const Call& call, int64_t row, int64_t kv_head, bool rotate, float* q) const;
   void write_row(const Call& call, int64_t row, int64_t kv_head, float* key) const;

@@ -24,6 +24,7 @@ class KvCache {
   const KvLayout& layout() const { return layout_; }
   // From a block to the next, in elements.
   int64_t block_stride() const { return static_cast<int64_t>(stride_bytes_ / kv_element_bytes(layout_.dtype)); }
+  size_t stride_bytes() const { return stride_bytes_; }
   // From a KV head of a block to the next, in elements.
   int64_t head_stride() const { return static_cast<int64_t>(layout_.head_bytes() / kv_element_bytes(layout_.dtype)); }
 

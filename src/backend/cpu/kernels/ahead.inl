@@ -4,15 +4,16 @@ constexpr int kGroups = kTileKeys / 8;  // a block is a multiple of 8 keys: 8 al
 // follow a stream that they see from its beginning; what a head has of a block is too short for that.
 class Ahead {
  public:
-  // `bytes` of the keys and of the values of each block of the tile at `start`, all over `steps` steps.
+  // `bytes` of the keys and of the values of each block of the range's first tile, all over `steps` steps.
   template <typename T>
-  void follow(const AttentionArgs& args, int64_t start, int64_t bytes, int64_t steps) {
-    for (const T* all = static_cast<const T*>(args.keys);; all = static_cast<const T*>(args.values)) {
-      for (int64_t position = start; position < start + kTileKeys && position <= args.reads_to;
+  void follow(const AttentionArgs& args, const CacheRange& range, int64_t bytes, int64_t steps) {
+    if (range.blocks == nullptr) return;
+    for (const T* all = static_cast<const T*>(range.keys);; all = static_cast<const T*>(range.values)) {
+      for (int64_t position = range.from; position < range.from + kTileKeys && position <= range.to;
            position += args.block_size)
         pieces_[count_++] =
-            reinterpret_cast<const char*>(all + args.blocks[position / args.block_size] * args.block_stride);
-      if (all == args.values) break;
+            reinterpret_cast<const char*>(all + range.blocks[position / args.block_size] * args.block_stride);
+      if (all == range.values) break;
     }
     bytes_ = bytes;
     each_ = (count_ * bytes / steps + 63) / 64 * 64;

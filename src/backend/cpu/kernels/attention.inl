@@ -376,9 +376,13 @@ inline void attend_cache(const AttentionArgs& args, int64_t split, int32_t first
   for (int64_t start = split * kSplitKeys; start < (split + 1) * kSplitKeys; start += kTileKeys) {
     if (start > last || start + kTileKeys <= first) continue;
     Ahead ahead;
-    if (in_tile)
-      ahead.follow<T>(args, start + kTileKeys, args.heads * args.head_stride * static_cast<int64_t>(sizeof(T)),
-                      args.heads * (d + kTileKeys));
+    if (in_tile && args.reads_to >= 0) {
+      const int64_t then = start + kTileKeys;
+      const CacheRange rest{args.keys, args.values, args.blocks, then, args.reads_to};
+      const int64_t seen = (last < then ? last + 1 : then) - (first > start ? first : start);  // keys
+      ahead.follow<T>(args, then <= args.reads_to ? rest : args.next,
+                      args.heads * args.head_stride * static_cast<int64_t>(sizeof(T)), args.heads * (d + seen));
+    }
     for (int64_t h = 0; h < args.heads; ++h)
       attend_head<E>(args, start, first, last, h * args.head_stride, direct, args.q + h * args.rows * d, ahead,
                      states + h * args.rows * softmax_stride(d));

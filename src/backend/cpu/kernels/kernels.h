@@ -22,6 +22,14 @@ inline constexpr int kMaxAttentionRows = 96;  // query rows (tokens x heads of a
 static inline constexpr int64_t padded_head(int64_t head_size) { return (head_size + 15) / 16 * 16; }
 static inline constexpr int64_t softmax_stride(int64_t head_size) { return padded_head(head_size) + 16; }
 
+// Positions [from, to] of one sequence, in one layer of the cache from a KV head on. blocks null: none.
+struct CacheRange {
+  const void* keys = nullptr;
+  const void* values = nullptr;
+  const int32_t* blocks = nullptr;
+  int64_t from = 0, to = 0;
+};
+
 struct AttentionArgs {
   // One layer of the cache from a KV head on, and one sequence's blocks. Inside a block keys are [head_size,
   // block_size] (so that neighbouring keys are neighbours in memory) and values [block_size, head_size]; int8: then
@@ -34,6 +42,7 @@ struct AttentionArgs {
   int32_t head_size;      // a multiple of 8, at most 512
   KvType type;
   int64_t reads_to;  // the last position that the caller has read, in this call and the next ones; -1: soon read again
+  CacheRange next;   // what is read after that; its first tile is asked for meanwhile
 
   int32_t heads;         // KV heads, whose queries see the same positions
   int64_t head_stride;   // elements from a KV head to the next
