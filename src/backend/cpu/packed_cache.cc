@@ -1,0 +1,98 @@
+#include "backend/cpu/packed_cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "backend/cpu/linear/packed.h"
+#include "core/error.h"
+
+namespace ingot::cpu {
+namespace {
+
+constexpr std::chrono::seconds kMostWait{30};  // for the file when the device goes away
+
+PackedEntry entry_of(const MatrixSpec& spec, Isa isa) {
+  return {.name = spec.name, .rows = spec.rows, .cols = spec.cols, .bytes = packed_bytes(spec, isa)};
+}
+
+}  // namespace
+
+PackedCache::PackedCache(PackedCacheOptions options) : options_(std::move(options)) {
+  const std::string whole = fmt::format("packed {}\n{}", kPackedFormat, options_.identity);
+  key_ = sha256({std::as_bytes(std::span(whole))});
+  try {
+    folder_.emplace(options_.folder, options_.most_bytes);
+    open_file();
+  } catch (const Error& error) {
+    options_.warn(fmt::format("{}; packed weights are not kept there", error.what()));
+  }
+}
+
+PackedCache::~PackedCache() {
+  if (!writer_.valid()) return;
+  if (writer_.wait_for(kMostWait) == std::future_status::timeout) {
+    stop_ = true;
+    options_.warn(fmt::format(
+        "{}: the packed weights were not written in time and are not kept; a longer run keeps them", options_.folder));
+  }
+  writer_.wait();
+}
+
+void PackedCache::open_file() {
+  const std::filesystem::path path = folder_->file_of(key_);
+  try {
+    file_ = PackedFile::open(path, key_, options_.map ? PackedFile::Use::map : PackedFile::Use::read);
+    if (file_) PackedFolder::touch(path);
+  } catch (const Error& error) {
+    give_up_file(error.what());
+  }
+}
+
+void PackedCache::give_up_file(const std::string& why) {
+  file_.reset();
+  ::unlink(folder_->file_of(key_).c_str());
+  options_.warn(fmt::format("{}; the weights are packed anew", why));
+}
+
+std::optional<PackedMatrix> PackedCache::find(const MatrixSpec& spec, Isa isa, ThreadPool& pool) {
+  if (!file_) return std::nullopt;
+  PackedPart part{.entry = entry_of(spec, isa), .data = nullptr};
+  try {
+    part.data = file_->next(part.entry, pool);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::out_of_memory) throw;
+    give_up_file(error.what());
+    return std::nullopt;
+  }
+  found_bytes_ += part.entry.bytes;
+  parts_.push_back(part);
+  return packed_before(spec, isa, std::move(part.data));
+}
+
+void PackedCache::add(const MatrixSpec& spec, const PackedMatrix& matrix) {
+  complete_ = false;
+  parts_.push_back({entry_of(spec, matrix.isa()), matrix.impl().data});
+}
+
+void PackedCache::end_load() {
+  file_.reset();
+  if (!complete_ && folder_) writer_ = std::async(std::launch::async, [this] { write(); });
+  if (complete_ || !folder_) parts_.clear();
+}
+
+void PackedCache::write() const {
+  lower_thread_priority();
+  try {
+    if (options_.changed()) throw_error(ErrorKind::io, "the model's files changed while they were read");
+    folder_->write(key_, packed_file_bytes(parts_), [this](int fd, const std::string& name) {
+      return write_packed_file(fd, name, key_, parts_, stop_);
+    });
+  } catch (const std::exception& error) {
+    options_.warn(fmt::format("{}; the packed weights are not kept", error.what()));
+  }
+}
+
+}  // namespace ingot::cpu
