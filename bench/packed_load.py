@@ -101,7 +101,7 @@ def measure(args, folder):
         print(f"{name}: first token after {seconds[0]:.3f} s, ended after {seconds[1]:.3f} s", flush=True)
 
     cold = True
-    for _ in range(args.rounds):
+    for number in range(args.rounds):
         first_token(args)  # the model's file is in memory
         note("plain, warm", first_token(args))
         note("first with --packed-cache read, warm", first_token(args, *cached("read")))
@@ -118,9 +118,8 @@ def measure(args, folder):
         speed = disk_speed(packed)
         print(f"disk {speed:.2f} GB/s", flush=True)
         starts.setdefault("disk", []).append(speed)
-        last = packed
-        if _ + 1 < args.rounds:
-            last.unlink()
+        if number + 1 < args.rounds:
+            packed.unlink()
     print(f"\n{args.model}: {size / 1e9:.2f} GB packed; disk {statistics.median(starts.pop('disk')):.2f} GB/s")
     for name, seconds in starts.items():
         median = statistics.median(one[0] for one in seconds)

@@ -12,6 +12,7 @@
 namespace ingot::cpu {
 namespace {
 
+constexpr std::chrono::seconds kPatience{2};   // before the file is written: somebody waits for the first token
 constexpr std::chrono::seconds kMostWait{30};  // for the file when the device goes away
 
 PackedEntry entry_of(const MatrixSpec& spec, Isa isa) {
@@ -33,6 +34,11 @@ PackedCache::PackedCache(PackedCacheOptions options) : options_(std::move(option
 
 PackedCache::~PackedCache() {
   if (!writer_.valid()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  ends_.notify_one();
   if (writer_.wait_for(kMostWait) == std::future_status::timeout) {
     stop_ = true;
     options_.warn(fmt::format(
@@ -83,8 +89,12 @@ void PackedCache::end_load() {
   if (complete_ || !folder_) parts_.clear();
 }
 
-void PackedCache::write() const {
+void PackedCache::write() {
   lower_thread_priority();
+  {
+    std::unique_lock lock(mutex_);
+    ends_.wait_for(lock, kPatience, [this] { return ending_; });
+  }
   try {
     if (options_.changed()) throw_error(ErrorKind::io, "the model's files changed while they were read");
     folder_->write(key_, packed_file_bytes(parts_), [this](int fd, const std::string& name) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,7 +35,7 @@ class PackedCache {
  private:
   void open_file();
   void give_up_file(const std::string& why);
-  void write() const;
+  void write();
 
   PackedCacheOptions options_;
   Digest key_{};
@@ -42,6 +44,9 @@ class PackedCache {
   std::vector<PackedPart> parts_;  // all there are so far
   bool complete_ = true;           // all of them were found
   uint64_t found_bytes_ = 0;
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool ending_ = false;  // the device is going away
   std::atomic<bool> stop_{false};
   std::future<void> writer_;
 };
