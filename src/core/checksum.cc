@@ -24,7 +24,7 @@ uint64_t word_at(const std::byte* from) {
 
 // All bits of both count for all bits of it. One multiplication is what there is time for in 16 bytes.
 uint64_t mix(uint64_t a, uint64_t b) {
-  __extension__ using Wide = unsigned __int128;
+  using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
 }

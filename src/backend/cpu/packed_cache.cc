@@ -13,7 +13,8 @@ namespace ingot::cpu {
 namespace {
 
 constexpr std::chrono::seconds kPatience{2};   // before the file is written: somebody waits for the first token
-constexpr std::chrono::seconds kMostWait{30};  // for the file when the device goes away
+constexpr std::chrono::seconds kSilence{5};    // of waiting for the file when the device goes away,
+constexpr std::chrono::seconds kMostWait{25};  // and what is waited after that was said
 
 PackedEntry entry_of(const MatrixSpec& spec, Isa isa) {
   return {.name = spec.name, .rows = spec.rows, .cols = spec.cols, .bytes = packed_bytes(spec, isa)};
@@ -39,11 +40,14 @@ PackedCache::~PackedCache() {
     ending_ = true;
   }
   ends_.notify_one();
-  if (writer_.wait_for(kMostWait) == std::future_status::timeout) {
-    stop_ = true;
-    options_.warn(fmt::format(
-        "{}: the packed weights were not written in time and are not kept; a longer run keeps them", options_.folder));
+  constexpr auto kTimeout = std::future_status::timeout;
+  if (writer_.wait_for(kSilence) == kTimeout) {
+    options_.warn(fmt::format("{}: packed weights are being written for the next start", options_.folder));
+    stop_ = writer_.wait_for(kMostWait) == kTimeout;
   }
+  if (stop_)
+    options_.warn(fmt::format("{}: the packed weights were not written in time and are not kept; a longer run keeps them",
+                              options_.folder));
   writer_.wait();
 }
 

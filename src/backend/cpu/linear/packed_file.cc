@@ -289,6 +289,7 @@ bool write_packed_file(int fd, const std::string& name, const Digest& identity, 
   const std::vector<std::byte> table = make_table(parts, sums);
   output.write(kHeadBytes, table);
   output.finish();
+  if (stop) return false;
   Head head;
   head.identity = identity;
   head.matrices = parts.size();
