@@ -261,13 +261,11 @@ TEST_F(PackedWeights, TheFolderHasALimit) {
 
 // Each rank has a file of its own: it has other rows and columns.
 TEST_F(PackedWeights, RanksKeepTheirShares) {
-  const EngineOptions all = [&] {
-    EngineOptions options = this->options(fixture_model("gguf-q4_0-llama3"));
-    options.threads = 1;
-    return options;
-  }();
-  for (const Cut cut : {Cut(2), Cut(1, 2), Cut(2, 2)}) {
+  for (const auto& [model, cut] : {std::pair("gguf-q4_0-llama3", Cut(2)), {"gguf-q4_0-llama3", Cut(2, 2)},
+                                   {"llama-bf16-tied", Cut(2)}, {"llama-bf16-tied", Cut(1, 2)}}) {
     fs::remove_all(folder_);
+    EngineOptions all = options(fixture_model(model));
+    all.threads = 1;
     Logits expected;
     with_ranks(plain(all), cut, [&](Engine& engine) { expected = rank_logits(engine); });
     for (const bool again : {false, true}) {
@@ -277,7 +275,7 @@ TEST_F(PackedWeights, RanksKeepTheirShares) {
       });
       EXPECT_EQ(files().size(), static_cast<size_t>(cut.tp * cut.pp));
     }
-    // A model that is whole, or cut otherwise, has other matrices.
+    // A model that is whole has other matrices.
     EXPECT_EQ(load(all).found, 0u);
   }
 }
