@@ -84,6 +84,9 @@ TEST(LlmEnds, TellsHowMuchOfThePromptWasRead) {
 TEST(LlmEnds, NothingAllowedEndsTheChoice) {
   LlmOptions options = tiny_options();
   options.engine.kv_blocks = 24;  // for two of the neighbours at a time
+  // All of them are read in a few steps and grow alike, however long a step takes: one loses its blocks then.
+  options.target_step_ms = 60'000;
+  options.speculate = Speculation::off;
   Llm llm(Engine::load(options.engine), nullptr, options);
   const std::vector<Choice> alone = answer(llm, greedy({9, 8, 7}, 60));
   LoopGate gate;  // all of them run at a time
