@@ -49,6 +49,13 @@ struct EngineOptions {
   std::shared_ptr<Group> group;
   std::function<void(size_t done, size_t total)> progress;  // called while loading, in bytes; may be empty
 
+  // CPU: weights are kept in files as they are packed for the kernels, and the next load takes them from there. off;
+  // read: into memory of this process; map: the files' own pages, which processes share. Empty folder: `packed` in the
+  // cache folder.
+  std::string packed_cache = "off";
+  std::string packed_cache_dir;
+  uint64_t packed_cache_bytes = uint64_t{64} << 30;  // of all files; the least recently used make room
+
   int ranks() const { return tp * pp; }
 };
 
@@ -115,6 +122,7 @@ struct MemoryUse {
   uint64_t io_bytes = 0;          // staged inputs and outputs of every step in flight
   uint64_t host_cache_bytes = 0;  // KV blocks in host memory, where that is the device's too
   uint64_t available_bytes = 0;   // before loading; 0: unknown, nothing is refused
+  uint64_t found_bytes = 0;       // of weight_bytes: taken from the packed cache when they were loaded
 
   uint64_t total_bytes() const {
     return weight_bytes + kv_bytes + scratch_bytes + work_bytes + sampler_bytes + io_bytes + host_cache_bytes;

@@ -54,6 +54,9 @@ class LoadedModel:
         prefix_ram: int = 0,
         prefix_dir: str = "",
         prefix_dir_bytes: int = 0,
+        packed_cache: str = "off",
+        packed_cache_dir: str = "",
+        packed_cache_bytes: int = 0,
         speculate: str = "auto",
         draft_model: Optional[str] = None,
     ):
@@ -65,6 +68,7 @@ class LoadedModel:
         self._core = _ingot.LlmCore(
             path, quantize, device, threads, isa, max_model_len, kv_blocks, kv_dtype, max_step_tokens, max_seqs,
             prefix_caching, embeddings, pooling, prefix_ram, str(prefix_dir), prefix_dir_bytes,
+            packed_cache, str(packed_cache_dir), packed_cache_bytes,
             speculate, draft_path,
         )
 

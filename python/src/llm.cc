@@ -56,7 +56,8 @@ std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std:
                                    std::string isa, int64_t max_model_len, int64_t kv_blocks, std::string kv_dtype,
                                    int32_t max_step_tokens, int32_t max_seqs, bool prefix_caching, bool embeddings,
                                    std::string pooling, int64_t prefix_ram, std::string prefix_dir,
-                                   uint64_t prefix_dir_bytes, const std::string& speculate,
+                                   uint64_t prefix_dir_bytes, std::string packed_cache, std::string packed_cache_dir,
+                                   uint64_t packed_cache_bytes, const std::string& speculate,
                                    const std::string& draft_model) {
   LlmOptions options;
   options.engine.model = std::move(model);
@@ -75,6 +76,9 @@ std::unique_ptr<LlmCore> load_core(std::string model, std::string quantize, std:
   options.engine.host_cache_bytes = prefix_ram;
   options.prefix_dir = std::move(prefix_dir);
   if (prefix_dir_bytes > 0) options.prefix_dir_bytes = prefix_dir_bytes;
+  options.engine.packed_cache = std::move(packed_cache);
+  options.engine.packed_cache_dir = std::move(packed_cache_dir);
+  if (packed_cache_bytes > 0) options.engine.packed_cache_bytes = packed_cache_bytes;
   choose_speculation(options, speculate, draft_model);
   return std::make_unique<LlmCore>(load(std::move(options)));
 }
@@ -217,7 +221,7 @@ void bind_llm(nb::module_& m) {
            nb::arg("isa"), nb::arg("max_model_len"), nb::arg("kv_blocks"), nb::arg("kv_dtype"),
            nb::arg("max_step_tokens"), nb::arg("max_seqs"), nb::arg("prefix_caching"), nb::arg("embeddings"),
            nb::arg("pooling"), nb::arg("prefix_ram"), nb::arg("prefix_dir"), nb::arg("prefix_dir_bytes"),
-           nb::arg("speculate"), nb::arg("draft_model"))
+           nb::arg("packed_cache"), nb::arg("packed_cache_dir"), nb::arg("packed_cache_bytes"), nb::arg("speculate"), nb::arg("draft_model"))
       .def("submit", &submit, nb::arg("request"), nb::arg("bell").none() = nb::none())
       .def("compile", &compile, nb::arg("structured"))
       .def("close", &LlmCore::close)

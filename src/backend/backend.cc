@@ -44,6 +44,12 @@ WeightId Backend::add(WeightSize size) {
 
 WeightId Backend::load_matrix(const MatrixSpec& spec) { return add({spec.rows, spec.cols, add_matrix(spec)}); }
 
+std::optional<WeightId> Backend::find_matrix(const MatrixSpec& spec) {
+  const std::optional<size_t> bytes = add_found(spec);
+  if (!bytes) return std::nullopt;
+  return add({spec.rows, spec.cols, *bytes});
+}
+
 WeightId Backend::load_vector(const std::string& name, std::span<const float> values) {
   if (values.empty()) throw_error(ErrorKind::bad_file, "{}: the vector is empty", name);
   return add({0, static_cast<int64_t>(values.size()), add_vector(name, values)});

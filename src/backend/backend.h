@@ -15,6 +15,7 @@
 #include "backend/kv_layout.h"
 #include "backend/matrix.h"
 #include "backend/op.h"
+#include "backend/packed_cache.h"
 #include "backend/profile.h"
 #include "backend/tuner.h"
 #include "core/dtype.h"
@@ -81,8 +82,14 @@ class Backend {
   virtual size_t mailbox_bytes(size_t /*sent*/, size_t /*received*/) const { return 0; }
 
   // -- load: everything is allocated here, once --
+  // Before the first weight: matrices are kept as they were packed, and found there. False: not by this device.
+  virtual bool keep_packed(const PackedCacheOptions& /*options*/) { return false; }
+  // The next matrix, where it is kept; its tensors need no bytes then. Nothing: load_matrix() is to follow.
+  std::optional<WeightId> find_matrix(const MatrixSpec& spec);
   WeightId load_matrix(const MatrixSpec& spec);
   WeightId load_vector(const std::string& name, std::span<const float> values);
+  virtual void end_weights() {}                       // all are loaded, and what is packed may be written
+  virtual uint64_t found_bytes() const { return 0; }  // of the weights: those that find_matrix() gave
   void create_scratch(size_t bytes);
   void create_kv_cache(const KvLayout& layout);
   void create_host_blocks(int64_t count);  // of the cache's size; before create_io()
@@ -141,6 +148,7 @@ class Backend {
   // -- what a device does its own way --
   // Keeps the weight under the next number; the bytes it takes.
   virtual size_t add_matrix(const MatrixSpec& spec) = 0;
+  virtual std::optional<size_t> add_found(const MatrixSpec& /*spec*/) { return std::nullopt; }
   virtual size_t add_vector(const std::string& name, std::span<const float> values) = 0;
   virtual void make_scratch(size_t bytes) = 0;
   virtual void make_kv_cache(const KvLayout& layout) = 0;

@@ -336,6 +336,7 @@ void bench(const BenchArgs& args) {
                                    {"rows", rows},
                                    {"load_s", load_seconds},
                                    {"planned_mb", planned_mb},
+                                   {"found_mb", static_cast<double>(engine->memory().found_bytes) / 1e6},
                                    {"model_peak_rss_mb", model_peak_mb},
                                    {"peak_rss_mb", peak_mb()}};
   if (args.profile)

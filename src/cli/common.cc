@@ -82,6 +82,18 @@ void add_device_options(Options command, ModelArgs& args) {
   command
       .option("--max-step-tokens", e.max_step_tokens, "most tokens in one step; 0: VLLM_METAL_MAX_BATCH_SIZE or 2048")
       .non_negative();
+  command
+      .option("--packed-cache", e.packed_cache,
+              "CPU: keep weights in files as they are packed for it, and take them from there the next time. read: "
+              "into memory; map: as the files lie, shared by all processes")
+      .show_default()
+      .one_of({"off", "read", "map"});
+  command
+      .option("--packed-cache-dir", e.packed_cache_dir, "folder of these files (default: packed in the cache folder)")
+      .type_name("DIR");
+  command.option("--packed-cache-bytes", e.packed_cache_bytes, "of all of them; the least recently used make room")
+      .show_default()
+      .bytes();
 }
 
 void add_speculation_options(Options command, SpeculationArgs& args) {

@@ -72,7 +72,7 @@ const std::vector<SettingInfo>& setting_table() {
   static const std::vector<SettingInfo> table = {
       {"INGOT_DEVICE", "auto", "device when --device is not given: auto, cpu, cuda, metal"},
       {"INGOT_LINK", "mpi", "how ranks are connected: mpi, tcp (between machines the default), nccl, jaccl"},
-      {"INGOT_CACHE", "~/.cache/ingot", "where the default model is kept, and what was chosen by timing"},
+      {"INGOT_CACHE", "~/.cache/ingot", "the default model, packed weights, and what was chosen by timing"},
       {"INGOT_DEFAULT_MODEL", "", "path of the model used when -m is not given"},
       {"INGOT_PYTHON", "", "set by the command of the Python package: the Python that fetches the default model"},
       {"HF_HOME", "~/.cache/huggingface", "models by name are in its folder hub, the token in its file token"},

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "collective/group.h"
@@ -55,20 +57,40 @@ struct stat status_of(const fs::path& file) {
   return status;
 }
 
+timespec time_of_change(const struct stat& s) {
+#if defined(__APPLE__)
+  return s.st_ctimespec;
+#else
+  return s.st_ctim;
+#endif
+}
+
 // Whoever changes a file changes one of these: the time of the last change cannot be set.
+std::string state_of(const struct stat& s) {
+#if defined(__APPLE__)
+  const timespec modified = s.st_mtimespec;
+#else
+  const timespec modified = s.st_mtim;
+#endif
+  const timespec changed = time_of_change(s);
+  return fmt::format("{} {} {}.{} {}.{}", s.st_ino, s.st_size, modified.tv_sec, modified.tv_nsec, changed.tv_sec,
+                     changed.tv_nsec);
+}
+
 std::string name_of_state(const std::vector<fs::path>& files) {
   std::string state;
   for (const fs::path& file : files) {
     const struct stat s = status_of(file);
-#if defined(__APPLE__)
-    const auto changed = s.st_ctimespec, modified = s.st_mtimespec;
-#else
-    const auto changed = s.st_ctim, modified = s.st_mtim;
-#endif
-    state += fmt::format("{} {} {} {} {}.{} {}.{}\n", fs::absolute(file).string(), s.st_dev, s.st_ino, s.st_size,
-                         modified.tv_sec, modified.tv_nsec, changed.tv_sec, changed.tv_nsec);
+    state += fmt::format("{} {} {}\n", fs::absolute(file).string(), s.st_dev, state_of(s));
   }
   return hex(sha256({std::as_bytes(std::span(state))}));
+}
+
+// How long ago.
+std::chrono::nanoseconds since_change(const struct stat& s) {
+  using namespace std::chrono;
+  const timespec changed = time_of_change(s);
+  return system_clock::now().time_since_epoch() - (seconds(changed.tv_sec) + nanoseconds(changed.tv_nsec));
 }
 
 // The hash of the hashes of its pieces, which all cores share.
@@ -108,6 +130,19 @@ std::string hash_files(const EngineOptions& options, const FileNotes& notes) {
 }
 
 }  // namespace
+
+std::string files_state(const EngineOptions& options) {
+  // Two changes within a tick of the system's clock have the same time: one that came before this must be further back.
+  constexpr std::chrono::milliseconds kTick(50);
+  const std::vector<fs::path> files = model_files(options);
+  for (const fs::path& file : files)
+    if (const auto since = since_change(status_of(file)); since.count() >= 0 && since < kTick)
+      std::this_thread::sleep_for(kTick - since);
+  std::string state;
+  for (const fs::path& file : files)
+    state += fmt::format("{} {}\n", file.filename().string(), state_of(status_of(file)));
+  return state;
+}
 
 std::string cache_identity(const EngineOptions& options, const KvLayout& kv, const DeviceInfo& device,
                            const FileNotes& notes, int numerics) {

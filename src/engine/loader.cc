@@ -12,6 +12,7 @@
 #include "core/threads.h"
 #include "engine/devices.h"
 #include "engine/heads.h"
+#include "engine/packed_cache.h"
 #include "engine/ranks.h"
 #include "model/config_read.h"
 #include "model/decoder.h"
@@ -27,6 +28,7 @@ constexpr int64_t kProbe = int64_t{64} << 20;  // bytes that are read to see how
 
 // Everything known about a model on a device before a byte of it is loaded.
 struct Checked {
+  std::string state;                  // files_state() of before they were opened, where weights are kept packed
   std::unique_ptr<ModelFiles> files;  // the others refer to them
   std::shared_ptr<const RowTable> embedded;
   std::unique_ptr<Backend> device;
@@ -42,6 +44,7 @@ void plan(Checked& checked, const EngineOptions& options) {
 
 Checked open_on_device(const EngineOptions& options) {
   Checked checked;
+  checked.state = state_for_packed_cache(options);
   checked.files = std::make_unique<ModelFiles>(open_model(options));
   if (checked.files->config.head)
     checked.embedded = open_head_embedding(*checked.files, options);
@@ -234,7 +237,9 @@ LoadedModel load_model(const EngineOptions& options) {
   model.config = checked.files->config;
   model.plan = checked.plan;
   model.device = std::move(checked.device);
+  keep_packed(options, checked.state, *checked.files->checkpoint, *checked.weights, *model.device);
   ModelWeights weights = checked.weights->load(*model.device, options.progress);
+  model.plan.found_bytes = model.device->found_bytes();
   model.device->create_scratch(model.plan.scratch.bytes);
   model.device->create_kv_cache(model.plan.kv);
   model.device->create_host_blocks(model.plan.limits.host_blocks);
@@ -253,6 +258,7 @@ LoadedModel load_model(const EngineOptions& options) {
     model.device->on_failure([group = model.group](const std::string& why) { group->abort(why); });
     model.group->compare({});  // ready are all of them or none
   }
+  model.device->end_weights();
   return model;
 }
 

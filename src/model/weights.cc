@@ -97,6 +97,26 @@ size_t CheckedWeights::device_bytes(const Backend& device) const {
   return bytes;
 }
 
+std::string CheckedWeights::recipe() const {
+  std::string text;
+  const auto put_range = [&text](const char* what, const std::optional<Range>& range) {
+    if (range) text += fmt::format(" {} {}-{}", what, range->begin, range->end);
+  };
+  for (const WeightNeed& need : layout_.weights) {
+    if (need.vector) continue;
+    text += fmt::format("{} groups, slices {}:", need.groups, fmt::join(need.slices, ","));
+    for (const TensorNeed& part : need.parts) {
+      const TensorView& tensor = checkpoint_.get(part.name);
+      text += fmt::format(" {} {} [{}] heads {}", part.name, dtype_name(tensor.dtype), fmt::join(tensor.shape, ","),
+                          part.interleaved_head_size);
+      put_range("rows", part.rows);
+      put_range("columns", part.cols);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 StageCosts CheckedWeights::costs(const Backend& device) const {
   StageCosts costs;
   costs.layers.resize(static_cast<size_t>(config_.layers));
@@ -133,6 +153,7 @@ WeightId CheckedWeights::load_vector(const WeightNeed& need, Backend& device) co
 // What is computed is computed one weight at a time, in memory of its own, which the device gives back as it reads on.
 WeightId CheckedWeights::load_matrix(const WeightNeed& need, Backend& device) const {
   std::deque<TensorView> views;
+  if (const std::optional<WeightId> found = device.find_matrix(spec_of(need, views, nullptr))) return *found;
   std::vector<TensorBytes> held;
   return device.load_matrix(spec_of(need, views, &held));
 }

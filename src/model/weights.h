@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <string>
 
 #include "backend/backend.h"
 #include "formats/checkpoint.h"
@@ -26,6 +27,9 @@ class CheckedWeights {
 
   // Bytes the weights will take on the device.
   size_t device_bytes(const Backend& device) const;
+  // What each matrix is made of, in the order in which they are loaded: with the contents of the files all that packed
+  // weights depend on.
+  std::string recipe() const;
   StageCosts costs(const Backend& device) const;             // of a whole model
   size_t tensors() const { return layout_.weights.size(); }  // weights on the device
 

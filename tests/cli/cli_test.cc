@@ -389,6 +389,48 @@ TEST_F(DefaultModel, ChecksTextsAgainstGrammars) {
   expect_failure("grammar fly --regex a" + files, 2, "fly");
 }
 
+// Two at once, those that find what these packed, and one whose file was cut short.
+TEST_F(Cli, PackedWeightsAreKept) {
+  const std::string flags = "logits " + model_ + "--ids 5,6,7,8 ";
+  ASSERT_EQ(ingot(flags + "--out " + file("plain.npy")).status, 0);
+  const std::string plain = slurp(file("plain.npy")), folder = file("cache/packed");
+  ASSERT_EQ(setenv("INGOT_CACHE", file("cache").c_str(), 1), 0);
+  const std::string packed = std::string(INGOT_BINARY) + " " + flags + "--packed-cache ";
+  const Outcome both = ingot("--version >" + file("version") + "; " + packed + "read --out " + file("a.npy") + " & " +
+                             packed + "map --out " + file("b.npy") + " && wait");
+  EXPECT_EQ(both.status, 0);
+  EXPECT_EQ(both.err, "");
+  EXPECT_EQ(slurp(file("a.npy")), plain);
+  EXPECT_EQ(slurp(file("b.npy")), plain);
+  const auto files = [&] {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) found.push_back(entry.path());
+    return found;
+  };
+  ASSERT_EQ(files().size(), 1u);
+  EXPECT_THAT(files()[0].string(), EndsWith(".packed"));
+  for (const char* use : {"read", "map"}) {
+    const Outcome again = ingot(flags + "--packed-cache " + use + " --out " + file("c.npy"));
+    EXPECT_EQ(again.err, "");
+    EXPECT_EQ(slurp(file("c.npy")), plain);
+  }
+  const json report =
+      json::parse(ingot("bench " + model_ + "--batch 1 --prompt-len 8 --gen-len 4 --json --packed-cache read").out);
+  EXPECT_GT(report["found_mb"].get<double>(), 0.05);
+  EXPECT_LE(report["found_mb"], report["planned_mb"]);
+  std::filesystem::resize_file(files()[0], 5000);
+  const Outcome damaged = ingot(flags + "--packed-cache read --out " + file("d.npy"));
+  EXPECT_EQ(damaged.status, 0);
+  EXPECT_THAT(damaged.err, HasSubstr("the weights are packed anew\n"));
+  EXPECT_EQ(slurp(file("d.npy")), plain);
+  const Outcome elsewhere = ingot(flags + "--packed-cache read --packed-cache-dir " + file("other") +
+                                  " --packed-cache-bytes 1KiB --out " + file("e.npy"));
+  EXPECT_THAT(elsewhere.err, HasSubstr("--packed-cache-bytes; the packed weights are not kept\n"));
+  EXPECT_EQ(slurp(file("e.npy")), plain);
+  unsetenv("INGOT_CACHE");
+  expect_failure(flags + "--packed-cache always --out x", 2, "must be one of off, read, map");
+}
+
 TEST_F(DefaultModel, HoldsAnswersToAFormat) {
   std::ofstream(file("s.json"))
       << R"({"type":"object","properties":{"city":{"type":"string","maxLength":12},"capital":{"type":"boolean"}},"required":["city","capital"],"additionalProperties":false})";

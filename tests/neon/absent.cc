@@ -19,7 +19,7 @@ MetalStatus metal_status() { return {.detail = "no Metal in this build"}; }
 MetalStatus cuda_status() { return {.detail = "no CUDA in this build"}; }
 bool metal_is_software() { return true; }
 
-Digest sha256(Pieces) { throw_error(ErrorKind::internal, "no OpenSSL in this build"); }
+Digest sha256(Pieces, const Rest&) { throw_error(ErrorKind::internal, "no OpenSSL in this build"); }
 std::string hex(const Digest&) { return {}; }
 Digest hmac_sha256(std::span<const std::byte>, Pieces) { throw_error(ErrorKind::internal, "no OpenSSL in this build"); }
 Digest random_secret() { throw_error(ErrorKind::internal, "no OpenSSL in this build"); }

@@ -289,6 +289,22 @@ class PrefixTest(unittest.TestCase):
             self.assertGreater(hits[1], 100)
 
 
+class PackedTest(unittest.TestCase):
+    def test_weights_are_kept_as_they_are_packed(self):
+        with tempfile.TemporaryDirectory() as place:
+            packed, texts, files = pathlib.Path(place) / "packed", [], []
+            model = tiny_model.make(pathlib.Path(place) / "model")
+            for use in ("read", "read", "map"):
+                with ingot.LLM(model, device="cpu", packed_cache=use, packed_cache_dir=packed, packed_cache_bytes=1 << 30) as llm:
+                    texts.append(llm.generate("abab", max_tokens=8, temperature=0).outputs[0].text)
+                files.append([file.stat().st_ino for file in packed.glob("*.packed")])
+            self.assertEqual(len(set(texts)), 1)
+            self.assertEqual(len(files[0]), 1)
+            self.assertEqual(files[1:], files[:1] * 2, "written once")
+            with self.assertRaisesRegex(ingot.Error, "must be off, read or map"):
+                ingot.LLM(model, packed_cache="always")
+
+
 class SpeculationTest(unittest.TestCase):
     def test_answers_are_the_same_with_and_without_guesses(self):
         def texts(**options):

@@ -14,6 +14,7 @@
 #include "backend/cpu/kernels/select.h"
 #include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
+#include "backend/cpu/packed_cache.h"
 #include "backend/cpu/profile.h"
 #include "core/counted.h"
 #include "core/error.h"
@@ -57,6 +58,15 @@ class Cpu final : public Backend {
       if (in_flight(ring)) pool_.wait(rings_[ring].job);
   }
 
+  bool keep_packed(const PackedCacheOptions& options) override {
+    packed_ = std::make_unique<cpu::PackedCache>(options);
+    return true;
+  }
+  void end_weights() override {
+    if (packed_) packed_->end_load();
+  }
+  uint64_t found_bytes() const override { return packed_ ? packed_->found_bytes() : 0; }
+
   Profile take_profile() override { return std::exchange(profile_, {}); }
 
   size_t matrix_bytes(const MatrixSpec& spec) const override { return packed_bytes(spec, isa_); }
@@ -88,6 +98,15 @@ class Cpu final : public Backend {
   size_t add_matrix(const MatrixSpec& spec) override {
     ++counters_.allocations;
     context_.weights.push_back({pack_matrix(spec, isa_, drop_pages_, &pool_), {}});
+    const cpu::PackedMatrix& matrix = context_.weights.back().matrix;
+    if (packed_) packed_->add(spec, matrix);
+    return matrix.bytes();
+  }
+  std::optional<size_t> add_found(const MatrixSpec& spec) override {
+    std::optional<cpu::PackedMatrix> found = packed_ ? packed_->find(spec, isa_, pool_) : std::nullopt;
+    if (!found) return std::nullopt;
+    ++counters_.allocations;
+    context_.weights.push_back({std::move(*found), {}});
     return context_.weights.back().matrix.bytes();
   }
   size_t add_vector(const std::string&, std::span<const float> values) override {
@@ -259,7 +278,8 @@ class Cpu final : public Backend {
   uint64_t counted_bytes_ = 0;  // of the operations encoded so far
   Clock::time_point lap_;       // the first worker's, when the operation before ended
   uint64_t ring_bytes_ = 0;     // the first worker's, of experts so far
-  ThreadPool pool_;             // last: its threads use everything above
+  std::unique_ptr<cpu::PackedCache> packed_;
+  ThreadPool pool_;  // last: its threads use everything above
 };
 
 }  // namespace

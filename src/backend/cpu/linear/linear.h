@@ -34,6 +34,8 @@ class PackedMatrix {
 
  private:
   friend PackedMatrix pack_matrix(const MatrixSpec&, Isa, const DropPages&, ThreadPool*);
+  friend PackedMatrix packed_before(const MatrixSpec&, Isa, std::shared_ptr<std::byte>);
+  PackedMatrix(const MatrixSpec& spec, Isa isa);  // without its data
   std::unique_ptr<Impl> impl_;
 };
 
@@ -44,6 +46,10 @@ size_t packed_bytes(const MatrixSpec& spec, Isa isa);
 // that there are never two copies. With a pool, its workers share the work; call it from outside a job. Throws bad_file
 // for parts that do not add up to [rows, cols], bad_call for an ISA that does not run here.
 PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop = nullptr, ThreadPool* pool = nullptr);
+
+// The same matrix of the bytes that packing it gave before (packed_file.h), packed_bytes() of them. Tensors of the spec
+// need no bytes.
+PackedMatrix packed_before(const MatrixSpec& spec, Isa isa, std::shared_ptr<std::byte> data);
 
 // One row as floats, exactly the source's values: out [cols]. The embedding lookup of a tied table.
 void unpack_row(const PackedMatrix& matrix, int64_t row, float* out);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "backend/cpu/linear/linear.h"
 #include "backend/cpu/linear/packed.h"
@@ -214,11 +215,10 @@ size_t packed_bytes(const MatrixSpec& spec, Isa) {
   return plan(spec).bytes;
 }
 
-PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop, ThreadPool* pool) {
+PackedMatrix::PackedMatrix(const MatrixSpec& spec, Isa isa) : PackedMatrix() {
   require_isa(isa);
   check_matrix(spec);
-  PackedMatrix matrix;
-  PackedMatrix::Impl& impl = *matrix.impl_;
+  Impl& impl = *impl_;
   impl.rows = spec.rows;
   impl.cols = spec.cols;
   impl.slices = spec.slices.empty() ? std::vector<int64_t>{spec.cols} : spec.slices;
@@ -230,6 +230,17 @@ PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop,
     impl.quantized |= !is_float_format(segment.type);
     impl.bf16 |= segment.type == DType::bf16;
   }
+}
+
+PackedMatrix packed_before(const MatrixSpec& spec, Isa isa, std::shared_ptr<std::byte> data) {
+  PackedMatrix matrix(spec, isa);
+  matrix.impl_->data = std::move(data);
+  return matrix;
+}
+
+PackedMatrix pack_matrix(const MatrixSpec& spec, Isa isa, const DropPages& drop, ThreadPool* pool) {
+  PackedMatrix matrix(spec, isa);
+  PackedMatrix::Impl& impl = *matrix.impl_;
   impl.data = allocate_weights(impl.layout.bytes);
 
   // In pieces of about a MiB, each given back by whoever packed it: no more of the source is held than is being read.
