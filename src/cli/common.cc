@@ -57,7 +57,7 @@ void add_device_options(Options command, ModelArgs& args) {
       .show_default();
   command.option("--quantize", e.quantize, "int8 or int4: quantize f32, f16 and bf16 weights while they are loaded");
   command.option("--device", e.device, "auto, cpu, cuda or metal").show_default();
-  command.option("-t,--threads", e.threads, "CPU threads; 0: one a core this process may use")
+  command.option("-t,--threads", e.threads, "CPU threads; 0: one a core this process may use, by its control group too")
       .show_default()
       .range(0, 1024);
   command.option("--isa", e.isa, "force a CPU path; `ingot doctor` lists those that run here");

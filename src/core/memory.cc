@@ -7,23 +7,17 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <limits>
 
 #if defined(__APPLE__)
 #include <sys/sysctl.h>
 #endif
 
+#include "core/cgroup.h"
+
 namespace ingot {
 namespace {
 
 #if defined(__linux__)
-// A number in a file of /sys/fs/cgroup, or `fallback` when there is none ("max", or no cgroup v2).
-uint64_t read_number(const char* path, uint64_t fallback) {
-  std::ifstream file(path);
-  uint64_t value = 0;
-  return file >> value ? value : fallback;
-}
-
 uint64_t system_available() {
   std::ifstream file("/proc/meminfo");
   std::string key, unit;
@@ -38,12 +32,7 @@ uint64_t system_available() {
 
 uint64_t available_memory_bytes() {
 #if defined(__linux__)
-  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
-  uint64_t available = system_available();
-  const uint64_t limit = read_number("/sys/fs/cgroup/memory.max", kNone);
-  const uint64_t used = read_number("/sys/fs/cgroup/memory.current", 0);
-  if (limit != kNone) available = std::min(available, limit > used ? limit - used : 0);
-  return available;
+  return std::min(system_available(), cgroup_memory_left());
 #elif defined(__APPLE__)
   uint64_t total = 0;
   size_t size = sizeof total;

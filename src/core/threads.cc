@@ -12,6 +12,8 @@
 #include <pthread.h>
 #endif
 
+#include "core/cgroup.h"
+
 namespace ingot {
 namespace {
 
@@ -138,11 +140,14 @@ void ThreadPool::arrive_and_wait() {
 }
 
 int ThreadPool::available_cpus() {
+  int cpus = static_cast<int>(std::thread::hardware_concurrency());
 #if defined(__linux__)
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  if (sched_getaffinity(0, sizeof set, &set) == 0) cpus = CPU_COUNT(&set);
+  // More threads than that are all stopped for the rest of a period when they have used it up.
+  cpus = static_cast<int>(std::min<double>(cpus, cgroup_cpus()));
 #endif
-  return std::max(1u, std::thread::hardware_concurrency());
+  return std::max(1, cpus);
 }
 
 void lower_thread_priority() {

@@ -79,7 +79,7 @@ class ThreadPool {
   void wait(uint64_t number);
   void run(Job job) { wait(post(std::move(job))); }
 
-  // How many CPUs this process may use (its affinity mask), at least 1.
+  // How many CPUs this process may use, by its affinity mask and its control group's quota; at least 1.
   static int available_cpus();
 
  private:
