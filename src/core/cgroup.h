@@ -8,8 +8,8 @@
 namespace ingot {
 
 struct Cgroups {
-  std::filesystem::path root = "/sys/fs/cgroup";      // where they are mounted
-  std::filesystem::path self = "/proc/self/cgroup";   // says which one this process is in
+  std::filesystem::path root = "/sys/fs/cgroup";     // where they are mounted
+  std::filesystem::path self = "/proc/self/cgroup";  // says which one this process is in
 };
 
 // Processors' worth of time: 1.5 is three ticks of every two. Infinity: no limit.

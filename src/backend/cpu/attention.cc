@@ -325,7 +325,7 @@ void Attention::decode_task(const Call& call, const Task& task, const CacheRange
   AttentionArgs args = cache_args(call, seq, kv_head, scratch);
   args.heads = static_cast<int32_t>(heads);
   args.rows = static_cast<int32_t>(group);
-  args.reads_to = split ? std::min<int64_t>(position, (part + 1) * kSplitKeys - 1) : position;
+  args.reads_to = reads.to;
   args.next = next;
   for (int64_t g = 0; g < group; ++g) {
     scratch.first[g] = static_cast<int32_t>(first_visible(shape, position));
