@@ -10,11 +10,12 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "core/own_folder.h"
+#include "core/throw_errno.h"
 #include "core/whole_file.h"
 #include "prefix/block_file.h"
 
@@ -27,10 +28,6 @@ constexpr std::string_view kFormat = "ingot prefix cache, format 1\n";
 constexpr std::string_view kUnfinished = "unfinished-";  // how names of files begin that are being written
 constexpr std::chrono::minutes kForgotten{10};           // such a file is older than that: its writer is gone
 constexpr std::chrono::minutes kAlike{1};                // files used within that are as good as used together
-
-[[noreturn]] void fail_on(const fs::path& path, const char* what) {
-  throw_error(ErrorKind::io, "{}: {}: {}", path.string(), what, std::strerror(errno));
-}
 
 class File {
  public:
@@ -100,13 +97,7 @@ int64_t position_in(const std::string& name) {
 }  // namespace
 
 BlockFolder::BlockFolder(const std::string& path, uint64_t most_bytes) : path_(path), most_bytes_(most_bytes) {
-  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) fail_on(path_, "cannot be made");
-  struct stat status{};
-  if (::stat(path_.c_str(), &status) != 0) fail_on(path_, "cannot be read");
-  if (!S_ISDIR(status.st_mode)) throw_error(ErrorKind::io, "{}: is not a folder", path);
-  if (status.st_uid != ::geteuid()) throw_error(ErrorKind::io, "{}: belongs to somebody else", path);
-  if ((status.st_mode & 077) != 0)
-    throw_error(ErrorKind::io, "{}: others may look into it: `chmod 700` it, or name a new folder", path);
+  own_folder(path_, Others::nothing);
   // The marker is the first file of a folder, so whoever sees another sees it too.
   const fs::path marker = path_ / "ingot-prefix", secret = path_ / "secret";
   const bool empty = is_empty_but_for_locks(path_);
@@ -117,13 +108,13 @@ BlockFolder::BlockFolder(const std::string& path, uint64_t most_bytes) : path_(p
     throw_error(ErrorKind::io, "{}: was made by another version ({}): name another folder, or delete it", path,
                 format.substr(0, format.find('\n')));
   const File lock(path_ / "lock", O_RDWR | O_CREAT, 0600);
-  if (!lock || ::flock(lock.fd(), LOCK_EX) != 0) fail_on(path_, "cannot be locked");
+  if (!lock || ::flock(lock.fd(), LOCK_EX) != 0) throw_errno(path_.string(), "cannot be locked");
   if (read_text(marker).empty()) write_whole(marker, beside(marker), {bytes_in(kFormat)});
   if (!File(secret, O_RDONLY).read(secret_)) {
     secret_ = random_secret();
     write_whole(secret, beside(secret), {secret_});
   }
-  if (::mkdir((path_ / "blocks").c_str(), 0700) != 0 && errno != EEXIST) fail_on(path_, "cannot be written");
+  if (::mkdir((path_ / "blocks").c_str(), 0700) != 0 && errno != EEXIST) throw_errno(path_.string(), "cannot be written");
 }
 
 fs::path BlockFolder::file_of(const BlockContent& content) const {
@@ -150,7 +141,7 @@ bool BlockFolder::touch(const BlockContent& content) {
 void BlockFolder::write(const BlockContent& content, std::span<const std::byte> payload) {
   const fs::path path = file_of(content);
   if (touch(content)) return;
-  if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST) fail_on(path, "cannot be written");
+  if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST) throw_errno(path.string(), "cannot be written");
   const std::vector<std::byte> head = block_file_head(content, payload.size());
   const Digest check = block_file_check(head, payload, rest_);
   write_whole(path, beside(path), {head, payload, check}, rest_);

@@ -8,13 +8,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/own_folder.h"
+#include "core/throw_errno.h"
 
 namespace ingot::cpu {
 namespace {
@@ -22,10 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".packed", kUnfinished = "unfinished-";
-
-[[noreturn]] void fail_on(const fs::path& path, const char* what) {
-  throw_error(ErrorKind::io, "{}: {}: {}", path.string(), what, std::strerror(errno));
-}
 
 // A file that is locked for as long as this lives, and goes away with it unless it is renamed before.
 class Unfinished {
@@ -43,7 +40,7 @@ class Unfinished {
   bool lock() {
     for (;;) {
       fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-      if (fd_ < 0) fail_on(path_, "cannot be written");
+      if (fd_ < 0) throw_errno(path_.string(), "cannot be written");
       const bool locked = ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
       if (locked && is_there()) return true;
       const int error = errno;
@@ -51,14 +48,14 @@ class Unfinished {
       if (locked) continue;  // its writer took it away before we had the lock
       if (error == EWOULDBLOCK) return false;
       errno = error;
-      fail_on(path_, "cannot be locked");
+      throw_errno(path_.string(), "cannot be locked");
     }
   }
   int fd() const { return fd_; }
   const fs::path& path() const { return path_; }
 
   void become(const fs::path& name) {
-    if (::rename(path_.c_str(), name.c_str()) != 0) fail_on(name, "cannot be written");
+    if (::rename(path_.c_str(), name.c_str()) != 0) throw_errno(name.string(), "cannot be written");
     ::close(std::exchange(fd_, -1));
     const int folder = ::open(name.parent_path().c_str(), O_RDONLY | O_CLOEXEC);
     if (folder < 0) return;
@@ -89,12 +86,7 @@ struct Kept {
 PackedFolder::PackedFolder(const std::string& path, uint64_t most_bytes) : path_(path), most_bytes_(most_bytes) {
   std::error_code ignored;  // the next line says it
   if (path_.has_parent_path()) fs::create_directories(path_.parent_path(), ignored);
-  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) fail_on(path_, "cannot be made");
-  struct stat status{};
-  if (::stat(path_.c_str(), &status) != 0) fail_on(path_, "cannot be read");
-  if (!S_ISDIR(status.st_mode)) throw_error(ErrorKind::io, "{}: is not a folder", path);
-  if ((status.st_mode & 022) != 0)
-    throw_error(ErrorKind::io, "{}: others may write into it: `chmod go-w` it, or name a new folder", path);
+  own_folder(path_, Others::look);
 }
 
 fs::path PackedFolder::file_of(const Digest& key) const { return path_ / fmt::format("{}{}", hex(key), kEnding); }
@@ -108,7 +100,7 @@ void PackedFolder::write(const Digest& key, uint64_t bytes, const Write& write) 
   const fs::path path = file_of(key);
   Unfinished file(path_ / fmt::format("{}{}", kUnfinished, hex(key)));
   if (!file.lock() || ::access(path.c_str(), F_OK) == 0) return;
-  if (::ftruncate(file.fd(), 0) != 0) fail_on(file.path(), "cannot be written");
+  if (::ftruncate(file.fd(), 0) != 0) throw_errno(file.path().string(), "cannot be written");
   make_room(bytes);
   if (write(file.fd(), file.path().string())) file.become(path);
 }

@@ -13,6 +13,7 @@
 #include "backend/cpu/memory.h"
 #include "core/checksum.h"
 #include "core/error.h"
+#include "core/throw_errno.h"
 #include "formats/mapped_file.h"
 
 namespace ingot::cpu {
@@ -44,10 +45,6 @@ static_assert(sizeof(Head) == 136, "no padding");
 
 [[noreturn]] void refuse(const std::string& name, const char* why) {
   throw_error(ErrorKind::bad_file, "{}: {}", name, why);
-}
-
-[[noreturn]] void fail_on(const std::string& name, const char* what) {
-  throw_error(ErrorKind::io, "{}: {}: {}", name, what, std::strerror(errno));
 }
 
 // Numbers and texts of a table, which ends where it says.
@@ -118,7 +115,7 @@ class Output {
     while (!bytes.empty()) {
       const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at));
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail_on(name_, "cannot be written");
+      if (n <= 0) throw_errno(name_, "cannot be written");
       at += static_cast<size_t>(n);
       bytes = bytes.subspan(static_cast<size_t>(n));
     }
@@ -127,7 +124,7 @@ class Output {
   void reserve(size_t bytes) const {
 #if defined(__linux__)
     if (::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
-      fail_on(name_, "cannot be written");
+      throw_errno(name_, "cannot be written");
 #else
     (void)bytes;
 #endif
@@ -141,7 +138,7 @@ class Output {
 #endif
   }
   void finish() const {
-    if (::fsync(fd_) != 0) fail_on(name_, "cannot be written");
+    if (::fsync(fd_) != 0) throw_errno(name_, "cannot be written");
   }
 
  private:
@@ -209,7 +206,7 @@ std::unique_ptr<PackedFile> PackedFile::open(const std::filesystem::path& path, 
     return file;
   }
   file->fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file->fd_ < 0) fail_on(name, "cannot be read");
+  if (file->fd_ < 0) throw_errno(name, "cannot be read");
   file->body_ = allocate_weights(file->body_bytes_);
   return file;
 }
