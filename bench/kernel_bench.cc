@@ -115,7 +115,7 @@ class Bench {
         4.0 * static_cast<double>(kFfn * kHidden * rows));
   }
   void norm(int64_t rows) {
-    if (!wanted("norm")) return;
+    if (!wanted("norm", rows)) return;
     const double us = time(rows, false, [&] {
       device_->encode(NormOp{.rows = rows, .dim = kHidden, .in = residual_, .weight = norm_, .bias = {}, .out = out_});
     });
@@ -123,7 +123,7 @@ class Bench {
   }
   void decode_attention(int64_t rows, int64_t context) {
     const std::string name = fmt::format("decode attention {}", context);
-    if (!wanted(name)) return;
+    if (!wanted(name, rows)) return;
     context_ = context;
     const AttentionShape shape{
         .heads = kHeads, .kv_heads = kKvHeads, .head_size = kHead, .scale = 0.088f, .window = 0, .rope_dims = kHead};
@@ -377,16 +377,21 @@ void run(const Options& options) {
     // matrices of a gated product.
     for (const DType format : {DType::q4_k, DType::q8_0})
       for (metal::LinearVariant tried : {metal::LinearVariant{.matrix = 4},
+                                         {.matrix = 6},
                                          {.matrix = 4, .shared = 16, .crowd = 512},
                                          {.matrix = 4, .shared = 8, .crowd = 512},
-                                         {.matrix = 2, .shared = 20, .split = true, .crowd = 768},
-                                         {.matrix = 2, .shared = 10, .split = true, .crowd = 768}}) {
+                                         {.matrix = 2, .shared = 20, .split = true, .crowd = 640},
+                                         {.matrix = 2, .shared = 10, .split = true, .crowd = 640}}) {
         tried.unroll = format == DType::q8_0 ? 4 : 2;  // 256 columns
         const std::string f = fmt::format(" {} {}", dtype_name(format), metal::name_of(metal::LinearWay{false, tried}));
         for (const int64_t rows : {1, 8, 16}) {
           metal::tried_variant = tried;
           if (tried.split || tried.shared == 0) bench.linear("down" + f, kHidden, kFfn, rows, format);
-          if (tried.split) continue;
+          if (tried.shared == 0) {
+            bench.linear("qkv" + f, kQkv, kHidden, rows, format);
+            bench.linear("output" + f, kHidden, kHeads * kHead, rows, format, true);
+          }
+          if (tried.split || tried.matrix > 4) continue;
           bench.linear("head" + f, kVocab, kHidden, rows, format, false, true);
           metal::tried_variant->matrix /= 2;
           bench.gated("gate+up" + f, rows, format);
@@ -396,7 +401,7 @@ void run(const Options& options) {
   }
   if (options.activation == DType::bf16)
     for (const int64_t rows : {1, 8, 16, 64}) bench.experts(rows);
-  for (const int64_t rows : {1, 64}) bench.norm(rows);
+  for (const int64_t rows : {1, 16, 64}) bench.norm(rows);
   for (const int64_t rows : {1, 8, 16, 64}) bench.decode_attention(rows, 512);
   bench.decode_attention(8, 32768);
   for (const int64_t rows : {1, 64}) bench.sample(rows);

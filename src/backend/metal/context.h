@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/metal/attention.h"
@@ -49,6 +50,7 @@ struct Context {
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Sampler> sampler;
   std::unique_ptr<Mailboxes> mailboxes;  // of ranks that have the model together; null: it is alone
+  std::optional<SlicesLeft> slices_left;  // by the last operation; see linear.h
   bool answers = false;                  // the step being encoded sends its outputs to rank 0
 
   StagedStep step;

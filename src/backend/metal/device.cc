@@ -246,7 +246,10 @@ class Metal final : public Backend {
     encoder_.begin_rehearsal();
     return true;
   }
-  void end_rehearsal() override { encoder_.end_rehearsal(); }
+  void end_rehearsal() override {
+    add_slices(context_);
+    encoder_.end_rehearsal();
+  }
 
   void begin_step(int index) override {
     drop_encoding();
@@ -317,6 +320,7 @@ class Metal final : public Backend {
   void take(const Op& op) override {
     std::visit(
         [this](const auto& one) {
+          if (!adds_slices(one, context_)) add_slices(context_);
           encoder_.role("");
           if constexpr (requires { one.role; }) encoder_.role(one.role);
           metal::encode(one, context_);
@@ -329,6 +333,7 @@ class Metal final : public Backend {
 
   void submit_step(int index) override {
     Ring& ring = rings_[index];
+    add_slices(context_);
     encoder_.end();
     if (std::exchange(samples_, false)) copy_outputs(ring);
     if (std::exchange(context_.answers, false)) send_outputs(ring);
@@ -385,6 +390,7 @@ class Metal final : public Backend {
     commands_.reset();
     if (context_.mailboxes) context_.mailboxes->drop();
     context_.answers = false;
+    context_.slices_left.reset();
     pool_.reset();
     samples_ = false;
   }

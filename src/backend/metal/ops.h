@@ -11,6 +11,12 @@ void encode(const EmbedOp& op, Context& context);    // one for each format of t
 void encode(const ReadRowsOp& op, Context& context);
 void encode(const RopeTableOp& op, Context& context);
 void encode(const NormOp& op, Context& context);
+// Whether the operation adds the slices that the one before has left; nobody else may find them.
+bool adds_slices(const NormOp& op, const Context& context);
+template <typename Op>
+bool adds_slices(const Op&, const Context&) {
+  return false;
+}
 void encode(const LinearOp& op, Context& context);  // products: one for each format of the weight, or as linear/ says
 void encode(const AttentionOp& op, Context& context);  // up to two; more of a long prefill
 void encode(const RouteOp& op, Context& context);      // two for many rows

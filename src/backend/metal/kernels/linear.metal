@@ -54,6 +54,7 @@ template <typename T>
 
 template [[host_name("linear_few_half")]] [[kernel]] decltype(linear_few<half, 256>) linear_few<half, 256>;
 template [[host_name("linear_few_half_512")]] [[kernel]] decltype(linear_few<half, 512>) linear_few<half, 512>;
+template [[host_name("linear_few_half_640")]] [[kernel]] decltype(linear_few<half, 640>) linear_few<half, 640>;
 template [[host_name("linear_few_half_768")]] [[kernel]] decltype(linear_few<half, 768>) linear_few<half, 768>;
 template [[host_name("linear_few_float")]] [[kernel]] decltype(linear_few<float, 256>) linear_few<float, 256>;
 template [[host_name("linear_many_half")]] [[kernel]] decltype(linear_many<half>) linear_many<half>;
@@ -61,6 +62,7 @@ template [[host_name("linear_many_float")]] [[kernel]] decltype(linear_many<floa
 #if INGOT_BFLOAT
 template [[host_name("linear_few_bfloat")]] [[kernel]] decltype(linear_few<bfloat, 256>) linear_few<bfloat, 256>;
 template [[host_name("linear_few_bfloat_512")]] [[kernel]] decltype(linear_few<bfloat, 512>) linear_few<bfloat, 512>;
+template [[host_name("linear_few_bfloat_640")]] [[kernel]] decltype(linear_few<bfloat, 640>) linear_few<bfloat, 640>;
 template [[host_name("linear_few_bfloat_768")]] [[kernel]] decltype(linear_few<bfloat, 768>) linear_few<bfloat, 768>;
 template [[host_name("linear_many_bfloat")]] [[kernel]] decltype(linear_many<bfloat>) linear_many<bfloat>;
 #endif
@@ -78,12 +80,14 @@ template [[host_name("linear_many_bfloat")]] [[kernel]] decltype(linear_many<bfl
   const ulong first = ulong(row / LINEAR_ROWS * LINEAR_SLICES) * LINEAR_ROWS + row % LINEAR_ROWS;
   device const float4* from = (device const float4*)(partials + first * padded + output);
   // All loads are under way before the first is added.
-  float4 parts[kLinearMostSlices];
+  float4 parts[kLinearMostSlices], before = float4(0.0f);
   PACKED_UNROLL for (uint slice = 0; slice < LINEAR_SLICES; ++slice) parts[slice] =
       from[ulong(slice) * LINEAR_ROWS * (padded / 4)];
   const uint count = min(p.outputs - output, 4u);
+  PACKED_UNROLL for (uint i = 0; i < 4; ++i) if (i < count) before[i] = linear_before(p.out, out, row, output + i);
   float4 sum = parts[0];
   PACKED_UNROLL for (uint slice = 1; slice < LINEAR_SLICES; ++slice) sum += parts[slice];
   PACKED_UNROLL for (uint i = 0; i < 4; ++i) if (i < count)
-      linear_finish(p.out, bias, bias, out, row, output + i, linear_unboost<half>(LINEAR_FORMAT, sum[i]), 0.0f);
+      linear_finish(p.out, before[i], bias, bias, out, row, output + i, linear_unboost<half>(LINEAR_FORMAT, sum[i]),
+                    0.0f);
 }

@@ -70,7 +70,22 @@ METAL_FUNC float linear_value(constant LinearOut& o, device const float* bias, d
   }
   return value;
 }
+// What result `output` of a row is added to; 0 where to nothing.
+METAL_FUNC float linear_before(constant LinearOut& o, device const uchar* out, uint row, uint output) {
+  return o.accumulate ? ((device const float*)out)[ulong(row) * o.stride + output] : 0.0f;
+}
+// With what it is added to at hand.
+METAL_FUNC void linear_finish(constant LinearOut& o, float before, device const float* bias,
+                              device const float* bias_up, device uchar* out, uint row, uint output, float value,
+                              float up) {
+  const float result = linear_value(o, bias, bias_up, output, value, up);
+  const ulong i = ulong(row) * o.stride + output;
+  if (o.type == packed_f32)
+    ((device float*)out)[i] = o.accumulate ? before + result : result;
+  else
+    ((device ushort*)out)[i] = linear_short(o.type, result);
+}
 METAL_FUNC void linear_finish(constant LinearOut& o, device const float* bias, device const float* bias_up,
                               device uchar* out, uint row, uint output, float value, float up) {
-  linear_store(o, out, ulong(row) * o.stride + output, linear_value(o, bias, bias_up, output, value, up));
+  linear_finish(o, linear_before(o, out, row, output), bias, bias_up, out, row, output, value, up);
 }

@@ -5,24 +5,36 @@
 // Few rows, on the matrix unit, weights streamed: a simdgroup takes a slice of the columns of some outputs.
 
 constant bool LINEAR_BLOCKS = LINEAR_FORMAT > packed_bf16;
+constant constexpr uint kLinearLoadedAhead = 8;  // see linear_matrix
+// Floats from one row of results to the next: neither do lanes that store a matrix turned meet in a bank of threadgroup
+// memory, nor those that take outputs side by side.
+METAL_FUNC uint linear_result_stride(uint eights) { return eights * 8 + kLinearResultGap; }
 
 // Adds up the slices of 8 * LINEAR_MATRIX outputs by 8 * round rows and stores the results. Those of a cut wait in
 // `waiting`, [8 * round][8 * LINEAR_MATRIX], for the next one: each thread has its own of them.
 template <typename T>
-METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* bias, device const float* bias_up,
-                                  device uchar* out, threadgroup const float* results, threadgroup float2* waiting,
-                                  uint cut, uint first_output, uint first_row, uint last_row, uint thread_index,
-                                  uint threads, uint slices, uint eights, uint round) {
-  const uint outputs = 8 * LINEAR_MATRIX, stride = eights * 8 * (8 * round);
-  for (uint at = thread_index; at < outputs * 8 * round; at += threads) {
-    const uint o = at % outputs, r = at / outputs;
-    if (first_row + r > last_row || first_output + o >= p.outputs) continue;
-    threadgroup const float* from = results + o * (8 * round) + r;
-    float sum = from[0], up = LINEAR_GATED ? from[outputs * (8 * round)] : 0.0f;
+struct LinearAdder {
+  uint cut, first_output, first_row, last_row, slices, eights, round;
+
+  METAL_FUNC uint outputs() const thread { return 8 * LINEAR_MATRIX; }
+  METAL_FUNC bool has(constant LinearParams& p, uint at) const thread {
+    return at < outputs() * 8 * round && first_row + at / outputs() <= last_row &&
+           first_output + at % outputs() < p.outputs;
+  }
+  // What result `at` is added to, which need not wait for the sums.
+  METAL_FUNC float before(constant LinearParams& p, device const uchar* out, uint at) const thread {
+    return has(p, at) ? linear_before(p.out, out, first_row + at / outputs(), first_output + at % outputs()) : 0.0f;
+  }
+  METAL_FUNC void add(constant LinearParams& p, device const float* bias, device const float* bias_up,
+                      device uchar* out, threadgroup const float* results, threadgroup float2* waiting, uint at,
+                      float before) const thread {
+    const uint o = at % outputs(), r = at / outputs(), stride = 8 * round * linear_result_stride(eights);
+    threadgroup const float* from = results + r * linear_result_stride(eights) + o;
+    float sum = from[0], up = LINEAR_GATED ? from[outputs()] : 0.0f;
     PACKED_UNROLL for (uint slice = 1; slice < kLinearMostSlices; ++slice) {
       if (slice < slices) {
         sum += from[slice * stride];
-        if (LINEAR_GATED) up += from[slice * stride + outputs * (8 * round)];
+        if (LINEAR_GATED) up += from[slice * stride + outputs()];
       }
     }
     sum = linear_unboost<T>(LINEAR_FORMAT, sum);
@@ -32,10 +44,10 @@ METAL_FUNC void linear_add_slices(constant LinearParams& p, device const float* 
       sum = linear_joined(p, sums);
     }
     if (!LINEAR_CUT || cut + 1 == p.cuts)
-      linear_finish(p.out, bias, bias_up, out, first_row + r, first_output + o, sum,
+      linear_finish(p.out, before, bias, bias_up, out, first_row + r, first_output + o, sum,
                     linear_unboost<T>(LINEAR_FORMAT_UP, up));
   }
-}
+};
 
 // ---- what is multiplied ---------------------------------------------------------------------------------------------
 
@@ -368,10 +380,13 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
                               uint thread_index, uint simdgroup, uint simdgroups, uint lane) {
   const uint eights = LINEAR_GATED ? 2 * LINEAR_MATRIX : LINEAR_MATRIX;  // panels, of both matrices
   const uint tiles = LINEAR_ROWS / 8;                                    // of 8 rows of x
-  const uint round = eights <= 4 ? min(tiles, 2u) : 1;                   // of them added up at a time
+  const uint round = eights <= 6 ? min(tiles, 2u) : 1;                   // of them added up at a time
   const uint slices = LINEAR_SLICES > 0 ? LINEAR_SLICES : p.columns.slices;
   const uint sets = simdgroups / slices, set = simdgroup / slices, slice = simdgroup - set * slices;
   const uint set_threads = slices * 32, set_thread = thread_index - set * set_threads;
+  // Results of a round that a thread adds up, where they are few enough for what they are added to to be loaded ahead.
+  const uint all = (2 * LINEAR_MATRIX * round + slices - 1) / slices;
+  const uint own = LINEAR_SLICES > 0 && !LINEAR_CUT && all <= kLinearLoadedAhead ? all : 0;
   // Eight rows alone are one row group; without slices the machine code is better for the division.
   const bool one_group = LINEAR_ROWS == 8 && !LINEAR_EXPERTS && LINEAR_SLICES > 1;
   const uint row_group = one_group ? 0 : group / p.output_groups;
@@ -380,8 +395,8 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   const LinearItem item = linear_item(p, items, starts, row_group);
   if (!item.exists) return;
 
-  const uint set_bytes = slices * eights * 8 * 8 * round * 4;
-  threadgroup float* results = (threadgroup float*)(memory + set * set_bytes);  // [slice][output][8 * round]
+  const uint set_bytes = slices * 8 * round * linear_result_stride(eights) * 4;
+  threadgroup float* results = (threadgroup float*)(memory + set * set_bytes);  // [slice][8 * round][output]
   threadgroup uchar* parts = memory + sets * set_bytes;
   // Behind what is multiplied. Where it is multiplied unit by unit, results follow in the same place.
   const uint parts_bytes = simdgroups * (LINEAR_UNROLL > 0 ? 512 : (tiles + LINEAR_MATRIX) * 1024);
@@ -422,12 +437,31 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
       }
     }
     PACKED_UNROLL for (uint done = 0; done < tiles; done += round) {
+      const LinearAdder<T> adder = {cut,
+                                    first_output,
+                                    item.first_row + done * 8,
+                                    item.last_row,
+                                    LINEAR_CUT ? of.slices : slices,
+                                    eights,
+                                    round};
       PACKED_UNROLL for (uint i = 0; i < eights; ++i) PACKED_UNROLL for (uint g = 0; g < round; ++g)
-          simdgroup_store(sums[i][done + g], results + (slice * eights + i) * 8 * (8 * round) + g * 8, 8 * round);
+          simdgroup_store(sums[i][done + g],
+                          results + (slice * round + g) * 8 * linear_result_stride(eights) + i * 8,
+                          linear_result_stride(eights), ulong2(0, 0), true);
+      float before[kLinearLoadedAhead];
+      PACKED_UNROLL for (uint k = 0; k < kLinearLoadedAhead; ++k) before[k] =
+          k < own ? adder.before(p, out, set_thread + k * set_threads) : 0.0f;
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      linear_add_slices<T>(p, bias, bias_up, out, results, waiting + done * (64 * LINEAR_MATRIX), cut, first_output,
-                           item.first_row + done * 8, item.last_row, set_thread, set_threads,
-                           LINEAR_CUT ? of.slices : slices, eights, round);
+      threadgroup float2* waits_here = waiting + done * (64 * LINEAR_MATRIX);
+      PACKED_UNROLL for (uint k = 0; k < kLinearLoadedAhead; ++k) {
+        const uint at = set_thread + k * set_threads;
+        if (k < own && adder.has(p, at)) adder.add(p, bias, bias_up, out, results, waits_here, at, before[k]);
+      }
+      if (own == 0) {
+        for (uint at = set_thread; at < adder.outputs() * 8 * round; at += set_threads)
+          if (adder.has(p, at))
+            adder.add(p, bias, bias_up, out, results, waits_here, at, adder.before(p, out, at));
+      }
       if (LINEAR_CUT || done + round < tiles) threadgroup_barrier(mem_flags::mem_threadgroup);
     }
   }

@@ -179,13 +179,15 @@ METAL_FUNC void linear_shared_blocks(device const uchar* w, device const uchar* 
     return;
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint at = lane; at < outputs * LINEAR_ROWS; at += 32) {
-    const uint o = at % outputs, r = at / outputs;
-    if (first_row + r < p.rows && first_output + o < p.outputs) {
-      threadgroup const float* from = totals + (r / 8 * eights + o / 8) * 64 + o % 8 * 8 + r % 8;
-      linear_finish(p.out, bias, bias_up, out, first_row + r, first_output + o,
-                    linear_unboost<half>(LINEAR_FORMAT, from[0]),
-                    LINEAR_GATED ? linear_unboost<half>(LINEAR_FORMAT_UP, from[LINEAR_MATRIX * 64]) : 0.0f);
+  // Lanes take pairs of rows of an output that lie side by side.
+  const uint o = lane / 4, r = lane % 4 * 2;
+  PACKED_UNROLL for (uint g = 0; g < tiles; ++g) PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) {
+    threadgroup const float* from = totals + (g * eights + i) * 64 + o * 8 + r;
+    const uint output = first_output + i * 8 + o, row = first_row + g * 8 + r;
+    PACKED_UNROLL for (uint odd = 0; odd < 2; ++odd) {
+      if (row + odd < p.rows && output < p.outputs)
+        linear_finish(p.out, bias, bias_up, out, row + odd, output, linear_unboost<half>(LINEAR_FORMAT, from[odd]),
+                      LINEAR_GATED ? linear_unboost<half>(LINEAR_FORMAT_UP, from[LINEAR_MATRIX * 64 + odd]) : 0.0f);
     }
   }
 }

@@ -1,10 +1,18 @@
-#include "common.h"
+#include "linear_params.h"
 
 constant bool NORM_LAYER [[function_constant(kNormLayer)]];  // LayerNorm; else RMSNorm
 constant bool NORM_WEIGHT [[function_constant(kNormWeight)]];
 constant bool NORM_BIAS [[function_constant(kNormBias)]];
 constant bool NORM_ADD [[function_constant(kNormAdd)]];  // out += the result
 constant bool NORM_COPY [[function_constant(kNormCopy)]];  // the result goes to `copy` too
+// Of a product that left the sums of its slices to be added to `in`: how many there are, and the PackedFormat of its
+// weights. The order of additions is that of linear_add, in kernels/linear.metal. No slices: `in` is as it should be.
+constant uint NORM_SLICES [[function_constant(kNormSlices)]];
+constant uint NORM_FORMAT [[function_constant(kNormFormat)]];
+constant bool NORM_ADDS_SLICES = NORM_SLICES > 0;
+
+#define NORM_UNROLL _Pragma("clang loop unroll(full)")
+constant constexpr uint kNormKept = 2;  // vectors of four that a thread keeps in registers; rows of up to 8,192 are no longer
 
 // Sum over the threadgroup, the same bits in every thread. `parts` holds one float a simdgroup.
 static float norm_sum(float x, threadgroup float* parts, uint lane, uint simdgroup, uint simdgroups) {
@@ -30,12 +38,36 @@ static void norm_store(device vec<T, 4>* y, device float4* copy, uint i, float4 
   y[i] = vec<T, 4>(NORM_ADD ? float4(y[i]) + value : value);
 }
 
-#define NORM_UNROLL _Pragma("clang loop unroll(full)")
-constant constexpr uint kNormKept = 2;  // vectors of four that a thread keeps in registers; rows of up to 8,192 are no longer
+// Slices that wait to be added to row `row`, [tile][slice][rows of a tile][dim].
+struct NormSlices {
+  device const float4* first;
+  uint stride;  // to the next slice
+
+  static NormSlices of(device const float* partials, constant NormParams& p, uint row) {
+    NormSlices slices = {nullptr, 0};
+    if (NORM_ADDS_SLICES) {
+      const ulong at = ulong(row / p.slice_rows * NORM_SLICES) * p.slice_rows + row % p.slice_rows;
+      slices = {(device const float4*)(partials + at * p.dim), p.slice_rows * (p.dim / 4)};
+    }
+    return slices;
+  }
+  // All loads are under way before the first is added.
+  void load(thread float4 (&parts)[kLinearMostSlices], uint i) const thread {
+    NORM_UNROLL for (uint slice = 0; slice < kLinearMostSlices; ++slice)
+      if (slice < NORM_SLICES) parts[slice] = first[ulong(slice) * stride + i];
+  }
+  float4 add(float4 before, thread const float4 (&parts)[kLinearMostSlices]) const thread {
+    float4 sum = parts[0];
+    NORM_UNROLL for (uint slice = 1; slice < kLinearMostSlices; ++slice)
+      if (slice < NORM_SLICES) sum += parts[slice];
+    NORM_UNROLL for (uint i = 0; i < 4; ++i) before[i] += linear_unboost<half>(NORM_FORMAT, sum[i]);
+    return before;
+  }
+};
 
 // Four elements at a time where rows begin at multiples of 16 bytes.
 template <typename T>
-static void norm_row(device const float4* x, device const float4* weight, device const float4* bias, device vec<T, 4>* y,
+static void norm_row(device float4* x, NormSlices slices, device const float4* weight, device const float4* bias, device vec<T, 4>* y,
                      device float4* copy, constant NormParams& p, threadgroup float* parts, uint thread_index, uint lane, uint simdgroup,
                      uint simdgroups) {
   const uint threads = simdgroups * 32, count = p.dim / 4, rest = thread_index + kNormKept * threads;
@@ -49,6 +81,18 @@ static void norm_row(device const float4* x, device const float4* weight, device
   wait_for_dispatches();
   NORM_UNROLL for (uint k = 0; k < kNormKept; ++k)
     if (thread_index + k * threads < count) kept[k] = x[thread_index + k * threads];
+  if (NORM_ADDS_SLICES) {
+    float4 parts[kNormKept][kLinearMostSlices];
+    NORM_UNROLL for (uint k = 0; k < kNormKept; ++k)
+      if (thread_index + k * threads < count) slices.load(parts[k], thread_index + k * threads);
+    NORM_UNROLL for (uint k = 0; k < kNormKept; ++k)
+      if (thread_index + k * threads < count)
+        x[thread_index + k * threads] = kept[k] = slices.add(kept[k], parts[k]);
+    for (uint i = rest; i < count; i += threads) {
+      slices.load(parts[0], i);
+      x[i] = slices.add(x[i], parts[0]);
+    }
+  }
 
   float mean = 0;
   if (NORM_LAYER) {
@@ -74,12 +118,13 @@ static void norm_row(device const float4* x, device const float4* weight, device
 
 // One row a threadgroup: the residual stream in, an activation out (or the residual stream, to add to).
 template <typename T>
-[[kernel]] STARTS_EARLY void norm(device const float* in [[buffer(0)]],  // [rows, dim]
+[[kernel]] STARTS_EARLY void norm(device float* in [[buffer(0)]],  // [rows, dim]
                      device const float* weight [[buffer(1), function_constant(NORM_WEIGHT)]],
                      device const float* bias [[buffer(2), function_constant(NORM_BIAS)]],
                      device T* out [[buffer(3)]],  // [rows, width]
                      constant NormParams& p [[buffer(4)]],
                      device float* copies [[buffer(5), function_constant(NORM_COPY)]],  // [rows, dim]
+                     device const float* partials [[buffer(6), function_constant(NORM_ADDS_SLICES)]],
                      uint row [[threadgroup_position_in_grid]],
                      uint thread_index [[thread_index_in_threadgroup]],
                      uint lane [[thread_index_in_simdgroup]],
@@ -87,11 +132,11 @@ template <typename T>
                      uint simdgroups [[simdgroups_per_threadgroup]]) {
   threadgroup float parts[32];
   const uint threads = simdgroups * 32;
-  device const float* x = in + ulong(row) * p.dim;
+  device float* x = in + ulong(row) * p.dim;
   device T* y = out + ulong(row) * p.width;
   device float* copy = NORM_COPY ? copies + ulong(row) * p.dim : nullptr;
   if (p.dim % 4 == 0 && p.width % 4 == 0) {
-    norm_row<T>((device const float4*)x, (device const float4*)weight, (device const float4*)bias,
+    norm_row<T>((device float4*)x, NormSlices::of(partials, p, row), (device const float4*)weight, (device const float4*)bias,
                 (device vec<T, 4>*)y, (device float4*)copy, p, parts, thread_index, lane, simdgroup, simdgroups);
     return;
   }

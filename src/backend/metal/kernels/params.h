@@ -19,6 +19,8 @@ enum FunctionConstant : uint32_t {
   kNormBias,
   kNormAdd,
   kNormCopy,
+  kNormSlices,
+  kNormFormat,
   kRouteNormalize,
   kRouteLogits,
   kPoolKind,
@@ -65,6 +67,7 @@ struct NormParams {
   float eps;
   uint32_t dim;
   uint32_t width;  // of a row of the result
+  uint32_t slice_rows;  // of a tile of slices that are added to `in` before
 };
 
 SHARED_CONSTANT uint32_t kRowThreads = 256;  // of a threadgroup: gather_rows, rope_table, prepare_blocks, expert_sum
@@ -178,6 +181,7 @@ SHARED_CONSTANT uint32_t kLinearTurn = 64;  // columns that tiles take at a time
 // of their own, those of 16 bytes a lane rows without a gap.
 SHARED_CONSTANT uint32_t kLinearTileStride = 40, kLinearCopiedStride = 32;
 SHARED_CONSTANT uint32_t kLinearAddThreads = 256;
+SHARED_CONSTANT uint32_t kLinearResultGap = 4;  // floats between rows of results in threadgroup memory
 
 struct EmbedParams {
   PackedPlanes planes, planes_positions;
@@ -319,7 +323,7 @@ struct SampleResetParams {
 
 #undef SHARED_CONSTANT
 #ifndef __METAL_VERSION__
-static_assert(sizeof(NormParams) == 12 && sizeof(GatherRowsParams) == 8 && sizeof(RopeTableParams) == 12 &&
+static_assert(sizeof(NormParams) == 16 && sizeof(GatherRowsParams) == 8 && sizeof(RopeTableParams) == 12 &&
               sizeof(PrepareParams) == 16 && sizeof(PoolParams) == 8);
 static_assert(sizeof(PackedPlanes) == 52 && sizeof(LinearColumns) == 72 && sizeof(LinearParams) == 196 &&
               sizeof(EmbedParams) == 136 && sizeof(GemmUnpackParams) == 68 && sizeof(GemmFinishParams) == 32);

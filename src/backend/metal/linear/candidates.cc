@@ -48,7 +48,7 @@ void add_shared_blocks(const LinearShape& shape, std::vector<LinearVariant>& all
   for (const auto& [panels, shared, crowd] : {std::array{4, 16, 512}, {4, 8, 512}, {2, 16, 512}, {2, 24, 768}})
     all.push_back(
         {.matrix = shape.activation ? panels / 2 : panels, .unroll = unroll, .shared = shared, .crowd = crowd});
-  for (const auto& [panels, shared, crowd] : {std::array{2, 20, 768}, {2, 10, 768}, {4, 10, 512}, {3, 14, 512}})
+  for (const auto& [panels, shared, crowd] : {std::array{2, 20, 640}, {2, 10, 640}, {4, 10, 512}, {3, 14, 512}})
     all.push_back({.matrix = panels, .unroll = unroll, .shared = shared, .split = true, .crowd = crowd});
 }
 

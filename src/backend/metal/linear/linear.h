@@ -46,12 +46,29 @@ struct Operands {
   BufferView bias, bias_up;  // f32 [N] or none
   BufferView out;
   BufferView items, starts, order;  // of experts
+  bool slices_may_wait = false;     // whoever calls sees to SlicesLeft
 };
 // What the operands say need not be in `shape`.
 void encode_product(Context& context, LinearShape shape, const Operands& operands);
-// The dispatch that a plan says, and the one that adds its slices. Of `route` only what experts need is looked at.
+// The dispatch that a plan says, and the one that adds its slices. Of `operands` only what experts need is looked at,
+// and whether slices may wait.
 void encode_plan(Context& context, const LinearShape& shape, const LinearPlan& plan, const GemmOperands& buffers,
-                 const Operands& route);
+                 const Operands& operands);
+
+// Sums of the slices of a product that nobody has added up yet: a norm of what they are added to does it on its way,
+// or add_slices() before anything else is encoded.
+struct SlicesLeft {
+  // In a rehearsal: there are none, but there would be by another way, which may be found faster while steps run.
+  bool maybe = false;
+  LinearPlan plan;
+  BufferView partials, bias, out;
+  bool accumulate = false;
+  // What a norm must know of `out`, [rows, cols], and of the weights.
+  bool norm_may_add = false;
+  int64_t rows = 0, cols = 0;
+  DType format = DType::f16;
+};
+void add_slices(Context& context);
 
 // Rows that are not rounded to activations of `activation` on their way (LinearOp::f32_in) have a kernel of their own.
 bool is_unrounded(const LinearShape& shape, DType activation);

@@ -61,7 +61,7 @@ std::optional<LinearVariant> shared_blocks(const LinearShape& shape) {
   }
   if (shape.outputs * (gated ? 2 : 1) < kManyOutputs) {
     if (gated || shape.outputs <= kSplitOutputs || shape.cols < kSplitColumns) return {};
-    variant = {.matrix = 2, .unroll = 2, .shared = 20, .split = true, .crowd = 768};
+    variant = {.matrix = 2, .unroll = 2, .shared = 20, .split = true, .crowd = 640};
   }
   if (!fits_shared(shape, variant, row_bucket(shape.rows))) return {};
   return variant;
@@ -306,6 +306,7 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   const int64_t bucket = tiles               ? variant.tile_rows
                          : shape.experts > 0 ? shape.item_rows
                                              : row_bucket(std::min(shape.rows, kMostStreamedRows));
+  plan.bucket = static_cast<uint32_t>(bucket);
   if (tiles) {
     p.item_tiles = static_cast<uint32_t>(shape.experts > 0 ? shape.item_rows / bucket : 1);
     p.row_tiles = shape.experts > 0 ? static_cast<uint32_t>(shape.items) * p.item_tiles
@@ -332,8 +333,8 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
       plan.add_row_groups = static_cast<uint32_t>(shape.rows);
     }
     // Sums of the slices, and a corner for each simdgroup: behind them, or where they follow.
-    const int64_t round = eights <= 4 ? std::min<int64_t>(bucket / 8, 2) : 1;
-    const int64_t sums = simdgroups * eights * 8 * 8 * round * 4;
+    const int64_t round = eights <= 6 ? std::min<int64_t>(bucket / 8, 2) : 1;
+    const int64_t sums = simdgroups * 8 * round * (eights * 8 + kLinearResultGap) * 4;
     plan.threadgroup_bytes =
         static_cast<size_t>(variant.shared > 0   ? shared_bytes(shape, variant, bucket)
                             : variant.unroll > 0 ? sums + simdgroups * 256 * 2
@@ -345,8 +346,10 @@ LinearPlan plan_linear(const LinearShape& shape, const LinearVariant& variant) {
   const bool half = type == DType::f16, bfloat = type == DType::bf16;
   if (tiles)
     plan.kernel = half ? "linear_many_half" : bfloat ? "linear_many_bfloat" : "linear_many_float";
-  else if (variant.crowd > 512)
+  else if (variant.crowd > 640)
     plan.kernel = half ? "linear_few_half_768" : "linear_few_bfloat_768";
+  else if (variant.crowd > 512)
+    plan.kernel = half ? "linear_few_half_640" : "linear_few_bfloat_640";
   else if (variant.crowd > 256)
     plan.kernel = half ? "linear_few_half_512" : "linear_few_bfloat_512";
   else

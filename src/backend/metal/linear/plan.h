@@ -62,7 +62,7 @@ struct LinearVariant {
                        // blocks and up to 16; 0: none
   bool split = false;  // shared: threadgroups take one slice each, and another dispatch adds them
   int sets = 0;        // unrolled, not shared: simdgroups of each slice in a threadgroup; 0: as few as keep it busy
-  int crowd = 256;     // unrolled: threads that must find registers on a multiprocessor; 256, 512 or 768
+  int crowd = 256;     // unrolled: threads that must find registers on a multiprocessor; 256, 512, 640 or 768
 
   friend bool operator==(const LinearVariant&, const LinearVariant&) = default;
 };
@@ -104,6 +104,7 @@ struct LinearPlan {
   // linear_add, with the same constants and kLinearAddThreads a threadgroup; no groups: there is none.
   size_t partial_bytes = 0;
   uint32_t add_groups = 0, add_row_groups = 0;
+  uint32_t bucket = 0;  // rows that are multiplied at a time: LINEAR_ROWS
 };
 // The constants change with the rows only so far: products of 1, 2, 4, ... rows and of the most there are need every
 // specialisation there is.
