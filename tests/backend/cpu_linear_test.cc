@@ -392,6 +392,34 @@ INSTANTIATE_TEST_SUITE_P(All, LinearTest,
                                   std::string(dtype_name(std::get<1>(info.param)));
                          });
 
+// Rows so wide that panels meet them a slice at a time, where there are tiles enough; of formats of every kind of scales.
+TEST(LinearWide, SlicesAtATimeHaveTheBitsOfFewRows) {
+  constexpr int64_t kCols = 256 * 44, kRows = 75, kOutputs = 55;
+  const std::vector<float> in = random_floats(kRows * kCols, 31), bias = random_floats(kOutputs, 32);
+  for (const std::vector<int64_t>& slices : {std::vector<int64_t>{256 * 11, 256 * 22, 256 * 33, kCols},
+                                             {256 * 20, 256 * 20, 256 * 43, kCols},
+                                             {256 * 10, kCols}}) {
+    for (const DType type : {DType::q4_0, DType::q8_0, DType::q4_k, DType::q6_k}) {
+      auto m = make_matrix({{type, kOutputs}}, kCols, 33);
+      m->spec.slices = slices;
+      for (const Isa isa : available_isas()) {
+        const PackedMatrix w = pack_matrix(m->spec, isa);
+        std::vector<float> want;
+        for (int64_t row = 0; row < kRows; row += 5) {
+          const std::vector<float> few(in.begin() + row * kCols, in.begin() + (row + 5) * kCols);
+          const std::vector<float> out = run_linear(w, few, 5, 1, bias.data());
+          want.insert(want.end(), out.begin(), out.end());
+        }
+        for (const int threads : {1, 3})
+          ASSERT_EQ(run_linear(w, in, kRows, threads, bias.data()), want)
+              << dtype_name(type) << " " << isa_name(isa) << ", " << slices.size() << " slices, " << threads
+              << " threads";
+        if (!test::soak() && slices.size() == 2) break;
+      }
+    }
+  }
+}
+
 // q over k over v with interleaved heads and differing formats, and a bias: what attention layers are made of.
 TEST(LinearParts, StackInOrderWithTheirRowsPutBack) {
   for (Isa isa : available_isas()) {

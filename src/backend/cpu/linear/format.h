@@ -89,6 +89,11 @@ constexpr size_t unpacked_panel_bytes(DType type, int64_t blocks) {
   return static_cast<size_t>(blocks * format.record_bytes + blocks / format.group() * format.header_bytes);
 }
 
+constexpr size_t packed_panel_bytes(DType type, int64_t blocks) {
+  const PanelFormat format = panel_format(type);
+  return static_cast<size_t>(blocks * format.record_bytes + blocks / format.group() * format.header_bytes);
+}
+
 // Whether the kernels need the activations' sums over halves of a block.
 constexpr bool needs_halves(DType type) {
   const Scales scales = panel_format(type).scales;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/linear/by_slices.h"
 #include "backend/cpu/linear/call.h"
 #include "backend/cpu/ops.h"
 
@@ -9,15 +10,15 @@ namespace ingot::cpu {
 
 namespace {
 
-// Of all workers, before the activations.
-size_t room_bytes(int workers) { return kRoomBytes * static_cast<size_t>(workers); }
+// Of a worker: panels that are taken apart, and sums of slices. That of all workers lies before the activations.
+size_t own_bytes(int64_t rows, int64_t cols) { return kRoomBytes + by_slices_bytes(rows, cols); }
 
 }  // namespace
 
 size_t linear_scratch_bytes(int64_t rows, int64_t cols, int workers) {
   const size_t row_bytes = most_row_bytes(cols);
   const size_t redundant = align_up(static_cast<size_t>(std::min(rows, kRedundantRows)) * row_bytes, 64);
-  return room_bytes(workers) +
+  return own_bytes(rows, cols) * static_cast<size_t>(workers) +
          std::max(align_up(static_cast<size_t>(rows) * row_bytes, 64), redundant * static_cast<size_t>(workers));
 }
 
@@ -28,11 +29,14 @@ void linear(const LinearArgs& args, Worker& worker) {
   const float* bias = gated ? args.up_bias : args.bias;
   Call call(weight, last, args.in, args.in_stride, args.rows, args.f32_in);
   auto* scratch = static_cast<uint8_t*>(args.scratch);
-  call.room = scratch + kRoomBytes * static_cast<size_t>(worker.index());
-  call.prepare(scratch + room_bytes(worker.count()), worker);
+  const size_t own = own_bytes(args.rows, weight.cols);
+  call.room = scratch + own * static_cast<size_t>(worker.index());
+  call.prepare(scratch + own * static_cast<size_t>(worker.count()), worker);
   const StoreKind kind = args.activation   ? store_kind(*args.activation)
                          : args.accumulate ? StoreKind::add
                                            : StoreKind::set;
+  if (!gated && goes_by_slices(call, weight))
+    return multiply_by_slices(call, weight, args, kind, reinterpret_cast<float*>(call.room + kRoomBytes), worker);
   const auto store = call.kernels.store[static_cast<int>(kind)];
   const size_t panel_bytes = last.layout.segments[0].panel_bytes + (gated ? weight.layout.segments[0].panel_bytes : 0);
   // The panels at hand, where they were taken apart.

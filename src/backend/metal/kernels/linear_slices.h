@@ -386,7 +386,7 @@ METAL_FUNC void linear_matrix(device const uchar* w, device const uchar* w_up, d
   const uint set_threads = slices * 32, set_thread = thread_index - set * set_threads;
   // Results of a round that a thread adds up, where they are few enough for what they are added to to be loaded ahead.
   const uint all = (2 * LINEAR_MATRIX * round + slices - 1) / slices;
-  const uint own = LINEAR_SLICES > 0 && !LINEAR_CUT && all <= kLinearLoadedAhead ? all : 0;
+  const uint own = LINEAR_ROWS > 8 && LINEAR_SLICES > 0 && !LINEAR_CUT && all <= kLinearLoadedAhead ? all : 0;
   // Eight rows alone are one row group; without slices the machine code is better for the division.
   const bool one_group = LINEAR_ROWS == 8 && !LINEAR_EXPERTS && LINEAR_SLICES > 1;
   const uint row_group = one_group ? 0 : group / p.output_groups;

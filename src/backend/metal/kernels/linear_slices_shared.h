@@ -180,10 +180,10 @@ METAL_FUNC void linear_shared_blocks(device const uchar* w, device const uchar* 
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
   // Lanes take pairs of rows of an output that lie side by side.
-  const uint o = lane / 4, r = lane % 4 * 2;
-  PACKED_UNROLL for (uint g = 0; g < tiles; ++g) PACKED_UNROLL for (uint i = 0; i < LINEAR_MATRIX; ++i) {
-    threadgroup const float* from = totals + (g * eights + i) * 64 + o * 8 + r;
-    const uint output = first_output + i * 8 + o, row = first_row + g * 8 + r;
+  MATRIX_ROLLED for (uint at = 0; at < tiles * LINEAR_MATRIX; ++at) {
+    const uint g = at / LINEAR_MATRIX, i = at % LINEAR_MATRIX;
+    threadgroup const float* from = totals + (g * eights + i) * 64 + lane * 2;
+    const uint output = first_output + i * 8 + lane / 4, row = first_row + g * 8 + lane % 4 * 2;
     PACKED_UNROLL for (uint odd = 0; odd < 2; ++odd) {
       if (row + odd < p.rows && output < p.outputs)
         linear_finish(p.out, bias, bias_up, out, row + odd, output, linear_unboost<half>(LINEAR_FORMAT, from[odd]),
