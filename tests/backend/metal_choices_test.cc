@@ -92,7 +92,7 @@ std::vector<Tuned> tuned_by_hand() {
       of(kNibbles, 16, 4096, 4096, {.matrix = 2, .unroll = 2}),
       of(kNibbles, 1, 131072, 5120, {.matrix = 4, .unroll = 2, .shared = 16, .crowd = 512}),
       of(kNibbles, 16, 131072, 5120, {.matrix = 4, .unroll = 2, .shared = 16, .crowd = 512}),
-      of(kNibbles, 16, 5120, 32768, {.matrix = 2, .unroll = 2, .shared = 20, .split = true, .crowd = 768}),
+      of(kNibbles, 16, 5120, 32768, {.matrix = 2, .unroll = 2, .shared = 20, .split = true, .crowd = 640}),
       of(kNibbles, 64, 6144, 5120, {.matrix = 2, .unroll = 1}),
       gated(kNibbles, 8, {.matrix = 2, .unroll = 2, .crowd = 512}),
       gated(kNibbles, 16, {.matrix = 2, .unroll = 2}),
