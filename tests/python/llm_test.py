@@ -105,7 +105,7 @@ class ParamsTest(unittest.TestCase):
         self.assertEqual((stopped.finish_reason, stopped.stop_reason), ("stop", plain.token_ids[2]))
         beams = self.llm.generate("abc", use_beam_search=True, n=2, best_of=3, **options).outputs
         self.assertEqual([beam.index for beam in beams], [0, 1])
-        late = self.llm.generate("abc", max_tokens=2000, ignore_eos=True, timeout=0.05).outputs[0]
+        late = self.llm.generate("abc", max_tokens=2000, ignore_eos=True, timeout=1e-6).outputs[0]
         self.assertEqual(late.finish_reason, "timeout")
         seeds = [self.llm.generate("abc", seed=seed, temperature=1, max_tokens=12).outputs[0].token_ids for seed in (-1, -1, 3)]
         self.assertEqual(seeds[0], seeds[1])

@@ -1,7 +1,6 @@
 #include "backend/cpu/linear/by_slices.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace ingot::cpu {
 namespace {
@@ -43,7 +42,8 @@ void run_slice(const Call& call, const PackedMatrix::Impl& weight, const SlicePa
     args.panel_bytes = panels.unpacked_bytes;
     return call.kernels.unpacked_tile[type][rows - 1](args);
   }
-  args.panel = weight.panel_data(*panels.segment, panels.panel) + packed_panel_bytes(panels.segment->type, slice.block);
+  args.panel = weight.panel_data(*panels.segment, panels.panel) +
+               blocks_bytes(panel_format(panels.segment->type), slice.block);
   args.panel_bytes = panels.segment->panel_bytes;
   args.from_memory = from_memory;
   call.kernels.tile[type][rows - 1](args);
@@ -92,7 +92,7 @@ void multiply_by_slices(Call& call, const PackedMatrix::Impl& weight, const Line
       if (call.unpacked_bytes(*panels.segment) > 0 &&
           panels.unpacked_bytes * static_cast<size_t>(panels.panels) <= kRoomBytes) {
         const uint8_t* from = weight.panel_data(*panels.segment, panels.panel) +
-                              packed_panel_bytes(panels.segment->type, slice.block);
+                              blocks_bytes(panel_format(panels.segment->type), slice.block);
         for (int i = 0; i < panels.panels; ++i)
           call.kernels.unpack[static_cast<int>(panels.segment->type)](
               from + static_cast<size_t>(i) * panels.segment->panel_bytes, slice.blocks,
@@ -107,15 +107,15 @@ void multiply_by_slices(Call& call, const PackedMatrix::Impl& weight, const Line
         if (s + 1 < call.slices.size()) continue;
         float* result = pairs[0] + static_cast<size_t>(tile - first_tile) * floats;
         if (s > 1) add_to(result, total, count);
-        StoreArgs args = call.target(*panels.segment, panels.panel, panels.panels, tile, to.out, to.out_stride, to.bias);
+        StoreArgs args =
+            call.target(*panels.segment, panels.panel, panels.panels, tile, to.out, to.out_stride, to.bias);
         args.tile = result;
         store(args);
       }
     }
   };
   worker.share(ceil_div(weight.layout.panels, chunk), [&](int64_t i) {
-    if (std::exchange(call.unconverted, false))
-      for (int64_t tile = 0; tile < call.tiles; ++tile) call.convert(tile, 0, call.blocks);
+    call.convert_own();
     const int64_t end = std::min(weight.layout.panels, (i + 1) * chunk);
     for (int64_t panel = i * chunk; panel < end;) {
       const Segment& segment = segment_of_panel(weight.layout, panel);

@@ -121,6 +121,12 @@ struct Call {
     });
   }
 
+  // What prepare() has left to this worker.
+  void convert_own() {
+    if (!std::exchange(unconverted, false)) return;
+    for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
+  }
+
   // Bytes of one of the segment's panels whose codes were taken apart; 0: they are not.
   size_t unpacked_bytes(const Segment& segment) const {
     const auto* tiles_of = kernels.unpacked_tile[static_cast<int>(segment.type)];
@@ -185,8 +191,7 @@ struct Call {
       most_panels = cached_panels;
     }
     worker.share(ceil_div(layout.panels, chunk), [&](int64_t i) {
-      if (std::exchange(unconverted, false))
-        for (int64_t tile = 0; tile < tiles; ++tile) convert(tile, 0, blocks);
+      convert_own();
       const int64_t end = std::min(layout.panels, (i + 1) * chunk);
       for (first_tile = 0; first_tile < tiles; first_tile += cached_tiles) {
         const int64_t last_tile = std::min(tiles, first_tile + cached_tiles);

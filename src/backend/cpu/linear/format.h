@@ -84,14 +84,12 @@ constexpr PanelFormat unpacked_format(DType type) {
   format.code_bytes = kPanelRows * kBlock;
   return format;
 }
-constexpr size_t unpacked_panel_bytes(DType type, int64_t blocks) {
-  const PanelFormat format = unpacked_format(type);
+// Of the first blocks of a panel, whole groups of them.
+constexpr size_t blocks_bytes(const PanelFormat& format, int64_t blocks) {
   return static_cast<size_t>(blocks * format.record_bytes + blocks / format.group() * format.header_bytes);
 }
-
-constexpr size_t packed_panel_bytes(DType type, int64_t blocks) {
-  const PanelFormat format = panel_format(type);
-  return static_cast<size_t>(blocks * format.record_bytes + blocks / format.group() * format.header_bytes);
+constexpr size_t unpacked_panel_bytes(DType type, int64_t blocks) {
+  return blocks_bytes(unpacked_format(type), blocks);
 }
 
 // Whether the kernels need the activations' sums over halves of a block.

@@ -17,10 +17,9 @@ namespace {
 
 size_t panel_bytes(DType type, int64_t cols) {
   const PanelFormat format = panel_format(type);
-  size_t bytes = static_cast<size_t>(cols) * format.record_bytes / kBlock;
-  if (type == DType::bf16) bytes = static_cast<size_t>((cols + 1) / 2) * 64;
-  if (format.header_bytes > 0) bytes += static_cast<size_t>(cols / kSuper) * format.header_bytes;
-  return align_up(bytes, 64);
+  if (is_block_quantized(type)) return align_up(blocks_bytes(format, cols / kBlock), 64);
+  if (type == DType::bf16) return static_cast<size_t>((cols + 1) / 2) * 64;
+  return align_up(static_cast<size_t>(cols) * format.record_bytes / kBlock, 64);
 }
 
 // Where record `block` of a panel starts.
