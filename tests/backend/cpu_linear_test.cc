@@ -420,6 +420,24 @@ TEST(LinearWide, SlicesAtATimeHaveTheBitsOfFewRows) {
   }
 }
 
+// A slice whose panels find no room to be taken apart, behind one whose panels did.
+TEST(LinearWide, SlicesOfAllSizesAreTheirOwn) {
+  constexpr int64_t kCols = 256 * 64, kRows = 64, kOutputs = 32;
+  const std::vector<float> in = random_floats(kRows * kCols, 41);
+  auto m = make_matrix({{DType::q4_0, kOutputs}}, kCols, 42);
+  m->spec.slices = {256, kCols};
+  for (const Isa isa : available_isas()) {
+    const PackedMatrix w = pack_matrix(m->spec, isa);
+    std::vector<float> want;
+    for (int64_t row = 0; row < kRows; row += 4) {
+      const std::vector<float> few(in.begin() + row * kCols, in.begin() + (row + 4) * kCols);
+      const std::vector<float> out = run_linear(w, few, 4, 1);
+      want.insert(want.end(), out.begin(), out.end());
+    }
+    ASSERT_EQ(run_linear(w, in, kRows, 1), want) << isa_name(isa);
+  }
+}
+
 // q over k over v with interleaved heads and differing formats, and a bias: what attention layers are made of.
 TEST(LinearParts, StackInOrderWithTheirRowsPutBack) {
   for (Isa isa : available_isas()) {

@@ -88,6 +88,7 @@ void multiply_by_slices(Call& call, const PackedMatrix::Impl& weight, const Line
     alignas(64) float second[kTileFloats];
     for (size_t s = 0; s < call.slices.size(); ++s) {
       const Slice& slice = slices[s];
+      panels.unpacked = nullptr;
       panels.unpacked_bytes = align_up(unpacked_panel_bytes(panels.segment->type, slice.blocks), 64);
       if (call.unpacked_bytes(*panels.segment) > 0 &&
           panels.unpacked_bytes * static_cast<size_t>(panels.panels) <= kRoomBytes) {
